@@ -119,9 +119,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 # or headers from outside the module an upgrade changed, go test doesn't notice (go clean -testcache).
 abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two rdmas and in shells
 	CI=true $(GO) test $(TESTFLAGS) ./internal/abi ./internal/verbtable
-	CI=true $(GO) test $(TESTFLAGS) -run 'AsIproute2|TestShells' ./cmd/rdmalink
+	CI=true $(GO) test $(TESTFLAGS) -run 'AsIproute2|TestShells' ./cmd/rdmalink ./cmd/rdmalink/internal/rdma
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
-		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink
+		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
 sandbox: programs ## C's programs, and ours, on devices in software: rdmalink sandbox
 	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox

@@ -30,7 +30,7 @@ type closing struct {
 // If sec < 0, which is the default, Close returns at once. Messages that were sent are
 // delivered in the background, for at most 10 seconds.
 //
-// If sec == 0, Close discards what the peer has not received and resets the connection.
+// If sec == 0, Close discards everything that the peer has not received and resets the connection.
 // The peer's calls fail with an error that matches rdmacm.ErrDisconnected.
 //
 // If sec > 0, Close waits until the peer has received everything. After sec seconds it

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Close returns before the peer has answered, whatever the peer does, and ends all calls.
+// TestCloseWithoutAnswer: Close returns before the peer has answered, and ends all
+// calls.
 func TestCloseWithoutAnswer(t *testing.T) {
 	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -49,7 +50,7 @@ func TestCloseWithoutAnswer(t *testing.T) {
 	})
 }
 
-// silent is a pair in a bubble whose peer never answers.
+// silent returns a pair in a bubble whose peer never answers.
 func silent(t *testing.T, test func(t *testing.T, a *Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testShape(t))
@@ -58,8 +59,8 @@ func silent(t *testing.T, test func(t *testing.T, a *Conn)) {
 	})
 }
 
-// The background and Shutdown wait for 10 seconds, or as long as SetLinger says. With a
-// positive number there Close waits too.
+// TestCloseLimits: the background and Shutdown wait for 10 seconds, or as long as
+// SetLinger sets. With a positive number Close waits too.
 func TestCloseLimits(t *testing.T) {
 	silent(t, func(t *testing.T, a *Conn) {
 		begun := time.Now()
@@ -87,7 +88,8 @@ func TestCloseLimits(t *testing.T) {
 	})
 }
 
-// What was sent before Close arrives, though the program does not wait for it.
+// TestCloseDelivers: messages that were sent before Close arrive, though the program
+// does not wait for that.
 func TestCloseDelivers(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -115,14 +117,14 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
-// With SetLinger(0) Close resets the connection at once.
+// TestAbort: with SetLinger(0) Close resets the connection at once.
 func TestAbort(t *testing.T) {
 	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		if err := a.Send(t.Context(), []byte("hello")); err != nil {
 			t.Fatal(err)
 		}
-		receiveOne(t, b, 5) // and posts again what the model of mlx5 would not flush later
+		receiveOne(t, b, 5) // and posts its receive again, which the model of mlx5 would not flush later
 		if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
 			t.Error(err)
 		}
@@ -138,7 +140,8 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// A message that has been read and not received when the program closes is dropped once.
+// TestCloseWithMessageRead: a large message that has been read, but not received when
+// the program closes, is dropped once.
 func TestCloseWithMessageRead(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -162,8 +165,8 @@ func TestCloseWithMessageRead(t *testing.T) {
 	bothClose(t, a, b)
 }
 
-// A connection that breaks before the peer has all tells that to Shutdown, and Close waits
-// for nothing.
+// TestShutdownBroken: if a connection breaks before the peer has received everything,
+// Shutdown returns the cause, and Close does not wait.
 func TestShutdownBroken(t *testing.T) {
 	w, a := hostile(t)
 	if err := a.Send(t.Context(), []byte("lost")); err != nil {
@@ -179,7 +182,7 @@ func TestShutdownBroken(t *testing.T) {
 	}
 }
 
-// What the first Close can't free another one frees.
+// TestCloseAgain: another Close frees the rest that the first one could not free.
 func TestCloseAgain(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallDestroyQP, rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
 		t.Run(string(call), func(t *testing.T) {
@@ -212,8 +215,8 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// What the program itself has made keeps a connection of its own from being freed, but not
-// for good.
+// TestCloseInUse: objects that the program has created keep a connection without a pool
+// from being freed until they are closed.
 func TestCloseInUse(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, b := connect(t, &small)
@@ -239,7 +242,7 @@ func TestCloseInUse(t *testing.T) {
 	}
 }
 
-// A region that could not be closed can be closed again, and a pool that could not.
+// TestPoolCloseAgain: a region or a pool that could not be closed can be closed again.
 func TestPoolCloseAgain(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
 		t.Run(string(call), func(t *testing.T) {
@@ -272,7 +275,8 @@ func TestPoolCloseAgain(t *testing.T) {
 	}
 }
 
-// A pool waits for connections that are closed in the background, and only for those.
+// TestPoolCloseWaits: a pool waits for connections that are being closed in the
+// background, and only for those.
 func TestPoolCloseWaits(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.RXE), small
 	cfg.Pool = newPool(t, f, 4)
@@ -296,7 +300,7 @@ func TestPoolCloseWaits(t *testing.T) {
 	}
 }
 
-// Close of nothing is an error, and giving back nothing does nothing.
+// TestCloseNil: Close of a nil pointer is an error. Free and Release of one do nothing.
 func TestCloseNil(t *testing.T) {
 	for name, err := range map[string]error{
 		"Conn.Close": (*Conn)(nil).Close(), "Conn.Shutdown": (*Conn)(nil).Shutdown(t.Context()), "Conn.SetLinger": (*Conn)(nil).SetLinger(0),
@@ -310,8 +314,8 @@ func TestCloseNil(t *testing.T) {
 	(*Buffer)(nil).Free()
 }
 
-// A connection whose queue pair goes without completing what was posted ends all the
-// same: every call that waits returns.
+// TestEndWithoutCompletions: a queue pair may be closed without completing its work
+// requests. The connection ends all the same, and every call returns.
 func TestEndWithoutCompletions(t *testing.T) {
 	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -333,11 +337,12 @@ func TestEndWithoutCompletions(t *testing.T) {
 	})
 }
 
-// The peer goes while calls are being made. Each ends, whenever it was begun.
+// TestEndUnderCalls: every call ends when the peer's end is closed, whenever the call
+// began.
 func TestEndUnderCalls(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for range 20 {
-			l, err := Listen(anyPort, &cfg)
+			l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,53 +3,46 @@ package msg
 import (
 	"fmt"
 	"math/bits"
-	"net/netip"
 	"syscall"
 	"time"
 )
 
-// Config refines [Dial] and [Listen]. Nil and the zero value will do. It is not
-// changed, and may be shared. A negative number is refused, except in KeepAlive.
+// Config describes a connection. [Dialer] and [ListenConfig] embed it. The zero value is
+// valid. It is not changed, and may be shared. Only KeepAlive may be negative.
 type Config struct {
-	// Pool has what the connection shares with others. Nil: the connection has
-	// everything to itself, takes a descriptor, and a goroutine while no call waits.
+	// Pool provides the resources that the connection shares with others. Nil means
+	// that the connection has its own. It then takes a descriptor, and a goroutine
+	// while no call waits.
 	Pool *Pool
 
-	// EagerSize is how many bytes fit into a receive buffer. Messages that fit
-	// into one of the peer's are copied there; longer ones are read by the peer from the
-	// sender's memory. From 64 to 1 MiB. Zero: 4096.
+	// EagerSize is the size of a receive buffer in bytes, without headers. Messages
+	// that fit into a receive buffer of the peer are copied there. The peer reads
+	// longer ones from the sender's memory. From 64 to 1 MiB. Zero: 4096.
 	EagerSize int
 
-	// Window is how many messages the peer may have sent that were not yet received and
-	// released. A program that keeps half as many stops the peer. There are as many receive
-	// buffers and send buffers, and a few more.
-	// From 4 to 1024. Zero: 32.
+	// Window is how many messages the peer may have sent that have not been received
+	// and released. A program that keeps half as many stops the peer. There are as many
+	// receive buffers and send buffers, and a few more. From 4 to 1024. Zero: 32.
 	Window int
 
-	// MaxMessage is the longest message that is received, in bytes, from EagerSize to
-	// 1 GiB. Zero: 4 MiB, or EagerSize if that is more.
+	// MaxMessage is the maximum length of a received message in bytes, from EagerSize
+	// to 1 GiB. Zero: 4 MiB, or EagerSize if that is more.
 	MaxMessage int
 
-	// MaxMemory is how many bytes of memory large messages may take that are received: those
-	// longer than EagerSize, from the first byte that is read to Release. Buffers that are
-	// kept to be used again count too. Each message takes its length, rounded up to a power
-	// of two. While there is no room for one, it waits at the sender, and so does all that
-	// was sent after it on its connection. A connection outside a pool has this
-	// for itself. The connections of a pool share what the Config of NewPool says.
-	// At least MaxMessage, rounded up. Zero: 64 MiB, or twice that least if that is more.
+	// MaxMemory limits the memory of received large messages in bytes. Large messages
+	// are longer than EagerSize. Each counts with its length, rounded up to a power of
+	// two, from the first byte that is read to Release. Free buffers that are kept for
+	// reuse count too. While there is no room for a message, it waits at the sender,
+	// and so do all later messages of its connection. A connection without a pool has
+	// this memory for itself. The connections of a pool share the MaxMemory of the
+	// Config that NewPool was called with. At least MaxMessage, rounded up. Zero: 64
+	// MiB, or twice the minimum if that is more.
 	MaxMemory int
 
-	// KeepAlive is how long a connection may be idle before it looks whether the peer is
-	// still there. A peer that takes 30 seconds and more to hand out a piece of a large
-	// message is found at the same time. Zero: 15 seconds. Negative: never.
+	// KeepAlive is how long a connection may be idle before it checks whether the peer
+	// is still there. The same check ends the connection if a READ of a large message
+	// takes 30 seconds or more. Zero: 15 seconds. Negative: never.
 	KeepAlive time.Duration
-
-	// Source is the local address to dial from; the zero value lets the routing table
-	// decide.
-	Source netip.AddrPort
-
-	// Backlog is how many connect requests may wait in a Listener. Zero: 128.
-	Backlog int
 }
 
 const (
@@ -59,7 +52,7 @@ const (
 	defaultMemory                       = 64 << 20
 	defaultKeepAlive                    = 15 * time.Second
 
-	rendezvous = 8  // large messages that may be under way in each direction
+	rendezvous = 8  // limit of announced large messages in each direction
 	controls   = 16 // frames without a buffer in the send queue
 	opSlots    = 16 // one-sided operations in the send queue
 )
@@ -72,15 +65,13 @@ type shape struct {
 	longest   int
 	memory    uint64 // of large messages, outside a pool
 	keepAlive time.Duration
-	source    netip.AddrPort
-	backlog   int
 }
 
 func (c *Config) shape() (s shape, err error) {
 	memory := 0
 	if c != nil {
 		s = shape{pool: c.Pool, eager: c.EagerSize, window: c.Window, longest: c.MaxMessage,
-			keepAlive: c.KeepAlive, source: c.Source, backlog: c.Backlog}
+			keepAlive: c.KeepAlive}
 		memory = c.MaxMemory
 	}
 	if s.eager == 0 {

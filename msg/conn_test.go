@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Messages and one-sided operations allocate nothing in the steady state, small or large.
+// TestAllocs: messages, small or large, and one-sided operations allocate nothing in
+// the steady state.
 func TestAllocs(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -60,7 +61,7 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// idleLink is a link over which nothing happens.
+// idleLink is a link on which nothing happens.
 type idleLink struct{ link }
 
 func (idleLink) PostRecv(wrs []verbs.RecvWR) (int, error) { return len(wrs), nil }
@@ -68,7 +69,7 @@ func (idleLink) register([]byte, verbs.Access) (memory, error) {
 	return new(fakeMem), nil
 }
 
-// docs/messages.md tells what a connection takes that has nothing to say.
+// TestIdleMemory: an idle connection takes no more memory than docs/messages.md states.
 func TestIdleMemory(t *testing.T) {
 	s, err := (&Config{EagerSize: 256, Window: 4}).shape()
 	if err != nil {
@@ -76,7 +77,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 	s.pool = new(Pool) // which has the pump
 	least := uint64(1 << 62)
-	for range 5 { // what others allocate meanwhile only adds
+	for range 5 { // other goroutines may only add to it
 		least = min(least, allocated(func() {
 			c := newConn(idleLink{}, 1, s, nil)
 			if err := c.prepare(); err != nil {
@@ -90,7 +91,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -108,7 +109,7 @@ func TestCycles(t *testing.T) {
 	})
 }
 
-// cycle is the life of a connection.
+// cycle opens, uses and closes a connection.
 func cycle(t *testing.T, l *Listener, cfg *Config) error {
 	t.Helper()
 	a, b, err1, err2 := meet(t, l, cfg)
@@ -129,8 +130,8 @@ func cycle(t *testing.T, l *Listener, cfg *Config) error {
 	return nil
 }
 
-// TestRemoved: all calls that wait say that the device was removed, whoever heard of it
-// first. All that was on the device can still be closed.
+// TestRemoved: when the device is removed, all waiting calls return an error that says
+// so. Everything that was on the device can still be closed.
 func TestRemoved(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -42,14 +42,14 @@ func TestConnect(t *testing.T) {
 			t.Errorf("%q, %v", ours.Bytes(), err)
 		}
 		bothClose(t, a, b)
-		if _, err := Dial(ctx, a.RemoteAddr().String(), &cfg); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := (&Dialer{Config: cfg}).Dial(ctx, a.RemoteAddr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Error("nobody listens:", err)
 		}
 	})
 }
 
-// Each call to the device fails once, while both ends connect. That is told, and nothing
-// is left.
+// TestConnectWithoutDevice: each call to the device fails once while both ends connect. An
+// error is returned, and nothing is leaked.
 func TestConnectWithoutDevice(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for _, call := range []rdmatest.Call{rdmatest.CallOpen, rdmatest.CallAsyncEvents, rdmatest.CallAllocPD, rdmatest.CallCreateChannel,
@@ -102,7 +102,7 @@ func TestDialCancelled(t *testing.T) {
 			held := f.HoldCM(cmd)
 			go func() { <-held; cancel() }()
 			var typed *Error
-			if _, err := Dial(ctx, l.Addr().String(), &cfg); !errors.Is(err, context.Canceled) || !errors.As(err, &typed) || typed.Op != "dial" {
+			if _, err := (&Dialer{Config: cfg}).Dial(ctx, l.Addr().String()); !errors.Is(err, context.Canceled) || !errors.As(err, &typed) || typed.Op != "dial" {
 				t.Errorf("command %d: %v", cmd, err)
 			}
 			if err := l.Close(); err != nil {
@@ -116,13 +116,13 @@ func TestDialCancelled(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := Dial(ctx, host+":1", &cfg); !errors.Is(err, context.Canceled) {
+		if _, err := (&Dialer{Config: cfg}).Dial(ctx, host+":1"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
 }
 
-// acceptOne accepts in the background, and closes what it gets.
+// acceptOne accepts in the background, and closes the connection.
 func acceptOne(t *testing.T, l *Listener) <-chan error {
 	accepted := make(chan error, 1)
 	go func() {
@@ -146,7 +146,7 @@ func TestProofCancelled(t *testing.T) {
 	defer resume()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-stuck; cancel() }()
-	if _, err := Dial(ctx, l.Addr().String(), &cfg); !errors.Is(err, context.Canceled) {
+	if _, err := (&Dialer{Config: cfg}).Dial(ctx, l.Addr().String()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	<-accepted
@@ -159,7 +159,7 @@ func TestListenerClosedUnderDial(t *testing.T) {
 		accepted := acceptOne(t, l)
 		held := f.HoldCM(rdmatest.CMAccept)
 		dialled := make(chan error, 1)
-		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
+		go func() { _, err := (&Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String()); dialled <- err }()
 		<-held
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -205,7 +205,7 @@ func (c Config) greeting(spoil func([]byte)) []byte {
 func TestDialHostile(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for name, h := range hostileHellos {
-			l, err := rdmacm.Listen(anyPort, &rdmacm.Config{PrivateData: h.hello})
+			l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: h.hello}}).Listen(t.Context(), anyPort)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func TestDialHostile(t *testing.T) {
 				}
 				accepted <- err
 			}()
-			if _, err := Dial(t.Context(), l.Addr().String(), &cfg); !errors.Is(err, h.want) {
+			if _, err := (&Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String()); !errors.Is(err, h.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if err := errors.Join(<-accepted, l.Close()); err != nil {
@@ -232,7 +232,7 @@ func TestDialAndGone(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		accepted := acceptOne(t, l)
-		c, err := Dial(t.Context(), l.Addr().String(), &cfg)
+		c, err := (&Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,8 @@
 // Package msg carries messages over RDMA connections, with one-sided operations beside them.
 //
-//	l, err := msg.Listen(":7471", nil)
+//	l, err := msg.Listen(":7471")
 //	c, err := l.Accept(ctx)
-//	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+//	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 //
 //	err = c.Send(ctx, []byte("question"))
 //	m, err := c.Recv(ctx)
@@ -31,7 +31,7 @@
 //
 //	func main() {
 //		ctx := context.Background()
-//		c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+//		c, err := msg.Dial(ctx, "10.0.0.1:7471")
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -108,3 +108,22 @@ package msg
 // call at the earliest, because setting a timer for each message would cost more than the
 // message. The send CQ is armed only while a call, a control frame or a READ waits for it
 // (Conn.want). One of four DATA frames is signaled.
+// A change that no completion makes, such as Close or a freed buffer, wakes the sleeping call
+// through hooks.Wake.
+//
+// The WRID of a work request holds the number of the connection, a kind, a slot, and how
+// often the slot was used. A pool never reuses the number of a connection, unlike the kernel
+// that of a queue pair. So the completion of a canceled call frees the slot and wakes nothing.
+//
+// The end of a connection is noticed by completions: receives are always posted, and are
+// flushed when the queue pair fails. The poller of a single connection also checks its Done.
+// The connection is over when as many work requests have completed as were posted. This is
+// why a pool has no SRQ: its receives are not flushed, so an idle connection would not notice
+// its end.
+//
+// An announcement takes no memory: a large message is read into buffers that grow as it
+// arrives (fetch), after its whole length has been reserved from a budget. The large buffers
+// are the only ones that the peer may read. Each connection keeps its own, so a peer finds
+// only its own messages behind an old key. Buffers are Go slices, registered once and pinned.
+// Messages that are lent stay readable after Close; reading unmapped memory would kill the
+// process.

@@ -96,7 +96,11 @@ func (p *Pool) failed(op string, err error) error {
 	return failedOn("pool on "+p.dev.Info().Name, op, err)
 }
 
+// failedOn wraps err, unless it is nil or wrapped already.
 func failedOn(object, op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if e, ok := err.(*Error); ok {
 		return e
 	}

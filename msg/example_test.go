@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/msg"
@@ -18,7 +19,7 @@ import (
 // An echo server: each message goes back to where it came from.
 func Example() {
 	ctx := context.Background()
-	l, err := msg.Listen(":7471", nil)
+	l, err := msg.Listen(":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func echo(ctx context.Context, c *msg.Conn) {
 // A client that sends a question without copying it.
 func ExampleConn_Alloc() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func ExampleConn_Alloc() {
 // peer's program.
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -114,7 +115,8 @@ func ExamplePool() {
 	}
 	defer pool.Close()
 	cfg.Pool = pool
-	l, err := msg.Listen("10.0.0.1:7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -137,7 +139,8 @@ func ExamplePool_Recv() {
 	if cfg.Pool, err = msg.NewPool(dev, 10000, &cfg); err != nil {
 		log.Fatal(err)
 	}
-	l, err := msg.Listen(":7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -235,8 +238,8 @@ func ExampleRegion() {
 	// <nil> <nil>
 }
 
-// A part of a region is described with offsets of its own. What lies outside of it is
-// refused before the device sees the operation.
+// The description of a part of a region has its own offsets. An operation beyond it is
+// refused before the device sees it.
 func ExampleRemoteRegion_Slice() {
 	ctx := context.Background()
 	client, server := exampleConns(ctx)
@@ -259,7 +262,7 @@ func ExampleRemoteRegion_Slice() {
 	// true
 }
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest stands in for the *testing.T that devices in software need.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}
@@ -269,7 +272,7 @@ func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args.
 // exampleConns are both ends of a connection between two hosts in software.
 func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(1).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -281,7 +284,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 		}
 		accepted <- c
 	}()
-	if client, err = msg.Dial(ctx, l.Addr().String(), nil); err != nil {
+	if client, err = msg.Dial(ctx, l.Addr().String()); err != nil {
 		log.Fatal(err)
 	}
 	return client, <-accepted
@@ -290,7 +293,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 // A listener says at which port it is when it was asked for any.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(0).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(0).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -312,4 +315,25 @@ func ExampleMessage() {
 	fmt.Printf("%s\n", m.Bytes())
 	m.Release()
 	// Output: hello
+}
+
+// A listener with a small backlog and small buffers.
+func ExampleListenConfig() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	lc := msg.ListenConfig{Backlog: 16, Config: msg.Config{EagerSize: 256}}
+	l, err := lc.Listen(context.Background(), fabric.Host(0).Addr()+":0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(l.Close())
+	// Output: <nil>
+}
+
+// A dial that gives up after a second.
+func ExampleDialer() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	d := msg.Dialer{Timeout: time.Second}
+	_, err := d.Dial(context.Background(), fabric.Host(0).Addr()+":7471")
+	fmt.Println(errors.Is(err, syscall.ECONNREFUSED))
+	// Output: true
 }

@@ -48,7 +48,7 @@ func newPool(t *testing.T, f *rdmatest.Fabric, conns int) *Pool {
 	return p
 }
 
-// closeLater closes what the test itself may have closed.
+// closeLater closes an object at the end of the test, unless the test has closed it.
 func closeLater(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -68,7 +68,7 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *rdmatest.Fabric {
 
 func listen(t *testing.T, cfg *Config) *Listener {
 	t.Helper()
-	l, err := Listen(anyPort, cfg)
+	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +86,9 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 		defer close(done)
 		accepted, acceptErr = l.Accept(ctx)
 	}()
-	dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg)
+	dialled, dialErr = (&Dialer{Config: *cfg}).Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
-	if dialErr != nil && !errors.As(dialErr, &rejected) { // else Accept is about to tell why
+	if dialErr != nil && !errors.As(dialErr, &rejected) { // otherwise Accept is about to return the cause
 		cancel()
 	}
 	<-done
@@ -104,7 +104,7 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 // connect makes both ends of a connection, which are closed when the test ends.
 func connect(t *testing.T, cfg *Config) (dialled, accepted *Conn) {
 	t.Helper()
-	l, err := Listen(anyPort, cfg)
+	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// world is two ends and what lies between them. Nothing moves by itself: a test takes
-// the steps.
+// world holds two connected ends. Nothing moves by itself: a test takes the steps.
 type world struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -36,14 +35,14 @@ type fakeEnd struct {
 	closed   bool
 }
 
-// fakeSend is a work request as it was when it was posted.
+// fakeSend is a copy of a posted work request.
 type fakeSend struct {
 	verbs.SendWR
 	sge    verbs.SGE
 	inline [frameSize + rtsSize]byte
 }
 
-// fakeMem is a region. Its addresses are no pointers.
+// fakeMem is a memory region. Its addresses are not pointers.
 type fakeMem struct {
 	w      *world
 	b      []byte
@@ -65,7 +64,7 @@ func (m *fakeMem) Close() error {
 	return nil
 }
 
-// newWorld has two ends that are connected and not open.
+// newWorld returns two ends that are connected and not open.
 func newWorld(t *testing.T, s shape) *world {
 	w := &world{t: t, next: 1 << 20, news: newSignal()}
 	for i := range w.ends {
@@ -81,7 +80,7 @@ func newWorld(t *testing.T, s shape) *world {
 	return w
 }
 
-// open opens both; the first one dialled.
+// open opens both ends. The first one has dialled.
 func (w *world) open() {
 	w.ends[1].conn.open(w.ends[0].conn.shape.hello(), false)
 	w.ends[0].conn.open(w.ends[1].conn.shape.hello(), true)
@@ -96,7 +95,7 @@ func (e *fakeEnd) register(b []byte, access verbs.Access) (memory, error) {
 	return m, nil
 }
 
-// find finds registered bytes; nil: there are none.
+// find returns registered bytes, or nil if there are none.
 func (w *world) find(addr, n uint64, key uint32, access verbs.Access) []byte {
 	if key == 0 || int(key) > len(w.mems) {
 		return nil
@@ -273,7 +272,7 @@ func (e *fakeEnd) deliver(cq *fifo[verbs.WC]) bool {
 	return true
 }
 
-// step takes one of the steps that there are, and says whether there was one.
+// step takes a random step, and reports whether there was one.
 func (w *world) step(r *rand.Rand) bool {
 	var steps []func() bool
 	for _, e := range w.ends {
@@ -289,7 +288,7 @@ func (w *world) step(r *rand.Rand) bool {
 	return false
 }
 
-// settle takes all steps that there are, oldest first.
+// settle takes all possible steps, oldest first.
 func (w *world) settle() {
 	for again := true; again; {
 		again = false
@@ -301,7 +300,7 @@ func (w *world) settle() {
 	}
 }
 
-// run takes all steps as they come, until stop.
+// run takes all steps as they become possible, until stop.
 func (w *world) run() (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {

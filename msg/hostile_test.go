@@ -24,7 +24,7 @@ func hostile(t *testing.T) (*world, *Conn) {
 	return w, w.ends[0].conn
 }
 
-// inject has bytes arrive at the first end.
+// inject delivers bytes to the first end.
 func (w *world) inject(b []byte) {
 	e := w.ends[0]
 	w.mu.Lock()
@@ -45,7 +45,8 @@ func bytesOfFrame(f frame, payload ...byte) []byte {
 	return b
 }
 
-// What breaks the protocol ends the connection with an error that says so.
+// TestHostilePeer: a violation of the protocol ends the connection with an error that
+// describes it.
 func TestHostilePeer(t *testing.T) {
 	long := make([]byte, rtsSize)
 	rts{1 << 20, 1001, 1}.put(long)
@@ -81,7 +82,7 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
-// tooMany are n messages. The first end has granted 8.
+// tooMany returns n messages. The first end has granted 8.
 func tooMany(n int) (frames [][]byte) {
 	for i := range n {
 		frames = append(frames, bytesOfFrame(frame{typ: typeData, limit: 9, cookie: uint64(i + 1)}))
@@ -89,7 +90,8 @@ func tooMany(n int) (frames [][]byte) {
 	return frames
 }
 
-// What came before the fault can be received, and then the fault.
+// TestFaultAfterMessages: messages before a violation can be received, and then the
+// error.
 func TestFaultAfterMessages(t *testing.T) {
 	w, c := hostile(t)
 	w.inject(bytesOfFrame(frame{typ: typeData, limit: 9, cookie: 1}, 'x'))
@@ -114,8 +116,8 @@ func TestFaultAfterMessages(t *testing.T) {
 	}
 }
 
-// FuzzPeer has any frames come. The connection takes them or ends; it never has more
-// messages wait than it granted.
+// FuzzPeer delivers arbitrary frames. The connection accepts them or ends. It never
+// queues more messages than it granted.
 func FuzzPeer(f *testing.F) {
 	add := func(frames ...[]byte) {
 		var all []byte
@@ -145,7 +147,8 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// The peer reads what it was told of, and nothing else is remotely accessible.
+// TestOnlyLargeBuffersAreOpen: the peer can read the large messages that are announced
+// to it, and no other memory.
 func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 	w, c := hostile(t)
 	if err := c.Send(t.Context(), make([]byte, 100)); err != nil {
@@ -162,7 +165,8 @@ func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 	}
 }
 
-// A device that claims a message of 2 GiB and more is not believed, where int has 32 bits too.
+// TestHugeCompletion: a device that reports a message of 2 GiB or more is not believed,
+// even if int has 32 bits.
 func TestHugeCompletion(t *testing.T) {
 	_, c := hostile(t)
 	for _, n := range []uint32{1 << 31, 1<<32 - 1} {

@@ -17,33 +17,56 @@ type Listener struct {
 	closed  atomic.Bool
 }
 
-// Listen listens at an address that rdmacm.Listen takes.
-func Listen(address string, cfg *Config) (*Listener, error) {
-	s, err := cfg.shape()
+// ListenConfig listens with options. The zero value is valid, and listening with it is what
+// [Listen] does.
+type ListenConfig struct {
+	// Config describes the connections that [Listener.Accept] returns.
+	Config
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
+	// stands for 128.
+	Backlog int
+}
+
+// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+func Listen(address string) (*Listener, error) {
+	return new(ListenConfig).Listen(context.Background(), address)
+}
+
+// Listen listens on an address such as "10.0.0.1:7471", or on all addresses of both families
+// of all RDMA devices, ":7471". With port 0 the kernel chooses the port. ctx bounds the
+// lookup of a name, and does not affect the Listener.
+func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
+	s, err := lc.Config.shape()
 	if err != nil {
 		return nil, failed("listen", err)
 	}
 	l := &Listener{pending: pendingConns{shape: s, accepts: true}}
-	if l.cm, err = rdmacm.Listen(address, l.pending.config()); err != nil {
+	cm := rdmacm.ListenConfig{Config: *l.pending.config(), Resolver: lc.Resolver, Backlog: lc.Backlog}
+	if l.cm, err = cm.Listen(ctx, address); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
 }
 
-// Accept waits for a connection. An error that matches net.ErrClosed means that the
-// listener has ended. Any other error but that of ctx concerns one peer, such as one that
-// speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); it is
-// temporary ([Error.Temporary]), and the listener goes on. A peer that says nothing within 10
-// seconds of Accept loses its connection.
+// Accept waits for a connection. After an error that matches net.ErrClosed the listener
+// is closed. An error that is temporary ([Error.Temporary]) concerns one peer, such as
+// one that speaks another protocol ([ErrVersion]) or finds the pool full
+// ([ErrPoolFull]), and the listener continues to accept others. Any other error is
+// caused by ctx. A peer that sends nothing within 10 seconds of Accept loses its
+// connection.
 //
-// A connection in a pool may have been closed already: [Pool.Recv] tells of its messages, and of
-// its end, as soon as they are there.
+// The program may have closed a connection in a pool already, because [Pool.Recv]
+// returns its messages, and its end, as soon as they are there.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		cm, err := l.cm.Accept(ctx)
 		if err != nil {
 			l.pending.sweep()
-			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+			if byContext := ctx.Err() != nil && errors.Is(err, ctx.Err()); !byContext && !errors.Is(err, net.ErrClosed) {
 				err = ofPeer{err}
 			}
 			return nil, failed("accept", err)
@@ -55,6 +78,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
+// welcome starts the protocol on an accepted connection.
 func (l *Listener) welcome(c *Conn) {
 	if c.shape.pool == nil {
 		c.pollAlone()
@@ -62,15 +86,15 @@ func (l *Listener) welcome(c *Conn) {
 	c.startWatch(firstFrameLimit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending.failing { // so early that there was no connection to end
+	if c.ending.failing { // before the connection could be disconnected
 		go c.link.disconnect()
 	}
 }
 
-// Addr is the address listened on, as rdmacm.Listener.Addr tells it.
+// Addr returns the address that the listener listens on, like rdmacm.Listener.Addr.
 func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
-// Close stops listening. Connections that were accepted stay. A second Close returns an
+// Close stops listening. Accepted connections stay open. A second Close returns an
 // error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
@@ -82,5 +106,5 @@ func (l *Listener) Close() error {
 	if again && err == nil {
 		err = net.ErrClosed
 	}
-	return failed("close listener", err)
+	return failedOn("listener on "+l.Addr().String(), "close", err)
 }

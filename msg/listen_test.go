@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -18,7 +17,7 @@ func TestAcceptHostile(t *testing.T) {
 		for name, h := range hostileHellos {
 			accepted := acceptOne(t, l)
 			var rejected *rdmacm.RejectedError
-			_, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{PrivateData: h.hello})
+			_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: h.hello}}).Dial(t.Context(), l.Addr().String())
 			if !errors.As(err, &rejected) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -50,7 +49,7 @@ func TestAcceptEnds(t *testing.T) {
 		asked := f.HoldCM(rdmatest.CMAccept)
 		go func() { _, err := l.Accept(t.Context()); accepted <- err }()
 		dialled := make(chan error, 1)
-		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
+		go func() { _, err := (&Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String()); dialled <- err }()
 		<-asked // a peer is half-way in
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -81,7 +80,7 @@ func TestAcceptGone(t *testing.T) {
 			}
 			accepted <- c
 		}()
-		c, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{PrivateData: cfg.greeting(nil)})
+		c, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: cfg.greeting(nil)}}).Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +100,7 @@ func TestAcceptGone(t *testing.T) {
 	})
 }
 
-// What a Config or an address can't be is refused before anything is made.
+// TestRefused: bad configurations and addresses are refused before anything is created.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for name, cfg := range map[string]Config{
@@ -109,20 +108,20 @@ func TestRefused(t *testing.T) {
 		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^30+1": {MaxMessage: maxLongest + 1},
 	} {
 		var typed *Error
-		if _, err := Dial(t.Context(), anyPort, &cfg); !errors.As(err, &typed) || typed.Op != "dial" {
+		if _, err := (&Dialer{Config: cfg}).Dial(t.Context(), anyPort); !errors.As(err, &typed) || typed.Op != "dial" {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Listen(anyPort, &cfg); !errors.As(err, &typed) || typed.Op != "listen" {
+		if _, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort); !errors.As(err, &typed) || typed.Op != "listen" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Listen("no address", nil); err == nil {
+	if _, err := Listen("no address"); err == nil {
 		t.Error("listens at no address")
 	}
-	if _, err := Listen(anyPort, &Config{Backlog: -1}); err == nil {
+	if _, err := (&ListenConfig{Backlog: -1}).Listen(t.Context(), anyPort); err == nil {
 		t.Error("listens with a negative backlog")
 	}
-	if _, err := Dial(t.Context(), "no address", &Config{Source: netip.AddrPort{}}); err == nil {
+	if _, err := Dial(t.Context(), "no address"); err == nil {
 		t.Error("dials no address")
 	}
 }

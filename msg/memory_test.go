@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// registered is how many bytes of the first end's large messages are registered.
+// registered returns how many bytes of the first end's large messages are registered.
 func (w *world) registered(c *Conn) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +43,8 @@ func (l watchedLink) register(b []byte, access verbs.Access) (memory, error) {
 	return l.fakeEnd.register(b, access)
 }
 
-// Requests to send cost the peer 40 bytes each. They cost this side no more than a first piece
-// until the peer has proved that it has what it announced.
+// TestRequestsToSendTakeNoMemory: an RTS costs the peer 40 bytes. It costs this side no
+// more than a first piece of memory, until the peer has proved that it has the message.
 func TestRequestsToSendTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 64 << 20}).shape()
@@ -78,8 +78,8 @@ func TestRequestsToSendTakeNoMemory(t *testing.T) {
 	})
 }
 
-// Large messages of all sizes come whole, in buffers that grow or are used again, and their
-// memory stays within the budget.
+// TestLargeMessagesGrow: large messages of all sizes arrive whole, in buffers that grow
+// or are reused, and their memory stays within the budget.
 func TestLargeMessagesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 4 << 20, MaxMemory: 4 << 20}).shape()
@@ -134,8 +134,9 @@ func TestLargeMessagesGrow(t *testing.T) {
 	})
 }
 
-// While the messages of a pool that a program keeps take all memory, more large ones wait,
-// and small ones go on. One that is released makes room, for whoever has waited longest.
+// TestPoolBudget: while the messages that a program keeps take all memory of a pool,
+// more large messages wait, and small ones do not. A released message makes room for
+// the connection that has waited longest.
 func TestPoolBudget(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -211,13 +212,14 @@ func TestBudgetRefused(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"less than a message": {MaxMessage: 5000, MaxMemory: 8191}, "negative": {MaxMemory: -1}, "a small pool": pooled,
 	} {
-		if _, err := Listen(anyPort, &cfg); !errors.Is(err, syscall.EINVAL) {
+		if _, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// A connection that closes while it waits for memory leaves its place, and what it had.
+// TestBudgetLeave: a connection that closes while it waits for memory leaves the queue
+// and releases its memory.
 func TestBudgetLeave(t *testing.T) {
 	g := &budget{most: 8}
 	var woken []string
@@ -242,7 +244,8 @@ func TestBudgetLeave(t *testing.T) {
 	}
 }
 
-// A registration under way when the heap closes ends with it.
+// TestHeapClosedWhileRegistering: a registration in progress when the heap closes is
+// ended by it.
 func TestHeapClosedWhileRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, goOn := make(chan struct{}), make(chan struct{})

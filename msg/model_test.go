@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 )
 
-// TestModel has two programs talk over a world that takes its steps in random order. As
-// long as there are steps, or calls to cancel, somebody goes on; when there are none and
-// a program is not done, it never will be.
+// TestModel runs two programs over a world that takes its steps in random order. If
+// there are no more steps, no calls to cancel, and a program has not finished, it never
+// will.
 func TestModel(t *testing.T) {
 	seeds := uint64(100)
 	if testing.Short() {
@@ -27,8 +27,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelCut cuts the connection at any step. Every call ends, and what was received is
-// the beginning of what was sent.
+// TestModelCut cuts the connection at a random step. Every call ends, and the received
+// messages are the first of those that were sent.
 func TestModelCut(t *testing.T) {
 	seeds := uint64(100)
 	if testing.Short() {
@@ -43,7 +43,7 @@ func TestModelCut(t *testing.T) {
 	}
 }
 
-// play is what the two programs share.
+// play is the state that the two programs share.
 type play struct {
 	t       *testing.T
 	w       *world
@@ -89,7 +89,7 @@ func playModel(t *testing.T, seed uint64, cutAt int) {
 	}
 }
 
-// ctx is a context that may be cancelled at any step.
+// ctx returns a context that may be canceled at any step.
 func (p *play) ctx() (context.Context, func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *play) roll(n int) int {
 	return p.rand.IntN(n)
 }
 
-// message is the i-th of an end.
+// message returns the i-th message of an end.
 func message(end, i int) []byte {
 	r := rand.New(rand.NewPCG(uint64(end), uint64(i)))
 	sizes := []int{0, 1, 63, 64, 65, 128, 1000}
@@ -128,8 +128,8 @@ func message(end, i int) []byte {
 	return b
 }
 
-// program sends and receives at once. Then the first end closes; the other one waits for
-// the end of what comes.
+// program sends and receives at the same time. Then the first end closes, and the other
+// one waits for io.EOF.
 func (p *play) program(end, out, in int) {
 	c := p.w.ends[end].conn
 	var both sync.WaitGroup

@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// One-sided operations are told from each other, and carry the right numbers.
+// TestOneSided: one-sided operations complete with their own results, and carry the
+// right numbers.
 func TestOneSided(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -62,8 +63,8 @@ func TestOneSided(t *testing.T) {
 	}
 }
 
-// A call that is cancelled leaves its work request to the device, with the memory. The
-// completion wakes no later call.
+// TestCancelledOp: a canceled call leaves its work request and the memory to the
+// device. The completion wakes no later call.
 func TestCancelledOp(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register([]byte("abcdefgh"), MayRead|MayAtomic)
@@ -108,7 +109,8 @@ func TestCancelledOp(t *testing.T) {
 	}
 }
 
-// A completion of an earlier use of a slot is none of the later use.
+// TestOpGeneration: the completion of an earlier use of a slot does not complete a
+// later one.
 func TestOpGeneration(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register(make([]byte, 8), MayAtomic)
@@ -133,7 +135,7 @@ func TestOpGeneration(t *testing.T) {
 	}
 }
 
-// Calls under way end with the connection, also when no completion comes.
+// TestCloseEndsOps: waiting calls end with the connection, even if no completion comes.
 func TestCloseEndsOps(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register(make([]byte, 8), MayAtomic)

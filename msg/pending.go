@@ -30,16 +30,16 @@ type pendingConns struct {
 // 7, for which rxe retries forever, so a broken network would end no connection.
 const retryCount = 6
 
-// ackTimeout is 4.096 µs times 2^18, about a second. With retryCount, a connection
-// survives an outage of up to 7 seconds.
-const ackTimeout = 18
+// ackTimeout is how long a packet may stay unacknowledged before it is sent again. With
+// retryCount, a connection survives an outage of up to 7 seconds.
+const ackTimeout = time.Second
 
 // config returns the configuration for the connection manager.
 func (b *pendingConns) config() *rdmacm.Config {
 	s := &b.shape
 	cfg := &rdmacm.Config{
-		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
-		RetryCount: retryCount, AckTimeout: ackTimeout,
+		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare,
+		RetryCount: retryCount,
 		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}

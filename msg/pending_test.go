@@ -22,8 +22,8 @@ func (m *closedMemory) Close() error {
 	return m.memory.Close()
 }
 
-// A connection that nobody will have leaves its pool at any moment of its own close, so the
-// pool waits for it. Once nobody waits for connections, none is made.
+// TestPendingEnd: a connection that will not be returned leaves its pool at some point
+// of its Close, so the pool waits for it. After end, no connection is set up.
 func TestPendingEnd(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPendingEnd(t *testing.T) {
 				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
 				return errors.Join(err, addErr)
 			}
-			cm, err := rdmacm.Dial(t.Context(), l.Addr().String(), settings)
+			cm, err := (&rdmacm.Dialer{Config: *settings}).Dial(t.Context(), l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestPendingEnd(t *testing.T) {
 			}
 			<-accepted
 			accepted = acceptOne(t, l)
-			if _, err := rdmacm.Dial(t.Context(), l.Addr().String(), made.config()); !errors.Is(err, net.ErrClosed) {
+			if _, err := (&rdmacm.Dialer{Config: *made.config()}).Dial(t.Context(), l.Addr().String()); !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 			if err := l.Close(); err != nil {
@@ -65,8 +65,9 @@ func TestPendingEnd(t *testing.T) {
 	}
 }
 
-// A pool hands out a connection before Accept returns it, and the program may close it: Accept
-// returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
+// TestPendingClosedEarly: a pool delivers a connection before Accept returns it, and
+// the program may close it. Accept returns it all the same. A connection that was not
+// delivered, or could not be accepted, is removed.
 func TestPendingClosedEarly(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.SIW), small
 	cfg.Pool = newPool(t, f, 4)
@@ -75,7 +76,7 @@ func TestPendingClosedEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := pendingConns{shape: shape, accepts: true}
-	l, err := rdmacm.Listen(anyPort, made.config())
+	l, err := (&rdmacm.ListenConfig{Config: *made.config()}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestPendingClosedEarly(t *testing.T) {
 			}
 			accepted <- cm
 		}()
-		dialled, err := Dial(t.Context(), l.Addr().String(), &small)
+		dialled, err := (&Dialer{Config: small}).Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // poller takes completions off the queues of one connection, or of all connections of a
 // pool, and hands them to the connections. It has a turn: the call that holds it polls, and
 // waits for events, for all calls that wait. While no call waits, the background does, so
-// that receives are posted again and credits are granted whatever the program does.
+// that receives are posted again and credits are granted even if the program makes no call.
 //
 // The zero value is the poller of a connection that something else drives.
 type poller struct {
@@ -95,7 +95,7 @@ func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
 		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
-				p.turn.Awake() // the waits are checked again after these have been handled
+				p.turn.Awake() // the holder checks its wait again after these have been handled
 			}
 			if cq == p.recvCQ && slices.ContainsFunc(p.wcs[:n], isFlushed) {
 				p.reap() // the send that failed first has the cause

@@ -18,7 +18,8 @@ func patiently(t *testing.T) context.Context {
 	return ctx
 }
 
-// Calls of every kind wait side by side, some are cancelled, and each gets its own.
+// TestCallsSideBySide: calls of every kind wait concurrently, some are canceled, and
+// each gets its own result.
 func TestCallsSideBySide(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -56,7 +57,7 @@ func sendNumbers(t *testing.T, ctx context.Context, c *Conn) {
 	}
 }
 
-// receiveNumbers gives up some of its calls, which take no message then.
+// receiveNumbers cancels some of its calls, which then receive no message.
 func receiveNumbers(t *testing.T, ctx context.Context, c *Conn) {
 	for i := range uint64(numbers) {
 		call, cancel := ctx, context.CancelFunc(func() {})
@@ -97,8 +98,8 @@ func readBack(t *testing.T, ctx context.Context, c *Conn, own *Region, at Remote
 	}
 }
 
-// While a program does nothing, the peer's Close is answered.
-func TestKeeper(t *testing.T) {
+// TestBackground: the peer's Close is answered while the program makes no call.
+func TestBackground(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
 		if err := a.Close(); err != nil {
@@ -107,7 +108,8 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
-// A call that takes completions returns when something else ends its wait.
+// TestWaitsEnd: a call that holds the turn returns when something else than a
+// completion ends its wait.
 func TestWaitsEnd(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)

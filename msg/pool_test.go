@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A pool that is full refuses a connection on either side. One that closes makes room.
+// TestPoolFull: a full pool refuses a connection on either side. A connection that
+// closes makes room.
 func TestPoolFull(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestPoolFull(t *testing.T) {
 	}
 }
 
-// Each call to the device fails once while a pool is made. It leaves nothing.
+// TestNewPoolFails: each call to the device fails once in NewPool. Nothing is leaked.
 func TestNewPoolFails(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for n, struck := 0, true; struck; n++ {
@@ -64,7 +65,7 @@ func TestNewPoolFails(t *testing.T) {
 				p, err := NewPool(dev, 2, &small)
 				var typed *Error
 				switch struck = !fault.Stop(); {
-				case struck && err == nil: // it struck the pool's own goroutine, which tells
+				case struck && err == nil: // the fault hit the background, which reports it
 					if _, _, err := p.Recv(t.Context()); !errors.Is(err, syscall.EIO) {
 						t.Error("the pool goes on:", err)
 					}
@@ -83,7 +84,7 @@ func TestNewPoolFails(t *testing.T) {
 	}
 }
 
-// What a pool can't be is refused.
+// TestNewPoolRefused: NewPool refuses bad arguments.
 func TestNewPoolRefused(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open("rxe0")
@@ -111,7 +112,8 @@ func TestNewPoolRefused(t *testing.T) {
 	}
 }
 
-// Where a completion queue has not room for all connections there are several.
+// TestPoolOfSeveralCQs: there are several pairs of completion queues if one has no room
+// for all connections.
 func TestPoolOfSeveralCQs(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open(f.Host(0).Device(0).Name())
@@ -157,7 +159,7 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 	}
 }
 
-// A pool of another device than the one that a connection runs over is refused.
+// TestPoolElsewhere: a pool on another device than that of the connection is refused.
 func TestPoolElsewhere(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -187,7 +189,7 @@ func TestPoolElsewhere(t *testing.T) {
 	}
 }
 
-// A closed pool takes no connection and no region.
+// TestPoolClosed: a closed pool accepts no connection and no region.
 func TestPoolClosed(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -218,7 +220,7 @@ func TestPoolClosed(t *testing.T) {
 	}
 }
 
-// served are connections to a pool whose messages its Recv gets.
+// served returns connections to a pool whose messages Pool.Recv receives.
 func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
 	f := newFabric(t, rdmatest.RXE)
 	cfg := small
@@ -235,8 +237,8 @@ func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
 	return cfg.Pool, clients
 }
 
-// A pool's Recv gets the messages of all connections, those of each in order, short and
-// long, also with several goroutines.
+// TestPoolRecv: Recv of a pool returns the messages of all connections, those of each
+// in order, short and long, also with several goroutines.
 func TestPoolRecv(t *testing.T) {
 	const count = 30
 	p, clients := served(t, 5)
@@ -255,7 +257,7 @@ func TestPoolRecv(t *testing.T) {
 	for range 3 {
 		all.Go(func() {
 			for range count * len(clients) / 3 {
-				mu.Lock() // else the order in which goroutines go on would be what is tested
+				mu.Lock() // otherwise the test would depend on the order of goroutines
 				c, m, err := p.Recv(t.Context())
 				if err != nil || len(m.Bytes()) != 1+next[c]*10 {
 					t.Error(m, err)
@@ -272,7 +274,7 @@ func TestPoolRecv(t *testing.T) {
 	}
 }
 
-// It tells of each end once, behind the messages.
+// TestPoolRecvEnds: Recv of a pool returns each end once, after the messages.
 func TestPoolRecvEnds(t *testing.T) {
 	p, clients := served(t, 2)
 	if err := clients[0].Send(t.Context(), []byte("last words")); err != nil {
@@ -303,7 +305,7 @@ func TestPoolRecvEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if c, m, err := p.Recv(ctx); c != nil || m != nil || !errors.Is(err, context.Canceled) {
-		t.Error("told again:", m, err)
+		t.Error("returned again:", m, err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -318,8 +320,8 @@ func TestPoolRecvEnds(t *testing.T) {
 	}
 }
 
-// What is ready and goes is off the list.
-func TestReadiness(t *testing.T) {
+// TestReadyList: a connection that is removed is not in the list any more.
+func TestReadyList(t *testing.T) {
 	r := readyList{some: newSignal()}
 	var c [4]Conn
 	for _, i := range []int{0, 1, 2, 3, 1} {

@@ -87,9 +87,6 @@ func (r *Region) use() error {
 }
 
 func (r *Region) failed(op string, err error) error {
-	if err == nil {
-		return nil
-	}
 	return failedOn(fmt.Sprintf("region of %d bytes", len(r.data)), op, err)
 }
 

@@ -18,9 +18,9 @@ var (
 // messages. After an error the message was not sent, unless the error is one that ends
 // the connection. Successive messages arrive in order.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
-	buf, err := c.Alloc(ctx, len(b))
+	buf, err := c.lend(ctx, len(b))
 	if err != nil {
-		return c.failed("send", err.(*Error).Err)
+		return c.failed("send", err)
 	}
 	copy(buf.data, b)
 	if err := c.SendBuffer(ctx, buf); err != nil {
@@ -183,9 +183,17 @@ func (b *Buffer) Free() {
 // Alloc lends a buffer of n bytes. If all are in use, it waits for one until ctx is
 // done.
 func (c *Conn) Alloc(ctx context.Context, n int) (*Buffer, error) {
+	if isClosed(c.down) {
+		return nil, c.failed("allocate", c.downCause())
+	}
+	b, err := c.lend(ctx, n)
+	return b, c.failed("allocate", err)
+}
+
+func (c *Conn) lend(ctx context.Context, n int) (*Buffer, error) {
 	b, err := c.alloc(ctx, n)
 	if err != nil {
-		return nil, c.failed("allocate", err)
+		return nil, err
 	}
 	b.c, b.lent = c, true
 	return b, nil

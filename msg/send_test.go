@@ -29,8 +29,8 @@ func receiveOne(t *testing.T, c *Conn, want int) {
 	m.Release()
 }
 
-// Shutdown waits until the peer has read what it was told of. Close leaves that to the
-// background.
+// TestShutdownWaitsForLarge: Shutdown waits until the peer has read all large messages.
+// Close leaves that to the background.
 func TestShutdownWaitsForLarge(t *testing.T) {
 	pairWith(t, 8, func(t *testing.T, a, b *Conn) {
 		if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
@@ -55,7 +55,8 @@ func TestShutdownWaitsForLarge(t *testing.T) {
 	})
 }
 
-// There are only so many large messages that the peer was told of and has not read.
+// TestLargeMessagesUnderWay: the number of large messages that the peer has not read is
+// limited.
 func TestLargeMessagesUnderWay(t *testing.T) {
 	pairWith(t, 4*rendezvous, func(t *testing.T, a, b *Conn) {
 		for range rendezvous {
@@ -80,8 +81,9 @@ func TestLargeMessagesUnderWay(t *testing.T) {
 	})
 }
 
-// Whatever was sent without a completion, the program can have a window of buffers.
-func TestQuietMessagesKeepNoBuffers(t *testing.T) {
+// TestUnsignaledMessagesKeepNoBuffers: the program can have a window of buffers, no matter
+// how many unsignaled messages keep theirs.
+func TestUnsignaledMessagesKeepNoBuffers(t *testing.T) {
 	s, err := (&Config{EagerSize: 64, Window: 32}).shape()
 	if err != nil {
 		t.Fatal(err)

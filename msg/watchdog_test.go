@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A link that is dead ends the connection with the status of the send that was not
-// acknowledged, not with that of the receives that were flushed behind it. A side that only
-// receives finds that out by a keep-alive.
+// TestDeadLink: a dead link ends the connection with the status of the send that was
+// not acknowledged, not with that of the flushed receives. A side that only receives
+// detects it by a keep-alive.
 func TestDeadLink(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for _, pooled := range []bool{false, true} {
@@ -44,8 +44,8 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// A message that asked for no completion tells the cause too.
-func TestDeadLinkQuiet(t *testing.T) {
+// TestDeadLinkUnsignaled: the failure of an unsignaled message is the cause too.
+func TestDeadLinkUnsignaled(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		f := newFabric(t, kind)
 		a, b := connect(t, &small)
@@ -63,7 +63,8 @@ func TestDeadLinkQuiet(t *testing.T) {
 	}
 }
 
-// The cause is the send's, whichever completion is taken first.
+// TestCauseOutOfOrder: the cause is that of the send, whichever completion is polled
+// first.
 func TestCauseOutOfOrder(t *testing.T) {
 	_, c := hostile(t)
 	c.mu.Lock()
@@ -77,7 +78,7 @@ func TestCauseOutOfOrder(t *testing.T) {
 	}
 }
 
-// An idle connection asks for a sign of life, and one that is not idle does not.
+// TestKeepAlive: only an idle connection sends keep-alives.
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)
@@ -122,7 +123,8 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// A peer that connects and never says a word is not waited for.
+// TestFirstFrameLimit: a peer that connects and never sends a frame loses its
+// connection.
 func TestFirstFrameLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testShape(t))
@@ -144,8 +146,8 @@ func TestFirstFrameLimit(t *testing.T) {
 	})
 }
 
-// A peer that hands out nothing of a message that it announced does not hold the memory for
-// ever.
+// TestReadLimit: a peer that announces a message and does not let it be read loses its
+// connection.
 func TestReadLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)

@@ -220,7 +220,7 @@ func (c *Client) MoveDevice(device uint32, to *os.File) error {
 	runtime.KeepAlive(to)
 	err = remedy(err, syscall.EINVAL, "there is no such device here, or this file is not a network namespace")
 	return remedy(err, syscall.EOPNOTSUPP,
-		"in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode the driver cannot do it, as siw and rxe")
+		"in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode it is the driver that can't, as siw and rxe")
 }
 
 func (c *Client) setDevice(op string, device uint32, to Attr) error {

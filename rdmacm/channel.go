@@ -18,20 +18,20 @@ import (
 // All methods may be called concurrently.
 type EventChannel struct {
 	file kernel.CM
-	// getting holds one token: one goroutine at a time waits for events.
+	// getting holds a token while a goroutine waits for events. Only one does at a time.
 	getting chan struct{}
 
 	mu         sync.Mutex
 	ids        map[uint64]*ID
-	multicasts map[uint64]*Multicast // of these IDs
+	multicasts map[uint64]*Multicast // memberships of these IDs
 }
 
-// lastUID numbers IDs and memberships over all channels, because Migrate moves
-// them with their number. The kernel discards the events of number 0.
+// lastUID is the number of the last ID or membership of all channels. Numbers are unique across
+// channels, because Migrate moves IDs with their number. The kernel discards the events of number 0.
 var lastUID atomic.Uint64
 
-// NewEventChannel opens /dev/infiniband/rdma_cm. It needs no privilege, but
-// commands are refused once the process's credentials change.
+// NewEventChannel opens /dev/infiniband/rdma_cm. It needs no privilege, but the kernel refuses commands
+// on the channel once the process's credentials have changed.
 //
 // C: rdma_create_event_channel
 func NewEventChannel() (*EventChannel, error) {
@@ -51,9 +51,9 @@ func newEventChannel(file kernel.CM) *EventChannel {
 		ids: make(map[uint64]*ID), multicasts: make(map[uint64]*Multicast)}
 }
 
-// Close closes the channel; a waiting Get returns net.ErrClosed. While IDs
-// remain on the channel it changes nothing and returns verbs.ErrInUse. A second call
-// returns net.ErrClosed.
+// Close closes the channel, and ends a Get that waits. While IDs remain on the channel, Close changes
+// nothing and its error matches verbs.ErrInUse. A second Close returns an error that matches
+// net.ErrClosed.
 //
 // C: rdma_destroy_event_channel
 func (c *EventChannel) Close() error {
@@ -70,11 +70,12 @@ func (c *EventChannel) Close() error {
 	return closedError(c.file.Close())
 }
 
-// Get waits for the next event and returns ctx.Err() if ctx ends first.
-// Destroy of the event's ID waits until the event is acknowledged, so
-// Ack each one. Like librdmacm, Get itself takes the queue pair of an ID that
-// has one attached through the rest of connection set-up, and into the error
-// state on disconnect or rejection.
+// Get waits for the next event. If ctx ends first, it returns an error that matches ctx.Err(), and after
+// Close one that matches net.ErrClosed. Call Ack for each event, because Destroy of the event's ID
+// waits for that.
+//
+// As in librdmacm, Get moves the queue pair that is attached to an ID: through the rest of connection
+// set-up, and to the error state on disconnect or rejection.
 //
 // C: rdma_get_cm_event
 func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
@@ -82,7 +83,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	case c.getting <- struct{}{}:
 		defer func() { <-c.getting }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, getError(ctx, ctx.Err())
 	}
 	for {
 		ev, err := c.next(ctx)
@@ -92,8 +93,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	}
 }
 
-// next is Get without what Get does for queue pairs. One goroutine at a time may
-// call it.
+// next is Get without the moves of queue pairs. Only one goroutine at a time may call it.
 func (c *EventChannel) next(ctx context.Context) (*Event, error) {
 	for {
 		if ev, err := c.read(ctx); ev != nil || err != nil {
@@ -102,7 +102,7 @@ func (c *EventChannel) next(ctx context.Context) (*Event, error) {
 	}
 }
 
-// read waits for one event, which may be nobody's: then it is nil.
+// read waits for one event. It returns nil for an event whose ID is gone.
 func (c *EventChannel) read(ctx context.Context) (*Event, error) {
 	r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](abi.RDMA_USER_CM_CMD_GET_EVENT)
 	defer r.free()
@@ -114,17 +114,17 @@ func (c *EventChannel) read(ctx context.Context) (*Event, error) {
 }
 
 func getError(ctx context.Context, err error) error {
+	const op, object = "get event from", "event channel"
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return ctx.Err()
+		return &OpError{Op: op, Object: object, Err: ctx.Err()}
 	}
 	if err := closedError(err); errors.Is(err, net.ErrClosed) {
-		return err
+		return &OpError{Op: op, Object: object, Err: net.ErrClosed}
 	}
 	return commandError("get event", nil, err)
 }
 
-// closedError translates: a file says os.ErrClosed where a network object,
-// which a channel is to its users, says net.ErrClosed.
+// closedError replaces the os.ErrClosed of a file by the net.ErrClosed of network objects.
 func closedError(err error) error {
 	if errors.Is(err, os.ErrClosed) {
 		return net.ErrClosed
@@ -156,7 +156,7 @@ func (c *EventChannel) forget(m *Multicast) {
 	delete(c.multicasts, m.uid)
 }
 
-// lookup finds whom an event concerns: an ID, or its membership in a group.
+// lookup returns the ID that an event concerns, and its membership if the event is about that.
 func (c *EventChannel) lookup(uid uint64) (*ID, *Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,130 +2,78 @@ package rdmacm
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"syscall"
-	"time"
 
-	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config refines [Dial], [Listen] and [Request.Accept]. Nil and the zero value
-// will do. It is not changed, and may be shared.
+// Config describes the queue pair of a connection and how to connect it. [Dialer] and
+// [ListenConfig] embed it; [Request.Accept] and [OpenUD] take a pointer, which may be nil.
+// The zero value is valid. It is not changed, and may be shared.
 //
-// One rule holds for all numbers and durations: zero stands for a default, which the
-// field's comment names. A negative number stands for none in ResponderResources,
-// InitiatorDepth, RetryCount and RNRRetryCount, where none is a choice, and is
-// refused in all others.
+// Zero stands for a default, which the field's comment names. A negative number stands
+// for none in ResponderResources, InitiatorDepth, RetryCount and RNRRetryCount, and is
+// an error in RecvCQEntries.
 type Config struct {
-	// PrivateData goes to the peer with the connect request, or with the
-	// answer to one. For its limits see ConnParam. Prepare may put other data in its
-	// place with Conn.SetPrivateData.
+	// PrivateData goes to the peer with the connect request, or with the answer to one.
+	// See [ConnParam] for its limits. Prepare may replace it with [Conn.SetPrivateData].
 	PrivateData []byte
 
-	// Prepare runs when the protection domain, the completion queues and the
-	// queue pair exist, and before the peer may send: the place to register
-	// memory and to post receives. Its error ends the attempt. It must not
-	// close the Conn, nor have anybody read SendCQ before Dial has returned:
-	// over siw Dial itself does, to prove the connection, and would miss what
-	// another takes (see QP). For Listener.Accept it may run for several
-	// connections at a time.
+	// Prepare is called once the protection domain, the completion queues and the queue
+	// pair exist, and before the peer may send. It is the place to register memory and
+	// to post receives. An error ends the attempt. Prepare must not close the Conn. It
+	// must not let anything poll SendCQ before Dial has returned: over siw, Dial polls
+	// SendCQ itself to prove the connection. Listener.Accept may call Prepare for
+	// several connections at a time.
 	Prepare func(*Conn) error
 
-	// PrepareQP runs before Prepare, when the protection domain exists and the queue pair
-	// is about to be made, and may change what QP says for this connection: one of several
-	// CQs that connections share, for instance. Its error ends the attempt.
+	// PrepareQP is called before Prepare, when the protection domain exists and the queue
+	// pair is about to be created. It may change the options for this connection, for
+	// instance to choose one of several CQs that connections share. An error ends the
+	// attempt.
 	PrepareQP func(*Conn, *uverbs.QPOptions) error
 
-	// PD is a protection domain to share among connections, on a device that
-	// the caller has opened. It must be the device that the connection runs
-	// over. Nil: each connection has its own, on the device of QP's CQs if QP
-	// names one, else on a device that rdmacm opens and connections share.
+	// PD is a protection domain that connections share, on a device that the caller has
+	// opened. It must be the device that the connection runs over. If PD is nil, each
+	// connection has its own, on the device of QP's CQs if QP names one, and otherwise
+	// on a device that rdmacm opens and connections share.
 	PD *uverbs.PD
 
-	// QP describes the queue pair. Zero capacities stand for 64 work requests,
-	// 1 SGE and 48 bytes of inline data; nil CQs for CQs of the connection's own with room for all of
-	// the QP's work requests; Type must be 0, RC, or, for datagrams, UD.
+	// QP describes the queue pair. Zero capacities stand for 64 work requests, 1 SGE and
+	// 48 bytes of inline data. Nil CQs stand for CQs of the connection's own, with room
+	// for all of the QP's work requests. Type must be 0, RC or, for datagrams, UD.
 	//
-	// CQs of its own take a connection two file descriptors, from Dial or Accept
-	// to Close; nothing else does. A program with thousands of connections names
-	// SendCQ and RecvCQ, which any number of them may share: see the example.
-	// SRQs and CQs must be on one device, and on PD's. An SRQ needs PD or a CQ.
+	// CQs of its own cost a connection two file descriptors from Dial or Accept to
+	// Close; nothing else costs any. A program with thousands of connections sets SendCQ
+	// and RecvCQ, which any number of connections may share: see the example. SRQs and
+	// CQs must be on one device, which must be PD's. An SRQ needs PD or a CQ.
 	//
-	// With a SendCQ of the caller's Dial does not prove the connection, nor
-	// where no READs are agreed on (InitiatorDepth here or ResponderResources
-	// there is negative): over siw the first message after Dial may then wait
-	// in the peer's kernel until another follows.
+	// Dial does not prove the connection if the caller provides SendCQ, or if the sides
+	// agree on no READs (a negative InitiatorDepth here or ResponderResources there).
+	// Over siw, the first message after Dial may then wait in the peer's kernel until
+	// another one follows.
 	QP uverbs.QPOptions
 
-	// RecvCQEntries sizes the connection's own receive CQ. Zero: as many as
-	// QP.Cap.MaxRecvWR, or, with an SRQ, as the SRQ has work requests.
+	// RecvCQEntries is the size of the connection's own receive CQ. Zero stands for
+	// QP.Cap.MaxRecvWR or, with an SRQ, for the number of the SRQ's work requests.
 	RecvCQEntries int
 
-	// ResponderResources, InitiatorDepth, RetryCount and RNRRetryCount: see
-	// ConnParam. Datagrams have none of this.
+	// See ConnParam. Datagrams use none of these.
 	ResponderResources int
 	InitiatorDepth     int
 	RetryCount         int
 	RNRRetryCount      int
-
-	// Source is the local address to dial from; the zero value lets the
-	// routing table decide.
-	Source netip.AddrPort
-
-	// Resolver looks up the names in the addresses of Dial and Listen. Nil: net.DefaultResolver.
-	Resolver *net.Resolver
-
-	// FallbackDelay is how long Dial gives the first address family of a name
-	// before it tries the other too. Zero: 300 ms. Prepare may then run for two
-	// connections at a time, one of which Dial closes.
-	FallbackDelay time.Duration
-
-	// TOS is the IPv4 type of service or IPv6 traffic class of what a connection
-	// from Dial sends, and on RoCE of what it receives. Zero: the default of the
-	// device or the system.
-	TOS uint8
-
-	// AckTimeout is how long a queue pair from Dial waits for an acknowledgement
-	// before it sends again: 4.096 µs times 2 to its power, of at most 31. Zero: as
-	// long as the path's life time asks for. iWARP leaves this to TCP.
-	AckTimeout uint8
-
-	// ResolveTimeout bounds one try to find the address or the route, of
-	// which Dial makes three. Zero: 2 seconds. The context bounds all.
-	ResolveTimeout time.Duration
-
-	// Backlog is how many connect requests may wait in a Listener, and how many
-	// Listener.Accept may be letting in; those beyond are rejected. An address may have a
-	// quarter of those being let in, but no less than 8; when the queue is full, the
-	// newest request of the address that has most is rejected. Zero: 128.
-	Backlog int
-
-	// AcceptTimeout bounds how long Listener.Accept takes over one peer, from its
-	// request to its confirmation. Zero: 30 seconds. Request.Accept has a context.
-	AcceptTimeout time.Duration
-
-	// ConfirmTimeout bounds how long Listener.Accept waits for a peer's confirmation, the
-	// third message of a handshake. A kernel repeats a lost message after 4 seconds. While
-	// other peers wait, a tenth of it is all that is certain. Zero: 10 seconds.
-	ConfirmTimeout time.Duration
 }
 
 // The defaults.
 const (
-	defaultWRs            = 64
-	defaultInline         = 48 // siw and rxe have room for so much in any case
-	defaultResolveTimeout = 2 * time.Second
-	defaultBacklog        = 128
-	defaultAcceptTimeout  = 30 * time.Second
-	defaultConfirmTimeout = 10 * time.Second
-	resolveTries          = 3
+	defaultWRs    = 64
+	defaultInline = 48 // siw and rxe have room for this much in any case
 )
 
 // check refuses negative numbers that mean nothing, and an SRQ without a device to
-// look for it on.
+// find it on.
 func (c *Config) check(op, object string) error {
 	if c == nil {
 		return nil
@@ -138,17 +86,26 @@ func (c *Config) check(op, object string) error {
 	default:
 		return &OpError{Op: op, Object: object, Err: verbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
-	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
-		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout),
-		"ConfirmTimeout": int64(c.ConfirmTimeout)} {
-		if n < 0 {
-			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config." + name + " is negative"}
+	return notNegative(op, object, option{"Config.RecvCQEntries", int64(c.RecvCQEntries)})
+}
+
+// option is a number that a caller has set, and its name.
+type option struct {
+	name  string
+	value int64
+}
+
+// notNegative returns an error that names the first negative option.
+func notNegative(op, object string, options ...option) error {
+	for _, o := range options {
+		if o.value < 0 {
+			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: o.name + " is negative"}
 		}
 	}
 	return nil
 }
 
-// ownDevice is the caller's device, or nil when the Config names nothing of one.
+// ownDevice returns the device that the caller's PD or CQs are on, or nil if there are none.
 func (c *Config) ownDevice() *uverbs.Device {
 	switch {
 	case c.PD != nil:
@@ -161,7 +118,7 @@ func (c *Config) ownDevice() *uverbs.Device {
 	return nil
 }
 
-// withDefaults returns a copy to read from.
+// withDefaults returns a copy in which defaults replace zeros. c may be nil.
 func (c *Config) withDefaults() Config {
 	var d Config
 	if c != nil {
@@ -174,12 +131,6 @@ func (c *Config) withDefaults() Config {
 		setDefault(&d.QP.Cap.MaxRecvWR, defaultWRs)
 		setDefault(&d.QP.Cap.MaxRecvSGE, 1)
 	}
-	setDefault(&d.Resolver, net.DefaultResolver)
-	setDefault(&d.FallbackDelay, dialer.DefaultDelay)
-	setDefault(&d.ResolveTimeout, defaultResolveTimeout)
-	setDefault(&d.Backlog, defaultBacklog)
-	setDefault(&d.AcceptTimeout, defaultAcceptTimeout)
-	setDefault(&d.ConfirmTimeout, defaultConfirmTimeout)
 	if d.RecvCQEntries == 0 {
 		d.RecvCQEntries = int(d.QP.Cap.MaxRecvWR)
 		if d.QP.SRQ != nil {
@@ -194,19 +145,6 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
-}
-
-// setOptions tells the kernel before it resolves the address.
-func (c *Config) setOptions(id *ID) error {
-	if c.TOS != 0 {
-		if err := id.SetTOS(c.TOS); err != nil {
-			return err
-		}
-	}
-	if c.AckTimeout != 0 {
-		return id.SetAckTimeout(c.AckTimeout)
-	}
-	return nil
 }
 
 func (c *Config) portSpace() verbs.PortSpace {

@@ -6,25 +6,25 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What means nothing is refused, by name, whoever gets the Config.
+// All functions that take a Config return an error that names an invalid field.
 func TestConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]*Config{
-		"Config.RecvCQEntries is negative": {RecvCQEntries: -1}, "Config.Backlog is negative": {Backlog: -1},
-		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.FallbackDelay is negative": {FallbackDelay: -1},
-		"Config.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"Config.RecvCQEntries is negative": {RecvCQEntries: -1},
 		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator}},
 	} {
 		w := newWorld(t, aSIW)
 		l, r := w.mustAsk(nil)
 		for who, do := range map[string]func() error{
-			"Dial":   func() error { _, err := DialAddrPort(t.Context(), addr4, cfg); return err },
-			"Listen": func() error { _, err := Listen("10.1.2.3:2", cfg); return err },
+			"Dial":   func() error { _, err := dialAddr(t.Context(), addr4, cfg); return err },
+			"Listen": func() error { _, err := listenOn("10.1.2.3:2", cfg); return err },
 			"OpenUD": func() error { _, err := OpenUD(local4, cfg); return err },
 			"Accept": func() error { _, err := r.Accept(t.Context(), cfg); return err },
 		} {
@@ -36,6 +36,43 @@ func TestConfigRefused(t *testing.T) {
 			t.Error(err)
 		}
 		w.empty()
+	}
+}
+
+// Each invalid field of a Dialer or a ListenConfig is named.
+func TestOptionsRefused(t *testing.T) {
+	for want, d := range map[string]*Dialer{
+		"Dialer.Timeout is negative": {Timeout: -1}, "Dialer.FallbackDelay is negative": {FallbackDelay: -1},
+		"Dialer.ResolveTimeout is negative": {ResolveTimeout: -1}, "Dialer.AckTimeout is negative": {AckTimeout: -1},
+		"Dialer.AckTimeout is too long": {AckTimeout: maxAckTimeout + 1},
+	} {
+		if _, err := d.Dial(t.Context(), "10.1.2.3:1"); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for want, lc := range map[string]*ListenConfig{
+		"ListenConfig.Backlog is negative": {Backlog: -1}, "ListenConfig.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"ListenConfig.ConfirmTimeout is negative": {ConfirmTimeout: -1},
+	} {
+		if _, err := lc.Listen(t.Context(), "10.1.2.3:1"); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A timeout is rounded up to one that queue pairs have.
+func TestAckTimeout(t *testing.T) {
+	const unit = 4096 * time.Nanosecond
+	for d, want := range map[time.Duration]uint8{0: 0, 1: 1, unit: 1, 2 * unit: 1, 2*unit + 1: 2, 4 * unit: 2, 4*unit + 1: 3,
+		time.Second: 18, unit<<30 + 1: 31, unit << 31: 31} {
+		if got, err := ackTimeoutExponent(d); got != want || err != nil {
+			t.Errorf("%v: %d, %v, want %d", d, got, err, want)
+		}
+	}
+	for _, d := range []time.Duration{-1, unit<<31 + 1} {
+		if err := new(ID).SetAckTimeout(d); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%v: %v", d, err)
+		}
 	}
 }
 
@@ -70,7 +107,7 @@ func TestConfigCQWithoutPD(t *testing.T) {
 	} {
 		w := newWorld(t, aSIW)
 		cq, closeAll := w.sharedCQ()
-		c, err := DialAddrPort(t.Context(), addr4, &Config{QP: options(cq)})
+		c, err := dialAddr(t.Context(), addr4, &Config{QP: options(cq)})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -88,7 +125,7 @@ func TestConfigCQOfAnotherDevice(t *testing.T) {
 	other := newWorld(t, uverbs.DeviceInfo{Name: "siw1", Driver: verbs.DriverSIW, ABI: 1})
 	cq, closeAll := other.sharedCQ()
 	w := newWorld(t, aSIW)
-	_, err := DialAddrPort(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
+	_, err := dialAddr(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
 	if !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), "use the Config's PD or CQ on") {
 		t.Error(err)
 	}
@@ -102,7 +139,7 @@ func TestConfigInline(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		for want, cfg := range map[int]*Config{48: nil, 80: {QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxInline: 80}}}} {
 			w := newWorld(t, info)
-			c, err := DialAddrPort(t.Context(), addr4, cfg)
+			c, err := dialAddr(t.Context(), addr4, cfg)
 			if err != nil {
 				t.Fatalf("%s: %v", info.Name, err)
 			}
@@ -113,5 +150,109 @@ func TestConfigInline(t *testing.T) {
 			closeConn(t, c)
 			w.empty()
 		}
+	}
+}
+
+// A panic in Prepare leaves nothing behind, and the caller of Dial, Accept or OpenUD sees it.
+func TestPreparePanics(t *testing.T) {
+	cfg := &Config{Prepare: func(*Conn) error { panic("no") }}
+	for name, call := range map[string]func(func(*Config) *Listener){
+		"dial":   func(func(*Config) *Listener) { _, _ = dialAddr(t.Context(), addr4, cfg) },
+		"UD":     func(func(*Config) *Listener) { _, _ = OpenUD(local4, cfg) },
+		"accept": func(listen func(*Config) *Listener) { _, _ = listen(cfg).Accept(t.Context()) },
+		"request": func(listen func(*Config) *Listener) {
+			r, err := listen(nil).Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = r.Accept(t.Context(), cfg)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, aRXE)
+			var l *Listener
+			listen := func(cfg *Config) *Listener {
+				var err error
+				if l, err = listenOn("10.1.2.3:1", cfg); err != nil {
+					t.Fatal(err)
+				}
+				w.ask(50)
+				return l
+			}
+			func() {
+				defer func() {
+					if p := recover(); p != "no" {
+						t.Error("recovers", p)
+					}
+				}()
+				call(listen)
+			}()
+			if l != nil {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			w.empty()
+		})
+	}
+}
+
+// PrepareQP changes the options of one connection's queue pair. Its error ends the
+// attempt, and Prepare does not run.
+func TestPrepareQP(t *testing.T) {
+	newWorld(t, aRXE)
+	var prepared int
+	var own *uverbs.CQ
+	cfg := &Config{
+		Prepare: func(c *Conn) error { prepared++; return nil },
+		PrepareQP: func(c *Conn, o *uverbs.QPOptions) (err error) {
+			if own, err = c.Device().CreateCQ(100, nil); err != nil {
+				return err
+			}
+			c.Own(own)
+			o.SendCQ, o.Cap.MaxSendWR = own, 100
+			return nil
+		},
+	}
+	c, err := dialAddr(t.Context(), addr4, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.SendCQ() != own || c.RecvCQ() == own || c.QP().Cap().MaxSendWR < 100 || c.ownSendCQ || prepared != 1 {
+		t.Errorf("%+v, prepared %d times", c.QP().Cap(), prepared)
+	}
+	closeConn(t, c)
+	cfg.PrepareQP = func(*Conn, *uverbs.QPOptions) error { return syscall.ENOBUFS }
+	if _, err := dialAddr(t.Context(), addr4, cfg); !errors.Is(err, syscall.ENOBUFS) || prepared != 1 {
+		t.Error(err, prepared)
+	}
+	if cfg.QP.SendCQ != nil || cfg.QP.Cap.MaxSendWR != 0 {
+		t.Errorf("%+v", cfg.QP)
+	}
+}
+
+// Private data that Prepare sets goes to the peer instead of the Config's, which other
+// connections share and nobody changes.
+func TestSetPrivateData(t *testing.T) {
+	w := newWorld(t, aRXE)
+	cfg := &Config{PrivateData: []byte("of all"), Prepare: func(c *Conn) error {
+		c.SetPrivateData([]byte("of this one"))
+		return nil
+	}}
+	for _, want := range []string{"of this one", "of all"} {
+		c, err := dialAddr(t.Context(), addr4, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := body[abi.RdmaUcmConnect](w.cms[0], abi.RDMA_USER_CM_CMD_CONNECT).ConnParam
+		if got := string(p.PrivateData[:p.PrivateDataLen]); got != want {
+			t.Errorf("%q went out, want %q", got, want)
+		}
+		closeConn(t, c)
+		w.empty()
+		cfg.Prepare = nil
+	}
+	if string(cfg.PrivateData) != "of all" {
+		t.Errorf("%q", cfg.PrivateData)
 	}
 }

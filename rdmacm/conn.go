@@ -3,17 +3,18 @@ package rdmacm
 import (
 	"context"
 	"io"
+	"math/bits"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// Conn is a connected queue pair with what it needs: a protection domain and
-// two completion queues to wait on, on a device shared with other connections.
-// Or it is a datagram queue pair, which is connected to nobody. Work is posted
-// to QP; the methods of Conn may be called concurrently.
+// Conn is a connected queue pair, or a datagram queue pair without a connection, together with
+// its protection domain, its two completion queues and the device, which it may share with other
+// connections. Post work to QP. The methods of Conn may be called concurrently.
 type Conn struct {
 	hub *hub
 	id  *ID
@@ -28,18 +29,18 @@ type Conn struct {
 	ownSendCQ   bool   // nobody else reads it
 	peer        *Peer
 
-	setup  chan *Event // what comes before the connection stands
-	turn   chan func() // for the goroutine that waits for setup
-	ending ending
-	parted atomic.Bool // the peer disconnected, and was answered
+	setup    chan *Event // the events of connection set-up
+	turn     chan func() // runs functions on the goroutine that waits for setup
+	ending   ending
+	peerLeft atomic.Bool // the peer disconnected, and was answered
 
 	closing     sync.Mutex
-	established bool // and not disconnected by us
+	established bool // and this side has not disconnected
 	groups      []*Group
 	link        owned    // hub, ID, QP
-	verbs       owned    // PD, completion channel, CQs, what Own was given
-	device      owned    // goes when verbs has gone
-	room        struct { // of these, as few Conns have more
+	verbs       owned    // PD, completion channel, CQs, arguments of Own
+	device      owned    // is freed once verbs is empty
+	room        struct { // backs the slices above; few Conns need more
 		link   [4]io.Closer
 		verbs  [8]io.Closer
 		device [1]io.Closer
@@ -53,49 +54,48 @@ func newConn(h *hub) *Conn {
 	return c
 }
 
-// QP is the queue pair to post work to. The Conn owns it: don't close it.
+// QP returns the queue pair. The Conn owns it, so don't close it.
 func (c *Conn) QP() *uverbs.QP { return c.qp }
 
-// PD is the protection domain to register memory in. Close what is made in it
-// before the Conn.
+// PD returns the protection domain, for registering memory. Close objects created in it before the
+// Conn, or pass them to [Conn.Own].
 func (c *Conn) PD() *uverbs.PD { return c.pd }
 
-// SendCQ is where posted sends complete; its Wait parks until they do.
+// SendCQ returns the completion queue of posted sends.
 func (c *Conn) SendCQ() *uverbs.CQ { return c.qp.SendCQ() }
 
-// RecvCQ is where receives complete.
+// RecvCQ returns the completion queue of receives.
 func (c *Conn) RecvCQ() *uverbs.CQ { return c.qp.RecvCQ() }
 
-// Device is the device the connection runs over.
+// Device returns the device that the connection runs over.
 func (c *Conn) Device() *uverbs.Device { return c.pd.Device() }
 
-// DevicePort is the number of the device's port that the connection runs over, from
-// 1, as uverbs.Device.QueryPort takes it.
+// DevicePort returns the number of the device's port that the connection runs over. Ports are
+// numbered from 1, as for uverbs.Device.QueryPort.
 //
 // C: id->port_num
 func (c *Conn) DevicePort() uint32 { return c.port }
 
-// LocalAddr is this end's address and port.
+// LocalAddr returns this end's address and port.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
-// RemoteAddr is the peer's; without a peer it is invalid.
+// RemoteAddr returns the peer's address and port. Without a peer it is invalid.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// PrivateData is what the peer sent with its request, or with its answer.
-// InfiniBand and RoCE fill it up with zeros, to 56 or 196 bytes, for datagrams
-// to 180 or 136.
+// PrivateData returns the private data that the peer sent with its request, or with its answer.
+// InfiniBand and RoCE pad it with zeros to 56 or 196 bytes, and for datagrams to 180 or 136.
 func (c *Conn) PrivateData() []byte { return c.privateData }
 
-// SetPrivateData replaces Config.PrivateData, which the peer gets with the request or
-// with the answer to it. Call it in Config.Prepare, where the keys of regions become
-// known; later it is without effect.
+// SetPrivateData replaces Config.PrivateData, which goes to the peer with the request or with the
+// answer to it. Call it in Config.Prepare, where the keys of regions become known. Later calls
+// have no effect.
 func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 
-// Own hands something made in PD, such as a memory region, to the Conn: Close
-// closes it after the queue pair and before PD. What Prepare makes has to be
-// handed over, because nobody else can free the Conn if the attempt fails. After
-// Close it is closed at once. A memory window of type 2 has to go before the queue
-// pair, so it is the caller's to close.
+// Own passes an object created in PD, such as a memory region, to the Conn. Conn.Close closes it
+// after the queue pair and before PD. Prepare must pass on the objects that it creates, because
+// if the attempt fails only the Conn can free them. If the Conn is closed already, Own closes the
+// object at once. A memory window of type 2 must be closed before the queue pair, so the caller
+// has to close it.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	closed := c.closed
@@ -117,7 +117,7 @@ func (c *Conn) event(ev *Event) {
 		if !c.id.isIWARP() {
 			_ = c.id.Disconnect() // else the peer asks again until it gives up
 		}
-		c.parted.Store(true)
+		c.peerLeft.Store(true)
 		c.ending.end(ErrDisconnected)
 	case EventDeviceRemoval:
 		c.id.failQP()
@@ -127,16 +127,16 @@ func (c *Conn) event(ev *Event) {
 	default:
 		select {
 		case c.setup <- ev:
-		default: // more than any kernel sends
+		default: // no kernel sends this many
 		}
 	}
 }
 
-func (c *Conn) doomed(cause error) { c.ending.note(c.because(cause)) }
+func (c *Conn) failing(cause error) { c.ending.note(c.because(cause)) }
 
 func (c *Conn) broken(err error) { c.ending.end(err) }
 
-// await waits for the outcome of the step of connection set-up under way.
+// await waits for the outcome of the current step of connection set-up.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	for {
 		select {
@@ -158,8 +158,8 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	}
 }
 
-// take implements sink, for as long as a goroutine waits in await.
-func (c *Conn) take(do func()) bool {
+// tryRun implements sink. It succeeds while a goroutine waits in await.
+func (c *Conn) tryRun(do func()) bool {
 	select {
 	case c.turn <- do:
 		return true
@@ -176,4 +176,142 @@ func (c *Conn) outcome(ev *Event, want EventType) (*Event, error) {
 		return nil, &OpError{Op: "wait for " + want.String(), Object: c.id.String(), Err: errUnexpected, Hint: ev.Type.String() + " came"}
 	}
 	return ev, nil
+}
+
+// prepare creates the queue pair on the device that the ID is bound to, and calls Config.Prepare.
+// If it fails, Close frees the objects that it created.
+func (c *Conn) prepare(cfg *Config) error {
+	addr, err := c.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	return c.prepareAt(addr, cfg)
+}
+
+// prepareAt is prepare with the known address of the ID.
+func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
+	c.setAddrs(addr)
+	c.announced = cfg.PrivateData
+	if err := c.openPD(addr, cfg); err != nil {
+		return err
+	}
+	opts := cfg.QP
+	if c.id.datagram {
+		opts.Type = verbs.QPTypeUD
+	}
+	if cfg.PrepareQP != nil {
+		if err := cfg.PrepareQP(c, &opts); err != nil {
+			return err
+		}
+	}
+	c.ownSendCQ = opts.SendCQ == nil
+	if err := c.makeCQs(&opts, cfg.RecvCQEntries); err != nil {
+		return err
+	}
+	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
+		return err
+	}
+	c.link.add(freeing(c.freeQP))
+	if err := c.id.AttachQP(c.qp); err != nil {
+		return err
+	}
+	if !c.id.datagram { // a failed work request does not end a datagram queue pair
+		c.watch()
+	}
+	if cfg.Prepare != nil {
+		return cfg.Prepare(c)
+	}
+	return nil
+}
+
+// openPD takes the caller's protection domain, or allocates one, on the caller's device if there is one.
+func (c *Conn) openPD(addr *Addr, cfg *Config) error {
+	dev := cfg.ownDevice()
+	if dev != nil {
+		if err := addr.mustBeOn(dev.Info(), "Config's PD or CQ on"); err != nil {
+			return err
+		}
+	}
+	if c.pd = cfg.PD; c.pd != nil {
+		return nil
+	}
+	if dev == nil {
+		shared, err := devices.get(addr.DeviceIndex, addr.NodeGUID)
+		if err != nil {
+			return err
+		}
+		c.device.add(freeing(shared.put))
+		dev = shared.dev
+	}
+	var err error
+	if c.pd, err = dev.AllocPD(); err != nil {
+		return err
+	}
+	c.verbs.add(c.pd)
+	return nil
+}
+
+// makeCQs adds the missing CQs to opts. They share one completion channel.
+func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
+	if opts.SendCQ != nil && opts.RecvCQ != nil {
+		return nil
+	}
+	channel, err := c.Device().CreateCompChannel()
+	if err != nil {
+		return err
+	}
+	c.verbs.add(channel)
+	for _, want := range []struct {
+		cq      **uverbs.CQ
+		entries int
+	}{
+		{&opts.SendCQ, int(opts.Cap.MaxSendWR)},
+		{&opts.RecvCQ, recvEntries},
+	} {
+		if *want.cq != nil {
+			continue
+		}
+		cq, err := c.Device().CreateCQ(roomFor(want.entries), &uverbs.CQOptions{Channel: channel})
+		if err != nil {
+			return err
+		}
+		c.verbs.add(cq)
+		c.ending.add(cq)
+		*want.cq = cq
+	}
+	return nil
+}
+
+// roomFor rounds up as drivers round up queues, because a caller may use all work requests that
+// the queue pair turns out to have.
+func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
+
+// freeUnless frees the Conn of an attempt that a panic or runtime.Goexit in the caller's Prepare
+// ended.
+func (c *Conn) freeUnless(returned *bool) {
+	if !*returned {
+		_ = c.Close()
+	}
+}
+
+// connected marks the connection as established.
+func (c *Conn) connected() {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	c.established = !c.id.datagram
+	c.ending.establish()
+}
+
+func (c *Conn) setAddrs(addr *Addr) {
+	c.local, c.remote, c.port = addr.Local, addr.Remote, addr.Port
+}
+
+// refreshAddrs queries the addresses again, because connecting may have changed them.
+func (c *Conn) refreshAddrs() error {
+	addr, err := c.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	c.setAddrs(addr)
+	return nil
 }

@@ -1,82 +1,85 @@
 package rdmacm
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/hooks"
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ending is how a connection ends. The first cause counts, whichever shows first:
-// an event, a completion that failed, or a call of the owner's. It is noted before
-// the queue pair is moved to the error state, so that whoever sees a work request
-// flushed finds the cause; done is closed when the queue pair has been moved.
+// ending is the end of a connection. The first cause counts: an event, a completion that failed,
+// or a call of the program. It is stored before the queue pair moves to the error state, so a
+// program that sees a flushed work request finds the cause. done is closed after the move.
 type ending struct {
 	done chan struct{}
 
-	mu     sync.Mutex // guards what follows
-	begun  bool       // there is a queue pair, so the Conn's device is known
-	cause  error
-	over   bool         // done is closed
-	stands bool         // the set-up is over
-	failed error        // of the queue pair, during the set-up
-	cqs    []*uverbs.CQ // the connection's own
-	room   [2]*uverbs.CQ
+	mu          sync.Mutex // guards the fields below
+	hasQP       bool       // so the Conn's device is known
+	cause       error
+	over        bool         // done is closed
+	established bool         // the set-up is over
+	failed      error        // the queue pair's error during the set-up
+	cqs         []*uverbs.CQ // the connection's own
+	room        [2]*uverbs.CQ
 }
 
-// Done is closed when the connection has ended: one of the sides disconnected or
-// died, the queue pair failed, the device was removed, or Close was called. Err
-// tells which.
+// Done returns a channel that is closed when the connection has ended: one of the sides
+// disconnected or died, the queue pair failed, the device was removed, or Close was called. Err
+// returns the cause.
 func (c *Conn) Done() <-chan struct{} { return c.ending.done }
 
-// Err is nil while the connection lives. Then it tells the first cause of its end:
-// ErrDisconnected after an orderly end by either side, ErrDeviceRemoved, an error
-// that matches the verbs.Status of the first work request that failed, or, after
-// Close, net.ErrClosed.
+// Err returns nil while the connection is up, and then the first cause of its end. That is
+// ErrDisconnected after an orderly end by either side, ErrDeviceRemoved, an error that matches
+// the verbs.Status of the first work request that failed, or net.ErrClosed after Close.
 //
-// Whoever has polled a completion with an error finds Err set. Once all work
-// requests have completed, Wait on the connection's own CQs returns an error that
-// matches Err. On CQs of the caller's it does not,
-// for they may serve other connections: select on Done.
+// Err is set once a completion with an error has been polled. Once all work requests have
+// completed, Wait on the connection's own CQs returns an error that matches Err. Wait on the
+// caller's CQs does not, because they may serve other connections: select on Done instead.
 func (c *Conn) Err() error {
 	c.ending.mu.Lock()
 	defer c.ending.mu.Unlock()
 	return c.ending.cause
 }
 
-// note keeps the cause of an end that is about to come.
+// note stores the cause of an end that is about to happen.
 func (e *ending) note(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.keep(cause)
+	e.setCause(cause)
 }
 
-func (e *ending) keep(cause error) {
+func (e *ending) setCause(cause error) {
 	if e.cause == nil {
 		e.cause = cause
 	}
 }
 
-// isOpen tells that the cause is still to be found.
+// isOpen reports whether there is a queue pair and no cause yet.
 func (e *ending) isOpen() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.begun && e.cause == nil
+	return e.hasQP && e.cause == nil
 }
 
 func (e *ending) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.begun = true
+	e.hasQP = true
 }
 
-// end is for when the queue pair is in the error state, or gone.
+// end ends the connection, once the queue pair is in the error state or gone.
 func (e *ending) end(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.keep(cause)
+	e.setCause(cause)
 	if e.over {
 		return
 	}
@@ -87,7 +90,7 @@ func (e *ending) end(cause error) {
 	}
 }
 
-// add has cq end with the connection.
+// add makes the waits on cq end with the connection.
 func (e *ending) add(cq *uverbs.CQ) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,11 +103,11 @@ func (e *ending) add(cq *uverbs.CQ) {
 	}
 }
 
-// fail ends the connection because of its queue pair. While it is being set up, the
-// outcome of that counts.
+// fail ends the connection because its queue pair failed. During set-up it only stores the
+// cause, because the outcome of the set-up decides.
 func (e *ending) fail(cause error) {
 	e.mu.Lock()
-	if !e.stands {
+	if !e.established {
 		e.failed = cause
 		e.mu.Unlock()
 		return
@@ -113,10 +116,10 @@ func (e *ending) fail(cause error) {
 	e.end(cause)
 }
 
-// stand begins the life of the connection.
-func (e *ending) stand() {
+// establish marks the set-up as over, and ends the connection if its queue pair has failed already.
+func (e *ending) establish() {
 	e.mu.Lock()
-	e.stands = true
+	e.established = true
 	failed := e.failed
 	e.mu.Unlock()
 	if failed != nil {
@@ -124,10 +127,10 @@ func (e *ending) stand() {
 	}
 }
 
-// watch has the first completion that fails end the connection. A flush on iWARP
-// means that the kernel has ended it and is about to say so. On InfiniBand and RoCE
-// such an end is noted before the queue pair is flushed; so, there, an unexplained
-// flush means that the queue pair failed as it served the peer.
+// watch makes the first completion that fails end the connection. On iWARP, a flush means that the
+// kernel has ended the connection and is about to report that. On InfiniBand and RoCE the cause
+// is stored before the queue pair is flushed, so an unexplained flush means that the queue pair
+// failed while it served the peer.
 func (c *Conn) watch() {
 	c.ending.begin()
 	iwarp := c.id.isIWARP()
@@ -138,4 +141,140 @@ func (c *Conn) watch() {
 		}
 		c.ending.fail(c.because(sign))
 	})
+}
+
+// Disconnect ends the connection in order, and Done is closed on both sides. It flushes work that
+// has not completed, so wait for completions first. The Conn must still be closed. On a datagram
+// Conn, which has no connection, it returns net.ErrClosed.
+func (c *Conn) Disconnect() error {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if !c.established {
+		return net.ErrClosed
+	}
+	c.established = false
+	c.ending.note(ErrDisconnected)
+	return c.id.Disconnect()
+}
+
+// disconnectForClose is Disconnect for a queue pair that is freed next. It does not move the queue
+// pair to the error state: rxe reports a message's completion before it acknowledges the message,
+// and in the error state it never acknowledges it. The peer of a program that closes at that moment
+// would retransmit, forever if its retry count is 7. Freeing the queue pair waits until rxe has
+// acknowledged.
+func (c *Conn) disconnectForClose() {
+	if c.established && !c.peerLeft.Load() {
+		_ = c.id.disconnect() // the peer may be disconnecting already, so errors do not matter
+	}
+	c.established = false
+}
+
+// Close disconnects, leaves the groups that were joined, and frees all objects of the Conn. Work
+// that has not completed is lost, so wait for completions first.
+//
+// Memory regions and other objects that the caller created with PD, the CQs or Device must be
+// closed before, or passed to Own. Otherwise the error matches verbs.ErrInUse and names them. The
+// connection has ended even so, and another Close frees the rest, as it does after any other
+// error. Once all is freed, Close returns an error that matches net.ErrClosed.
+func (c *Conn) Close() error {
+	if c == nil {
+		return closeNil("Conn")
+	}
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed && len(c.groups)+len(c.link)+len(c.verbs)+len(c.device) == 0 {
+		return &OpError{Op: "close connection from", Object: c.local.String(), Err: net.ErrClosed}
+	}
+	c.ending.note(net.ErrClosed)
+	c.disconnectForClose()
+	c.ending.end(net.ErrClosed)
+	c.closed = true
+	errs := []error{c.leaveAll(), c.link.free(), c.verbs.free()}
+	if len(c.verbs) == 0 {
+		errs = append(errs, c.device.free())
+	}
+	return errors.Join(errs...)
+}
+
+// owned holds the objects that a Conn has to free, in the order of their creation.
+type owned []io.Closer
+
+func (o *owned) add(c io.Closer) { *o = append(*o, c) }
+
+// freeing makes an io.Closer of a function.
+type freeing func() error
+
+// Close implements io.Closer.
+func (f freeing) Close() error { return f() }
+
+// free closes all objects, last first, and keeps those that failed for the next call. It stops at
+// an object that is in use, because then all older ones are in use too. Other errors do not stop
+// it, so it frees all that do not depend on the failed one.
+func (o *owned) free() error {
+	var errs []error
+	for i, c := range slices.Backward(*o) {
+		err := c.Close()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			*o = slices.Delete(*o, i, i+1)
+			continue
+		}
+		errs = append(errs, err)
+		if errors.Is(err, verbs.ErrInUse) {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// freeQP closes the queue pair. If memory windows keep it in use, it moves it to the error state,
+// which ends its work.
+func (c *Conn) freeQP() error {
+	err := c.qp.Close()
+	if err != nil {
+		c.id.failQP()
+	}
+	c.id.DetachQP()
+	return err
+}
+
+// because returns the cause of an end that sign shows. When a device is removed, the kernel reports
+// that to one connection after another. If it reports it to the peer first, this connection is
+// disconnected, or its work is flushed, before its own event arrives.
+func (c *Conn) because(sign error) error {
+	if sign != ErrDeviceRemoved && c.ending.isOpen() && c.isBeingRemoved() {
+		return ErrDeviceRemoved
+	}
+	return sign
+}
+
+// Explain returns the reason why a call on one of the connection's objects failed with err: the
+// cause of the connection's end, or err itself if there is none yet. All calls to a removed device
+// fail with EIO, possibly before Err returns ErrDeviceRemoved. Explain then returns an error that
+// matches both ErrDeviceRemoved and err.
+func (c *Conn) Explain(err error) error {
+	if cause := c.Err(); cause != nil {
+		return cause
+	}
+	if errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("%w: %w", ErrDeviceRemoved, err)
+	}
+	return err
+}
+
+// isBeingRemoved reports whether the kernel has begun to remove the device. A removal starts with
+// taking the device off the kernel's list. Devices of other network namespaces are not on the list
+// either, but they fail a query by index. A device that is being removed is still found by its
+// index, and a device that is gone fails all calls with EIO.
+func (c *Conn) isBeingRemoved() bool {
+	index := c.Device().Info().Index
+	client := netlinkrdma.Client{Kernel: c.hub.kernel.Netlink()}
+	listed, err := client.Devices()
+	if err != nil || slices.ContainsFunc(listed, func(d netlinkrdma.Device) bool { return d.Index == index }) {
+		return false
+	}
+	if _, err := client.Device(index); err == nil {
+		return true
+	}
+	_, err = c.Device().QueryPort(c.port)
+	return errors.Is(err, syscall.EIO)
 }

@@ -3,44 +3,45 @@ package rdmacm
 import (
 	"fmt"
 	"math"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// ConnParam is what two sides tell each other as they connect. In Connect and
-// Accept nil stands for the zero value.
+// ConnParam holds the parameters that two sides exchange when they connect. For Connect and Accept, nil
+// stands for the zero value.
 //
 // C: struct rdma_conn_param
 type ConnParam struct {
-	// PrivateData is handed to the peer program. Limits: on InfiniBand and
-	// RoCE 56 bytes to connect, 196 to accept, 148 to reject; for datagrams
-	// 180 and 136; on iWARP 251.
+	// PrivateData is passed to the peer's program. InfiniBand and RoCE allow 56 bytes to
+	// connect, 196 to accept and 148 to reject; for datagrams 180 to connect, and 136 to
+	// accept or reject. iWARP allows 251.
 	PrivateData []byte
-	// ResponderResources is how many RDMA READs and atomics of the peer the
-	// queue pair serves at a time. Zero: as many as the device can and, when
-	// accepting, the peer will use. Negative: none.
+	// ResponderResources is how many RDMA READs and atomics of the peer the queue pair serves
+	// at a time. Zero stands for as many as the device can serve and, when accepting, the
+	// peer will issue. A negative number stands for none.
 	ResponderResources int
-	// InitiatorDepth is how many the queue pair issues at a time; likewise.
+	// InitiatorDepth is how many of these the queue pair issues at a time. Zero and negative
+	// numbers have the same meaning.
 	InitiatorDepth int
 	FlowControl    bool
-	// RetryCount and RNRRetryCount, 1 to 7, say how often a message that got
-	// no answer, or found no receive posted, is sent again; for RNR, 7 is
-	// without end. Zero: 7. Negative: not at all. What Connect says of
-	// RetryCount holds for both sides; RNRRetryCount is for what the peer sends.
-	// iWARP has neither.
+	// RetryCount is how often a message is sent again that is not acknowledged, from 1 to 7.
+	// Connect sets it for both sides. RNRRetryCount is how often the peer sends a message
+	// again that found no posted receive, from 1 to 7, where 7 stands for no limit. For both,
+	// zero stands for 7, and a negative number for not at all. iWARP has neither.
 	RetryCount    int
 	RNRRetryCount int
-	// QPNum and SRQ describe the queue pair of an ID that has none attached,
-	// and in events the peer's.
+	// QPNum and SRQ describe the queue pair of an ID that has none attached. In events they
+	// describe the peer's queue pair.
 	QPNum uint32
 	SRQ   bool
-	// ECE asks for, or in an answer agrees to, options of a vendor's devices. The zero
-	// value is none. InfiniBand and RoCE only.
+	// ECE requests options of a vendor's devices, or agrees to them in an answer. The zero
+	// value stands for none. Only InfiniBand and RoCE have it.
 	ECE ECE
 }
 
-// ECE is enhanced connection establishment: which vendor's options, and which of them.
-// What they mean is between the two devices.
+// ECE describes enhanced connection establishment: options of a vendor, whose meaning is up to the two
+// devices.
 //
 // C: struct ibv_ece
 type ECE struct {
@@ -48,13 +49,11 @@ type ECE struct {
 	Options  uint32
 }
 
-// maxPrivateData is as much as the kernel's interface carries: the length is a
-// byte.
+// maxPrivateData is the limit of the kernel's interface, where the length is a byte.
 const maxPrivateData = math.MaxUint8
 
-// iwarpPrivateData is as much as siw's messages carry, whose last four of 255
-// bytes are the kernel's own. The kernel takes more, and the peer's then finds the
-// message invalid.
+// iwarpPrivateData is the limit of siw's messages. Of their 255 bytes, the kernel uses the last four
+// itself. The kernel accepts more, but the peer's kernel then rejects the message as invalid.
 const iwarpPrivateData = maxPrivateData - 4
 
 type privateLimit struct{ connected, datagram int }
@@ -65,11 +64,11 @@ var (
 	limitReject  = privateLimit{148, 136}
 )
 
-// of gives the limit for id. Where the transport can't be learnt, because the ID
-// has no device yet, the kernel's own check has to do.
+// of returns the limit for id. If the transport is unknown, because the ID has no device yet, only the
+// kernel checks.
 func (l privateLimit) of(id *ID) int {
 	switch {
-	case id.datagram: // iWARP has none
+	case id.datagram: // iWARP has no datagrams
 		return l.datagram
 	case id.transport == transportIWARP:
 		return iwarpPrivateData
@@ -87,7 +86,7 @@ func checkPrivate(op string, id *ID, private []byte, limit privateLimit) error {
 	return nil
 }
 
-// wire fills the kernel's struct; resources and depth have been decided.
+// wire fills the kernel's structure. resources and depth are the agreed numbers.
 func (p *ConnParam) wire(w *abi.RdmaUcmConnParam, resources, depth uint8) {
 	w.QpNum = p.QPNum
 	w.PrivateDataLen = uint8(copy(w.PrivateData[:maxPrivateData], p.PrivateData))
@@ -100,7 +99,7 @@ func (p *ConnParam) wire(w *abi.RdmaUcmConnParam, resources, depth uint8) {
 	w.Valid = 1
 }
 
-// ece is none of nil.
+// ece returns the kernel's structure of ECE. p may be nil.
 func (p *ConnParam) ece() abi.RdmaUcmEce {
 	if p == nil {
 		return abi.RdmaUcmEce{}
@@ -121,7 +120,7 @@ func decodeConn(p *ConnParam, w abi.RdmaUcmConnParam) {
 	}
 }
 
-// private copies what the length, as far as it can be believed, says is there.
+// private copies n bytes, or as many as there are.
 func private(b []byte, n uint8) []byte {
 	if n == 0 {
 		return nil
@@ -145,3 +144,46 @@ func flag(b bool) uint8 {
 	}
 	return 0
 }
+
+// readLimits bound how many RDMA READs and atomics a queue pair serves
+// (resources) and issues (depth) at a time.
+type readLimits struct{ resources, depth uint8 }
+
+// connLimits holds the known limits of both sides: the device's once a queue pair is attached, and the
+// peer's from a connect request.
+type connLimits struct{ device, peer *readLimits }
+
+// negotiate returns the numbers to send to the peer.
+func (l connLimits) negotiate(p *ConnParam) (resources, issue uint8, err error) {
+	var most readLimits
+	switch {
+	case l.device != nil && l.peer != nil:
+		most.resources = min(l.device.resources, l.peer.resources)
+		most.depth = min(l.device.depth, l.peer.depth)
+	case l.device != nil:
+		most = *l.device
+	case l.peer != nil:
+		most = *l.peer
+	}
+	resources = depth(p.ResponderResources, most.resources)
+	issue = depth(p.InitiatorDepth, most.depth)
+	if d := l.device; d != nil && (resources > d.resources || issue > d.depth) {
+		return 0, 0, fmt.Errorf("responder resources %d, initiator depth %d: the device has at most %d, %d: %w",
+			resources, issue, d.resources, d.depth, syscall.EINVAL)
+	}
+	return resources, issue, nil
+}
+
+// depth returns the number that was requested, or the maximum if it was 0.
+func depth(asked int, most uint8) uint8 {
+	switch {
+	case asked == 0:
+		return most
+	case asked < 0:
+		return 0
+	}
+	return clamp(uint(asked))
+}
+
+// clamp limits n to the byte that the connection manager's messages have for it.
+func clamp[T uint | uint32](n T) uint8 { return uint8(min(n, math.MaxUint8)) }

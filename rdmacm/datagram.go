@@ -13,26 +13,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Peer is where datagrams can be sent: what a SendWR's AH, RemoteQPN and
-// RemoteQKey are.
+// Peer is a destination of datagrams. Its AH, QPN and QKey are those of a SendWR: AH, RemoteQPN and
+// RemoteQKey.
 type Peer struct {
 	AH   *verbs.AH
 	QPN  uint32
 	QKey uint32
-	// PrivateData is what the peer answered with; see Conn.PrivateData. A
+	// PrivateData is the private data of the peer's answer. See [Conn.PrivateData]. A
 	// multicast group has none.
 	PrivateData []byte
 }
 
-// OpenUD makes a datagram queue pair at a local address of an RDMA device, with
-// the Q_Key that the connection manager gives to all, [UDPQKey]. It is ready to
-// send and receive: to whom [Conn.Lookup] finds, from whom [Request.AcceptOn]
-// lets know of it, and to and from the groups of [Conn.JoinMulticast].
-// A Conn from Dial or Accept with Config.QP.Type UD can do the same.
+// OpenUD creates a datagram queue pair at a local address of an RDMA device. Its Q_Key is [UDPQKey],
+// the one that the connection manager gives to all. It can send to the peers that [Conn.Lookup]
+// finds, receive from the peers that [Request.AcceptOn] answers, and take part in the groups of
+// [Conn.JoinMulticast]. A Conn from Dial or Accept whose Config.QP.Type is UD can do the same. cfg may
+// be nil.
 //
-// A datagram has at most the path MTU's bytes, and its receive needs 40 bytes
-// more, for the header in front. It can be lost; with no receive posted, it is.
-// To answer one, make an address handle from its completion: [uverbs.PD.AHFromWC].
+// A datagram has at most the size of the path MTU. Its receive needs 40 bytes more, for the header in
+// front. It may be lost, and it is if no receive is posted. To answer one, create an address handle
+// from its completion: [uverbs.PD.AHFromWC].
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
@@ -63,7 +63,7 @@ func (c *Conn) openUD(local netip.Addr, cfg *Config) error {
 	return c.prepare(cfg)
 }
 
-// bind makes the ID, on the device that has the address.
+// bind creates the ID on the device that has the address.
 func (c *Conn) bind(local netip.Addr) error {
 	if err := ofOneDevice(local); err != nil {
 		return err
@@ -76,12 +76,12 @@ func (c *Conn) bind(local netip.Addr) error {
 	return id.Bind(netip.AddrPortFrom(local, 0))
 }
 
-// Peer is where a datagram Conn from Dial sends to; nil for others. The Conn
-// owns its AH: don't close it.
+// Peer returns the destination of a datagram Conn from Dial, and nil for other Conns. The Conn owns
+// its AH, so don't close it.
 func (c *Conn) Peer() *Peer { return c.peer }
 
-// meet makes the peer of an answered lookup the Conn's own.
-func (c *Conn) meet(ev *Event) error {
+// resolvePeer stores the peer that the answer to a lookup describes. The Conn owns it.
+func (c *Conn) resolvePeer(ev *Event) error {
 	peer, err := newPeer(c.pd, ev)
 	if err != nil {
 		return err
@@ -99,11 +99,10 @@ func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
 	return &Peer{AH: ah, QPN: ev.UD.QPNum, QKey: ev.UD.QKey, PrivateData: ev.Param.PrivateData}, nil
 }
 
-// Lookup finds the datagram service at an address as Dial takes it, for c's
-// queue pair to send to; any number of peers will do. private, at most 180
-// bytes, goes to the service with the question. The service must be reached over
-// c's device, else the error matches syscall.EXDEV. The caller closes the Peer's
-// AH, before c.
+// Lookup finds the datagram service at an address as Dial takes it. c's queue pair can send to any
+// number of such peers. private, at most 180 bytes, goes to the service with the request. If the
+// service is not reached over c's device, the error matches syscall.EXDEV. The caller must close the
+// Peer's AH before c.
 //
 // C: rdma_resolve_addr, rdma_resolve_route, rdma_connect, ibv_create_ah
 func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Peer, error) {
@@ -115,15 +114,18 @@ func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Pee
 }
 
 func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (*Peer, error) {
-	s, err := c.side("look up", dst.String())
+	d, err := (&Dialer{Config: Config{PrivateData: private, QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).withDefaults(dst.String())
 	if err != nil {
 		return nil, err
 	}
-	cfg := (&Config{PrivateData: private, QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}).withDefaults()
-	if src := c.local.Addr(); src.Is4() == dst.Addr().Unmap().Is4() {
-		cfg.Source = netip.AddrPortFrom(src, 0)
+	s, err := c.sibling("look up", dst.String())
+	if err != nil {
+		return nil, err
 	}
-	peer, err := s.find(ctx, dst, &cfg, c)
+	if src := c.local.Addr(); src.Is4() == dst.Addr().Unmap().Is4() {
+		d.LocalAddr = netip.AddrPortFrom(src, 0)
+	}
+	peer, err := s.find(ctx, dst, d, c)
 	if err != nil {
 		return nil, attemptError("look up", dst, s.abandon(ctx, err))
 	}
@@ -133,23 +135,22 @@ func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (
 	return peer, nil
 }
 
-func (c *Conn) find(ctx context.Context, dst netip.AddrPort, cfg *Config, main *Conn) (*Peer, error) {
-	if err := c.resolve(ctx, dst, cfg); err != nil {
+func (c *Conn) find(ctx context.Context, dst netip.AddrPort, d *Dialer, main *Conn) (*Peer, error) {
+	if err := c.resolve(ctx, dst, d); err != nil {
 		return nil, err
 	}
 	if err := c.sameDevice(main); err != nil {
 		return nil, err
 	}
-	ev, err := c.connect(ctx, dst, cfg)
+	ev, err := c.connect(ctx, dst, d)
 	if err != nil {
 		return nil, during("ask", err)
 	}
 	return newPeer(main.pd, ev)
 }
 
-// side is a Conn beside c, on the same hub, with an ID of its own and without a
-// queue pair.
-func (c *Conn) side(op, object string) (*Conn, error) {
+// sibling returns a Conn on the same hub, for an ID of its own and without a queue pair.
+func (c *Conn) sibling(op, object string) (*Conn, error) {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	if c.closed {

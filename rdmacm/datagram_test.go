@@ -17,7 +17,7 @@ import (
 
 func TestDialUD(t *testing.T) {
 	w := newDatagramWorld(t)
-	c, err := DialAddrPort(t.Context(), addr4, &udConfig)
+	c, err := dialAddr(t.Context(), addr4, &udConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ var udSteps = []struct {
 	do   func(*world) error
 	cmds []uint32
 }{
-	{"dial", func(w *world) error { _, err := DialAddrPort(w.t.Context(), addr4, &udConfig); return err },
+	{"dial", func(w *world) error { _, err := dialAddr(w.t.Context(), addr4, &udConfig); return err },
 		[]uint32{abi.RDMA_USER_CM_CMD_CREATE_ID, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE,
 			abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.RDMA_USER_CM_CMD_CONNECT}},
 	{"open", func(w *world) error { _, err := OpenUD(local4, nil); return err },
@@ -77,7 +77,7 @@ func TestUDEveryErrno(t *testing.T) {
 	}
 }
 
-// A Conn outlives whatever goes wrong at its side, and then does it.
+// A Conn survives all failures of a sibling, and a later attempt succeeds.
 func TestUDSideEveryErrno(t *testing.T) {
 	w := newDatagramWorld(t)
 	c := w.openUD()
@@ -127,7 +127,7 @@ func TestUDSideEveryErrno(t *testing.T) {
 	w.empty()
 }
 
-// The device refuses: what was made before goes.
+// If the device fails, the objects created before are freed.
 func TestUDDeviceErrors(t *testing.T) {
 	w := newDatagramWorld(t)
 	c := w.openUD()
@@ -256,7 +256,7 @@ func TestPrepareDatagram(t *testing.T) {
 	var seen []uint32
 	cfg := udConfig
 	cfg.Prepare = func(*Conn) error { seen = slices.Clone(w.cms[0].calls); return nil }
-	c, err := DialAddrPort(t.Context(), addr4, &cfg)
+	c, err := dialAddr(t.Context(), addr4, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

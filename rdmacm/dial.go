@@ -3,50 +3,145 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
+// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
+// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+//
+// A duration of zero stands for a default, which the field's comment names. A negative
+// one is an error.
+type Dialer struct {
+	// Config describes the queue pair. The other fields concern only the dial.
+	Config
+
+	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
+	// bound besides those of the context and the kernel.
+	Timeout time.Duration
+
+	// LocalAddr is the address to dial from. If it is the zero value, the routing table
+	// decides. With port 0 the kernel chooses the port.
+	LocalAddr netip.AddrPort
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// FallbackDelay is how long Dial waits for the first address family of a name
+	// before it tries the other one too. Zero stands for 300 ms. Config.Prepare may then
+	// be called for two connections at a time, of which Dial closes one.
+	FallbackDelay time.Duration
+
+	// ResolveTimeout bounds one attempt to resolve the address or the route. Dial makes
+	// three. Zero stands for 2 seconds.
+	ResolveTimeout time.Duration
+
+	// AckTimeout is how long the queue pair waits for an acknowledgement before it sends
+	// again. It is rounded up to the next value that queue pairs have: 4.096 µs times a
+	// power of two, from 8.192 µs to 2 hours, 26 minutes and 36 seconds. A longer one is
+	// an error. Zero stands for a value that fits the lifetime of packets on the path.
+	// iWARP ignores it, because its TCP has timeouts of its own.
+	AckTimeout time.Duration
+
+	// TOS is the IPv4 type of service or IPv6 traffic class of the packets that the
+	// connection sends and, on RoCE, of those that it receives. Zero stands for the
+	// default of the device or the system.
+	TOS uint8
+}
+
+// The defaults.
+const (
+	defaultResolveTimeout = 2 * time.Second
+	resolveTries          = 3
+)
+
+// Dial connects to an address with the defaults of [Dialer]. See [Dialer.Dial].
+func Dial(ctx context.Context, address string) (*Conn, error) {
+	return new(Dialer).Dial(ctx, address)
+}
+
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
-// "host:7471". It tries a name's addresses in turn. Where they are of both families, it
-// tries those of the other family beside the first one's after Config.FallbackDelay,
-// and takes the connection that stands first. An error is an [OpError] that names the
-// address and the step that failed, one for each address that was tried.
+// "host:7471". It tries the addresses of a name in turn. If there are addresses of both
+// families, it starts on those of the other family after FallbackDelay, or as soon as
+// those of the first one's have failed. It returns the connection that is established first.
 //
-// Dial returns as soon as ctx ends, with an error that matches ctx.Err(). Its
-// objects are then freed in the background, which on iWARP can take 10
-// seconds; a test for leaked goroutines has to wait that long. An iWARP connect in
-// the kernel is interrupted by SIGWINCH: where the program ignores that signal
-// (signal.Ignore) Dial returns only when the kernel gives up, after two minutes at
-// most.
+// An error is an [OpError] that names the address and the step that failed, or, if several
+// addresses were tried, joins one for each.
 //
-// With Config.QP.Type UD it looks up a datagram service instead and returns a
-// Conn that has a [Conn.Peer].
+// Dial returns as soon as ctx ends, with an [OpError] that matches ctx.Err(). It then frees
+// its objects in the background, which takes up to 10 seconds on iWARP. A test that looks
+// for leaked goroutines has to wait that long. On iWARP, Dial interrupts the kernel's
+// connect with SIGWINCH. If the program ignores that signal (signal.Ignore), Dial returns
+// only when the kernel gives up, after at most two minutes.
 //
-// A loopback address without Config.Source is dialled from an address outside
-// 127/8 of the loopback interface if an RDMA link lies on that: the kernel's
-// own choice does not work over siw.
-func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
-	settings := cfg.withDefaults()
+// With Config.QP.Type UD, Dial looks up a datagram service instead and returns a Conn that
+// has a [Conn.Peer].
+//
+// A loopback address without LocalAddr is dialled from an address outside 127/8 of the
+// loopback interface, if that interface has an RDMA link. The address that the kernel would
+// choose does not work over siw.
+func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
+	settings, err := d.withDefaults(address)
+	if err != nil {
+		return nil, err
+	}
+	if settings.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, settings.Timeout)
+		defer cancel()
+	}
 	addrs, err := lookup(ctx, settings.Resolver, address)
 	if err != nil {
 		return nil, &OpError{Op: "dial", Object: address, Err: err}
 	}
-	dial := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return DialAddrPort(ctx, addr, cfg) }
-	return dialer.Soonest(ctx, addrs, settings.FallbackDelay, dial)
+	return dialer.Soonest(ctx, addrs, settings.FallbackDelay, settings.dialAddr)
 }
 
-// DialAddrPort is Dial for an address that is known already.
-func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
+// withDefaults returns a copy in which defaults replace zeros, or an error if a field is
+// invalid.
+func (d *Dialer) withDefaults(address string) (*Dialer, error) {
+	const op = "dial"
+	if err := d.Config.check(op, address); err != nil {
+		return nil, err
+	}
+	if err := notNegative(op, address, option{"Dialer.Timeout", int64(d.Timeout)}, option{"Dialer.FallbackDelay", int64(d.FallbackDelay)},
+		option{"Dialer.ResolveTimeout", int64(d.ResolveTimeout)}, option{"Dialer.AckTimeout", int64(d.AckTimeout)}); err != nil {
+		return nil, err
+	}
+	if _, err := ackTimeoutExponent(d.AckTimeout); err != nil {
+		return nil, &OpError{Op: op, Object: address, Err: err, Hint: "Dialer.AckTimeout is too long"}
+	}
+	settings := *d
+	settings.Config = d.Config.withDefaults()
+	setDefault(&settings.Resolver, net.DefaultResolver)
+	setDefault(&settings.FallbackDelay, dialer.DefaultDelay)
+	setDefault(&settings.ResolveTimeout, defaultResolveTimeout)
+	return &settings, nil
+}
+
+// setOptions sets the kernel's options of an ID. It must precede ResolveAddr.
+func (d *Dialer) setOptions(id *ID) error {
+	if d.TOS != 0 {
+		if err := id.SetTOS(d.TOS); err != nil {
+			return err
+		}
+	}
+	if d.AckTimeout != 0 {
+		return id.SetAckTimeout(d.AckTimeout)
+	}
+	return nil
+}
+
+// dialAddr connects to one address. d has its defaults.
+func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, attemptError("dial", addr, err)
-	}
-	if err := cfg.check("dial", addr.String()); err != nil {
-		return nil, err
 	}
 	h, err := dialHubs.join(kernel.Owner(addr.Addr()))
 	if err != nil {
@@ -54,19 +149,18 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	}
 	c := newConn(h)
 	c.link.add(freeing(h.release))
-	settings := cfg.withDefaults()
 	returned := false
 	defer c.freeUnless(&returned)
-	err = c.dial(ctx, addr, &settings)
+	err = c.dial(ctx, addr, d)
 	if returned = true; err != nil {
 		return nil, attemptError("dial", addr, c.abandon(ctx, err))
 	}
 	return c, nil
 }
 
-// abandon frees c after a failed attempt and says why it failed. The kernel
-// lets no iWARP connection go before the peer's answer, or the 10 seconds it
-// waits for that; a cancelled caller shall not wait with it.
+// abandon frees c after a failed attempt and returns the error. The kernel holds on to an iWARP
+// connection until the peer has answered, or for 10 seconds. If ctx has ended, abandon therefore
+// frees c in the background.
 func (c *Conn) abandon(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		go c.Close()
@@ -78,7 +172,7 @@ func (c *Conn) abandon(ctx context.Context, err error) error {
 	return err
 }
 
-// attemptError puts the peer's address where so far only an ID was named.
+// attemptError names the peer's address instead of the ID.
 func attemptError(op string, peer netip.AddrPort, err error) error {
 	if inner, ok := err.(*OpError); ok {
 		return &OpError{Op: op + ": " + inner.Op, Object: peer.String(), Err: inner.Err, Hint: inner.Hint}
@@ -86,8 +180,8 @@ func attemptError(op string, peer netip.AddrPort, err error) error {
 	return &OpError{Op: op, Object: peer.String(), Err: err}
 }
 
-// during names the step in which an error came that does not say so itself: the
-// end of a context, or the status of an event.
+// during adds the failed step to an error that does not name one: that of a context, or the status
+// of an event.
 func during(step string, err error) error {
 	if err == nil {
 		return nil
@@ -98,39 +192,39 @@ func during(step string, err error) error {
 	return &OpError{Op: step, Err: err}
 }
 
-func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
-	if err := c.resolve(ctx, dst, cfg); err != nil {
+func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
+	if err := c.resolve(ctx, dst, d); err != nil {
 		return err
 	}
-	if err := c.prepare(cfg); err != nil {
+	if err := c.prepare(&d.Config); err != nil {
 		return err
 	}
-	ev, err := c.connect(ctx, dst, cfg)
+	ev, err := c.connect(ctx, dst, d)
 	if err != nil {
 		return during("connect", err)
 	}
 	c.privateData = ev.Param.PrivateData
 	c.connected()
-	if err := c.lookAround(); err != nil {
+	if err := c.refreshAddrs(); err != nil {
 		return err
 	}
 	if c.id.datagram {
-		return c.meet(ev)
+		return c.resolvePeer(ev)
 	}
-	return during("prove the connection", c.settle(ctx, ev))
+	return during("prove the connection", c.proveIfNeeded(ctx, ev))
 }
 
-// resolve finds the device and the way to dst.
-func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
-	id, err := c.hub.newID(c, cfg.portSpace())
+// resolve finds the device and the route to dst.
+func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
+	id, err := c.hub.newID(c, d.portSpace())
 	if err != nil {
 		return err
 	}
 	c.use(id)
-	if err := cfg.setOptions(id); err != nil {
+	if err := d.setOptions(id); err != nil {
 		return err
 	}
-	src := cfg.Source
+	src := d.LocalAddr
 	if own := kernel.Source(ctx, dst.Addr()); !src.IsValid() && own.IsValid() {
 		src = netip.AddrPortFrom(own, 0)
 	}
@@ -139,15 +233,15 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) err
 	}
 	err = c.try(ctx, EventAddrResolved, func(timeout time.Duration) error {
 		return id.ResolveAddr(src, dst, timeout)
-	}, cfg.ResolveTimeout)
+	}, d.ResolveTimeout)
 	if err != nil {
 		return explain("resolve address", dst, err)
 	}
-	err = c.try(ctx, EventRouteResolved, id.ResolveRoute, cfg.ResolveTimeout)
+	err = c.try(ctx, EventRouteResolved, id.ResolveRoute, d.ResolveTimeout)
 	return explain("resolve route", dst, err)
 }
 
-// explain treats an event's errno as the command's.
+// explain adds the command's hints to an event's errno.
 func explain(op string, dst netip.AddrPort, err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return resolveError(op, dst, errno)
@@ -155,7 +249,7 @@ func explain(op string, dst netip.AddrPort, err error) error {
 	return during(op, err)
 }
 
-// try repeats what timed out.
+// try repeats a step that timed out.
 func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration) error, timeout time.Duration) error {
 	for n := 1; ; n++ {
 		err := step(timeout)
@@ -166,4 +260,150 @@ func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration)
 			return err
 		}
 	}
+}
+
+// connectTries bounds how many source ports of the kernel's choice a dial tries.
+const connectTries = 16
+
+// connect sends the connect request and waits for the answer. The connection manager chooses a
+// source port without regard to the host's TCP sockets. On iWARP, which runs over TCP, the port may
+// still be in TIME_WAIT towards that peer or belong to another program. connect then tries another
+// port, unless the caller chose the port.
+func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, d *Dialer) (*Event, error) {
+	for n := 1; ; n++ {
+		err := c.id.Connect(ctx, d.param(c.announced))
+		if err == nil {
+			ev, err := c.await(ctx, EventEstablished)
+			return ev, c.explainAnswer(err)
+		}
+		if n == connectTries || d.LocalAddr.Port() != 0 || !c.id.isIWARP() || !isPortTaken(err) {
+			return nil, err
+		}
+		if err := c.takeAnotherPort(ctx, dst, d); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// earlyPeer explains the error of siw for an answer with more data right behind it. siw cannot
+// distinguish that from an invalid answer.
+const earlyPeer = "the peer's answer is not valid, or data came right behind it: on iWARP the side that dials has to send first"
+
+// explainAnswer adds the command's hints to the errno of the answer's event.
+func (c *Conn) explainAnswer(err error) error {
+	if errno, ok := err.(syscall.Errno); ok && c.id.isIWARP() {
+		return hinted("connect", c.id, errno, map[syscall.Errno]string{syscall.EINVAL: earlyPeer})
+	}
+	return err
+}
+
+func isPortTaken(err error) bool {
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE)
+}
+
+// takeAnotherPort gives c a new ID, because the port of an ID is fixed. The queue pair stays,
+// because the caller has prepared it.
+func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
+	c.id.DetachQP()
+	if err := c.id.Destroy(); err != nil {
+		return err
+	}
+	if err := c.resolve(ctx, dst, d); err != nil {
+		return err
+	}
+	if err := c.sameDevice(c); err != nil {
+		return err
+	}
+	return c.id.AttachQP(c.qp)
+}
+
+// use makes id the ID of the Conn. It replaces one that is destroyed.
+func (c *Conn) use(id *ID) {
+	if c.id == nil {
+		c.link.add(freeing(func() error { return c.id.Destroy() }))
+	}
+	c.id = id
+}
+
+// lookup returns the addresses for an address as package net has them.
+func lookup(ctx context.Context, resolver *net.Resolver, address string) ([]netip.AddrPort, error) {
+	if addr, err := netip.ParseAddrPort(address); err == nil {
+		return []netip.AddrPort{addr}, nil
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := resolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	ips, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return addrs, nil
+}
+
+// loopbackSource returns an address to dial the loopback address dst from: one of an interface that
+// has an RDMA link and the loopback flag. With it the device is known before the kernel takes its
+// own loopback path, which asks siw for a P_Key that siw does not have. If there is none, the kernel
+// decides.
+func loopbackSource(dst netip.Addr) netip.AddrPort {
+	for _, ifi := range rdmaInterfaces() {
+		if ifi.Flags&net.FlagLoopback == 0 {
+			continue
+		}
+		addrs, err := ifi.Addrs()
+		if err != nil {
+			continue
+		}
+		if ip := pickSource(dst, addrs); ip.IsValid() {
+			return netip.AddrPortFrom(ip, 0)
+		}
+	}
+	return netip.AddrPort{}
+}
+
+// rdmaInterfaces returns the network interfaces that have an RDMA link.
+func rdmaInterfaces() []*net.Interface {
+	var nl netlinkrdma.Client
+	devs, err := nl.Devices()
+	if err != nil {
+		return nil
+	}
+	var found []*net.Interface
+	for _, dev := range devs {
+		ports, err := nl.Ports(dev.Index)
+		if err != nil {
+			continue
+		}
+		for _, port := range ports {
+			if ifi, err := net.InterfaceByIndex(int(port.NetdevIndex)); err == nil {
+				found = append(found, ifi)
+			}
+		}
+	}
+	return found
+}
+
+func pickSource(dst netip.Addr, addrs []net.Addr) netip.Addr {
+	for _, addr := range addrs {
+		prefix, ok := addr.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(prefix.IP)
+		if ip = ip.Unmap(); ok && ip.Is4() == dst.Unmap().Is4() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			return ip
+		}
+	}
+	return netip.Addr{}
 }

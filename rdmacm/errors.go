@@ -13,16 +13,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OpError says which connection manager operation failed, on what, and, where
-// that is known, what to do about it. errors.Is finds the errno or sentinel. It is
-// a [net.Error].
+// OpError describes a failed operation of the connection manager: the operation, its object, the cause
+// and, if it is known, a remedy. errors.Is matches the errno or sentinel. It is a [net.Error].
 type OpError struct {
 	Op     string // "resolve address", "connect", …
 	Object string // the address, ID or device concerned; may be empty
 	Hint   string // the remedy; may be empty
 	Err    error
 
-	onePeer bool // see onePeer
+	onePeer bool // see the function onePeer
 }
 
 func (e *OpError) Error() string {
@@ -44,7 +43,7 @@ func (e *OpError) Is(target error) bool {
 	return target == verbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
 }
 
-// Timeout tells that the kernel or the caller's context gave up waiting.
+// Timeout reports whether the kernel timed out or the deadline of the caller's context passed.
 func (e *OpError) Timeout() bool {
 	return errors.Is(e.Err, syscall.ETIMEDOUT) || errors.Is(e.Err, context.DeadlineExceeded)
 }
@@ -56,8 +55,8 @@ func (e *OpError) Temporary() bool {
 	return e.onePeer || e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
 }
 
-// onePeer makes an error temporary that a Listener met with one peer, whatever its cause:
-// the listener goes on.
+// onePeer marks an error of a Listener that concerns one peer. It is temporary for any cause, because
+// the listener continues.
 func onePeer(err error) error {
 	if err == nil {
 		return nil
@@ -71,34 +70,34 @@ func onePeer(err error) error {
 	return &own
 }
 
-// ErrDisconnected is the orderly end of a connection: [Conn.Err] holds it, and waits
-// return it, once either side has disconnected or the peer's program has ended.
+// ErrDisconnected is the error for the orderly end of a connection. [Conn.Err] and waits return it once
+// either side has disconnected or the peer's program has ended.
 var ErrDisconnected = errors.New("peer disconnected")
 
-// ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone, and
-// what [Listener.Accept] then returns, as the cause.
+// ErrDeviceRemoved is the error for the removal of the RDMA device. [Conn.Err] then returns it, and the
+// error of [Listener.Accept] matches it.
 var ErrDeviceRemoved = errors.New("RDMA device removed")
 
-// listenerEnd is the end of a listener that nobody closed. To errors.Is it is
-// closed all the same, so that no accepting loop goes on without end.
+// listenerEnd is the error of a listener that ended without Close. It matches net.ErrClosed, so that
+// accepting loops end.
 type listenerEnd struct{ cause error }
 
 func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
 func (e *listenerEnd) Unwrap() error        { return e.cause }
 func (e *listenerEnd) Is(target error) bool { return target == net.ErrClosed }
 
-// closeNil is the error of a Close of a nil pointer.
+// closeNil returns the error of Close for a nil pointer.
 func closeNil(object string) error {
 	return &OpError{Op: "close", Object: object, Err: os.ErrInvalid, Hint: "the pointer is nil"}
 }
 
 var errUnexpected = errors.New("unexpected event")
 
-// RejectReason is why the peer refused a connection, numbered as in the
-// InfiniBand architecture, 12.6.7.2.
+// RejectReason is the reason for which the peer refused a connection. The numbers are those of the
+// InfiniBand architecture, section 12.6.7.2.
 type RejectReason uint16
 
-// The reasons that programs act upon.
+// These are the reasons that programs act upon.
 const (
 	RejectNoQP             RejectReason = 1
 	RejectTimeout          RejectReason = 4
@@ -126,9 +125,9 @@ func (r RejectReason) String() string {
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
 }
 
-// lookupReason is the reject reason for a status in the answer to a lookup (SIDR_REP,
-// section 12.11 of the specification). A status without a reason of its own becomes a
-// number that is no reason.
+// lookupReason returns the reject reason for a status in the answer to a lookup (SIDR_REP, section 12.11
+// of the specification). For a status without a matching reason it returns a number that is not a
+// reason.
 func lookupReason(status int32) RejectReason {
 	switch status {
 	case 1: // no service there
@@ -141,15 +140,15 @@ func lookupReason(status int32) RejectReason {
 	return RejectReason(uint8(status)) + 256
 }
 
-// RejectedError is a connection refused by the peer. errors.Is matches
-// syscall.ECONNREFUSED for each reason.
+// RejectedError is the error for a connection that the peer refused. It matches syscall.ECONNREFUSED for
+// all reasons.
 type RejectedError struct {
 	// Reason is 0 on iWARP, which has no reasons.
 	Reason RejectReason
-	// Errno is what iWARP gives in its place, and 0 on InfiniBand and RoCE.
+	// Errno is the error that iWARP has instead of a reason. It is 0 on InfiniBand and RoCE.
 	Errno syscall.Errno
-	// PrivateData is what the peer gave to Reject. InfiniBand and RoCE pad
-	// it with zeros to 148 bytes, or 136 for datagrams.
+	// PrivateData is the private data that the peer passed to Reject. InfiniBand and RoCE pad
+	// it with zeros to 148 bytes, and for datagrams to 136.
 	PrivateData []byte
 }
 
@@ -183,8 +182,8 @@ func openError(err error) error {
 
 const newCredentials = "the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew"
 
-// commandError explains what a command's errno means for every command. An object
-// that is not nil is named when there is an error, and not before.
+// commandError explains the errnos whose meaning is the same for all commands. object may be nil. Its
+// String method is called only if there is an error.
 func commandError(op string, object fmt.Stringer, err error) error {
 	if err == nil {
 		return nil
@@ -206,7 +205,7 @@ func commandError(op string, object fmt.Stringer, err error) error {
 	return e
 }
 
-// hinted is commandError with hints that hold for one command only.
+// hinted is commandError with hints for one command.
 func hinted(op string, object fmt.Stringer, err error, hints map[syscall.Errno]string) error {
 	if err == nil {
 		return nil

@@ -2,43 +2,44 @@ package rdmacm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// Event is one report from the kernel. It holds copies only and stays valid
-// after Ack.
+// Event is one report from the kernel. It holds only copies, so it stays valid after Ack.
 //
 // C: struct rdma_cm_event
 type Event struct {
 	Type EventType
-	// ID is what the event is about; for EventConnectRequest the new ID,
-	// which the receiver now owns and must accept or destroy.
+	// ID is the ID that the event concerns. For EventConnectRequest it is a new ID, which the
+	// receiver owns and must accept or destroy.
 	ID *ID
-	// Listener is where a connect request came in, else nil.
+	// Listener is the ID that a connect request arrived at, and nil for other events.
 	Listener *ID
-	// Err is nil for success, else a syscall.Errno, a *RejectedError, or, when
-	// Get itself failed to set up the queue pair, that error.
+	// Err is nil for success. Otherwise it is a syscall.Errno, a *RejectedError, or the error
+	// of Get if Get failed to set up the queue pair.
 	Err error
-	// Param holds the peer's side of the connection: its private data, which
-	// InfiniBand and RoCE pad with zeros to the maximum, and its limits.
+	// Param holds the peer's parameters: its limits, and its private data, which InfiniBand and
+	// RoCE pad with zeros to the maximum.
 	Param ConnParam
-	// UD is how to reach the peer of a datagram ID, or the multicast group. It is nil
-	// for other IDs, and for EventUser, which says nothing of a peer.
+	// UD is the destination for the peer of a datagram ID, or for the multicast group. It is
+	// nil for other IDs, and for EventUser.
 	UD *UDParam
-	// Arg is what the writer of EventUser gave, else 0.
+	// Arg is the argument of the WriteEvent that caused EventUser, and 0 for other events.
 	Arg uint64
-	// Multicast is the membership that EventMulticastJoin and
-	// EventMulticastError are about, else nil.
+	// Multicast is the membership that EventMulticastJoin and EventMulticastError concern, and
+	// nil for other events.
 	Multicast *Multicast
 
-	account *ID // whose acknowledgements the kernel's count waits for
+	account *ID // the ID that acknowledgements count for
 	acked   atomic.Bool
 }
 
-// Ack tells that the event has been dealt with. Further calls do nothing.
+// Ack acknowledges the event. Further calls do nothing.
 //
 // C: rdma_ack_cm_event
 func (e *Event) Ack() {
@@ -47,8 +48,7 @@ func (e *Event) Ack() {
 	}
 }
 
-// event makes an Event of what the kernel wrote. It returns nil for what is
-// nobody's.
+// event converts an event of the kernel. It returns nil if its ID is gone.
 func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	typ := EventType(resp.Event)
 	account, membership := c.lookup(resp.Uid)
@@ -68,8 +68,8 @@ func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	return ev
 }
 
-// react does what librdmacm does before its users see an event. It reports whether
-// the user is to see this one, and else acknowledges it.
+// react does the work that librdmacm does before its users see an event. It reports whether the user
+// should see this one. Otherwise it acknowledges it.
 func (e *Event) react() bool {
 	if e.Type == EventConnectRequest || e.account.react(e) {
 		return true
@@ -95,9 +95,9 @@ func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 	return ev
 }
 
-// statusError reads the status, which is a negative errno, but a reason of the
-// InfiniBand architecture where a peer rejected. A lookup of a
-// datagram service gets it as UNREACHABLE, with another numbering.
+// statusError returns the error for an event's status. The status is a negative errno, except for a
+// rejection by the peer, where it is a reason of the InfiniBand architecture. The rejection of a
+// datagram lookup arrives as UNREACHABLE, with other numbers.
 func statusError(typ EventType, status int32, private []byte) error {
 	switch {
 	case typ == EventRejected && status < 0:
@@ -112,10 +112,80 @@ func statusError(typ EventType, status int32, private []byte) error {
 	return errno(status)
 }
 
-// errno is made for hostile input: the most negative status has no opposite.
+// errno returns the errno of a status. It is safe for all values, even the most negative one, which has
+// no positive counterpart.
 func errno(status int32) syscall.Errno {
 	if status < 0 {
 		return syscall.Errno(-int64(status))
 	}
 	return syscall.Errno(status)
+}
+
+// EventType is the type of an event.
+//
+// C: enum rdma_cm_event_type
+type EventType uint32
+
+// EventAddrChange and EventTimewaitExit need no reaction. After EventDeviceRemoval, the queue pair, the
+// ID and all other objects on that device must be closed. Linux 6.12 does not have the last four.
+const (
+	EventAddrResolved EventType = iota
+	EventAddrError
+	EventRouteResolved
+	EventRouteError
+	EventConnectRequest
+	EventConnectResponse
+	EventConnectError
+	EventUnreachable
+	EventRejected
+	EventEstablished
+	EventDisconnected
+	EventDeviceRemoval
+	EventMulticastJoin
+	EventMulticastError
+	EventAddrChange
+	EventTimewaitExit
+	EventAddrInfoResolved // ResolveService
+	EventAddrInfoError
+	EventUser     // WriteEvent
+	EventInternal // used inside librdmacm
+)
+
+var eventNames = [...]string{
+	"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR",
+	"CONNECT_REQUEST", "CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE",
+	"REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL",
+	"MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
+	"ADDRINFO_RESOLVED", "ADDRINFO_ERROR", "USER", "INTERNAL",
+}
+
+// String returns the name of the event, or Event(27) for a number that this package does not know.
+//
+// C: rdma_event_str
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("Event(%d)", uint32(t))
+}
+
+// UDPQKey is the Q_Key that the connection manager gives to all datagram queue pairs of the port spaces
+// UDP and IPoIB.
+//
+// C: RDMA_UDP_QKEY
+const UDPQKey uint32 = 0x01234567
+
+// UDParam is the destination for datagrams to a peer or a group.
+//
+// C: struct rdma_ud_param
+type UDParam struct {
+	QPNum uint32
+	QKey  uint32
+	AH    verbs.AHAttr
+}
+
+// decodeUD fills p and returns the private data.
+func decodeUD(p *UDParam, w abi.RdmaUcmUdParam) []byte {
+	*p = UDParam{QPNum: w.QpNum, QKey: w.Qkey, AH: ahAttr(&w.AhAttr)}
+	return private(w.PrivateData[:], w.PrivateDataLen)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzEvent feeds whatever a kernel might write.
+// FuzzEvent decodes arbitrary events.
 func FuzzEvent(f *testing.F) {
 	seed := func(change func(*abi.RdmaUcmEventResp)) {
 		var ev abi.RdmaUcmEventResp

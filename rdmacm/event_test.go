@@ -40,7 +40,7 @@ func TestConnectRequest(t *testing.T) {
 	if listener.acked != 1 {
 		t.Error("two calls of Ack counted", listener.acked)
 	}
-	// What is reported under the uid given to accept is the new ID's.
+	// Events with the uid passed to accept belong to the new ID.
 	if err := ev.ID.Accept(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func TestConnectResponseWithoutQP(t *testing.T) {
 	}
 }
 
-// A failure after the peer's answer is told once; what the kernel says about
-// the same connection afterwards is not.
+// A failure after the peer's answer is reported once. Later events of the same connection
+// are hidden.
 func TestConnectResponseFailure(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
@@ -285,7 +285,8 @@ func testGetEnds(t *testing.T) {
 	ch := newEventChannel(k)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := ch.Get(ctx); err != context.DeadlineExceeded {
+	var e *OpError
+	if _, err := ch.Get(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() || e.Object == "" {
 		t.Error(err)
 	}
 	got := make(chan error)

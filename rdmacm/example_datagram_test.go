@@ -20,7 +20,8 @@ const grh = 40
 func ExampleConn_Peer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	d := rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
+	conn, err := d.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func ExampleRequest_AcceptOn() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func ExampleRequest_AcceptOn() {
 	fmt.Printf("QP %d says %q\n", wcs[0].SrcQP, mr.Bytes()[grh:wcs[0].ByteLen])
 }
 
-// A receiver of what is sent to a multicast group.
+// A receiver of the datagrams of a multicast group.
 func ExampleConn_JoinMulticast() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -17,18 +17,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest takes the place of a *testing.T for devices in software.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}
 func (exampleTest) Cleanup(func())                    {}
 func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args...) }
 
-// A server and a client, on devices in software. The server tells with the connection who it is.
+// A server and a client, on devices in software. The server sends its name with the connection.
 func Example() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
 	ctx := context.Background()
-	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", &rdmacm.Config{PrivateData: []byte("server 1")})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: []byte("server 1")}}
+	l, err := lc.Listen(context.Background(), fabric.Host(1).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func Example() {
 		}
 		accepted <- conn
 	}()
-	conn, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+	conn, err := rdmacm.Dial(ctx, l.Addr().String())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func ExampleEventChannel() {
 	event.Ack()
 }
 
-// An ID listens, and its event channel tells of those who come.
+// An ID listens, and its event channel reports connect requests.
 func ExampleID() {
 	var ch *rdmacm.EventChannel
 	id, err := ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)
@@ -122,7 +123,7 @@ func ExampleGroup() {
 	defer group.Leave()
 }
 
-// The same of an ID: the event MULTICAST_JOIN tells when it has joined.
+// The same with an ID: the event MULTICAST_JOIN reports that it has joined.
 func ExampleMulticast() {
 	var id *rdmacm.ID
 	member, err := id.JoinMulticast(netip.MustParseAddr("239.1.2.3"), rdmacm.JoinSendOnly)
@@ -174,16 +175,16 @@ func askShared(ctx context.Context, address, text string) error {
 		return err
 	}
 	var mr *uverbs.MR
-	config := &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
+	d := rdmacm.Dialer{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
 		if mr, err = c.PD().AllocMR(64, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr)
 		return answers(c, mr)
-	}}
-	c, err := rdmacm.Dial(ctx, address, config)
+	}}}
+	c, err := d.Dial(ctx, address)
 	for errors.Is(err, syscall.ECONNREFUSED) {
-		c, err = rdmacm.Dial(ctx, address, config)
+		c, err = d.Dial(ctx, address)
 	}
 	if err != nil {
 		return err

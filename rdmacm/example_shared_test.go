@@ -14,9 +14,9 @@ import (
 
 // A server of thousands of clients with one CQ and one protection domain for all of
 // them: no connection takes a file descriptor, and one loop takes all completions,
-// which it tells apart by the QP number. Room for 64 work requests a connection and
+// which it distinguishes by the QP number. Room for 64 work requests a connection and
 // queue is the default.
-func ExampleConfig_sharedCQ() {
+func ExampleListenConfig_sharedCQ() {
 	const clients, room = 1000, 2 * 64
 	ctx := context.Background()
 	dev, err := uverbs.Open("siw0")
@@ -51,7 +51,8 @@ func ExampleConfig_sharedCQ() {
 			}
 		}
 	}()
-	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}}}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 
 	var conns sync.Map         // *rdmacm.Conn by the number of its queue pair
 	var closing sync.WaitGroup // their queue pairs, which need cq and srq
-	l, err := rdmacm.Listen(address, &rdmacm.Config{
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{
 		PD: pd, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq},
 		// A message may complete before Accept has returned its connection. Prepare runs
 		// before the peer may send.
@@ -76,7 +76,8 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 				closing.Done()
 			}))
 			return nil
-		}})
+		}}}
+	l, err := lc.Listen(ctx, address)
 	if err != nil {
 		return err
 	}

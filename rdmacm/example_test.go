@@ -15,10 +15,11 @@ import (
 
 // A client that sends one message. It needs an RDMA link and a server, so it is
 // compiled but not run here.
-func ExampleDial() {
+func ExampleDialer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{PrivateData: []byte("example")})
+	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("example")}}
+	conn, err := d.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func ExampleDial() {
 // before the client may send, in Prepare.
 func ExampleListen() {
 	ctx := context.Background()
-	l, err := rdmacm.Listen(":7471", nil)
+	l, err := rdmacm.Listen(":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func serve(ctx context.Context, request *rdmacm.Request) {
 // Peers can be looked at before they are let in.
 func ExampleListener_Next() {
 	ctx := context.Background()
-	l, err := rdmacm.Listen(":7471", nil)
+	l, err := rdmacm.Listen(":7471")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -309,7 +309,7 @@ func mustGet(t *testing.T, ch *EventChannel) *Event {
 	return ev
 }
 
-// waiting fails unless whoever tells done what came of it waits, in a bubble.
+// waiting fails if done receives anything before all goroutines of the bubble wait.
 func waiting(t *testing.T, done <-chan error) {
 	t.Helper()
 	synctest.Wait()

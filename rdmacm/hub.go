@@ -12,32 +12,31 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sink takes an ID's events, one at a time and in their order. event runs on the hub's
-// goroutine and must not wait there, except for the events that hub.deal gives a
-// goroutine of their own. The other methods must not wait either.
+// sink receives an ID's events, one at a time and in order. event runs on the hub's goroutine, where it
+// must not wait. It may wait only for the events that hub.deliver runs on a goroutine of their own.
+// The other methods must not wait.
 type sink interface {
-	// doomed tells why the queue pair is about to be moved to the error state.
-	doomed(cause error)
+	// failing reports the cause for which the queue pair is about to move to the error state.
+	failing(cause error)
 	event(*Event)
-	// broken tells that no more events will come.
+	// broken reports that no more events will come.
 	broken(error)
-	// take has a goroutine of the sink's do something that may wait. It reports whether one
-	// is there for that.
-	take(do func()) bool
+	// tryRun runs a function that may wait on a goroutine of the sink. It reports whether one
+	// was free.
+	tryRun(do func()) bool
 }
 
-// hub is an event channel with the goroutine that deals out its events. All
-// connections that were dialled share one; a listener shares one with the
-// connections it accepted, which may outlive it.
+// hub is an event channel with a goroutine that delivers its events. All connections that were dialled
+// share one. A listener shares one with the connections it accepted, which may outlive it.
 type hub struct {
 	kernel  kernel.Kernel
 	ch      *EventChannel
 	stopped chan struct{}
-	turns   sync.WaitGroup // see deal
+	running sync.WaitGroup // see deliver
 
 	mu     sync.Mutex
 	refs   int
-	failed error // why no more events come
+	failed error // the reason why no more events come
 }
 
 func newHub(k kernel.Kernel) (*hub, error) {
@@ -61,11 +60,11 @@ func (h *hub) run() {
 			}
 			return
 		}
-		h.deal(ev)
+		h.deliver(ev)
 	}
 }
 
-// newID makes an ID whose events go to s.
+// newID creates an ID whose events go to s.
 func (h *hub) newID(s sink, ps verbs.PortSpace) (*ID, error) {
 	id, err := h.ch.NewID(ps, 0)
 	if err != nil {
@@ -96,8 +95,8 @@ func (h *hub) hold() {
 	h.refs++
 }
 
-// release closes the channel with the last user and waits for the goroutine,
-// so it must not run on it.
+// release closes the channel with the last user and waits for the hub's goroutine, so it must not run
+// on that goroutine.
 func (h *hub) release() error {
 	h.mu.Lock()
 	h.refs--
@@ -107,23 +106,23 @@ func (h *hub) release() error {
 		return nil
 	}
 	dialHubs.forget(h)
-	// Not the channel's Close: an ID that the kernel would not destroy goes
-	// with the file.
+	// The channel's Close would fail if the kernel has failed to destroy an ID. Closing the file
+	// destroys such IDs too.
 	err := closedError(h.ch.file.Close())
 	<-h.stopped
-	h.turns.Wait()
+	h.running.Wait()
 	return err
 }
 
-// broken tells the owners of all IDs. No event will flush their queue pairs any
-// more, so broken flushes them, before it tells anybody.
+// broken reports the error to the sinks of all IDs. No event will flush their queue pairs any more, so
+// broken flushes each one before it calls the sink.
 func (c *EventChannel) broken(err error) {
 	c.mu.Lock()
 	ids := slices.Collect(maps.Values(c.ids))
 	c.mu.Unlock()
 	for _, id := range ids {
 		if s := id.sink(); s != nil {
-			s.doomed(err)
+			s.failing(err)
 			id.failQP()
 			s.broken(err)
 		}
@@ -141,3 +140,155 @@ func (id *ID) sink() sink {
 	defer id.mu.Unlock()
 	return id.to
 }
+
+// deliver delivers an event. An event that moves a queue pair takes several system calls, so it runs
+// concurrently with the events of other IDs: a device that is slow with one connection does not
+// stall others. It runs on the goroutine that waits for the connection or, if none waits, on a new
+// one. The events of one ID keep their order.
+func (h *hub) deliver(ev *Event) {
+	switch p := &ev.account.pending; {
+	case p.follow(ev):
+	case ev.movesQP():
+		p.begin()
+		run := func() { p.run(ev) }
+		if s := ev.account.sink(); s == nil || !s.tryRun(run) {
+			h.running.Go(func() { growStack(); run() })
+		}
+	default:
+		ev.deliver()
+	}
+}
+
+// movesQP reports whether the event may move the queue pair.
+func (e *Event) movesQP() bool {
+	switch e.Type {
+	case EventConnectResponse, EventRejected, EventDisconnected, EventDeviceRemoval:
+		return true
+	}
+	return false
+}
+
+// deliver gives the event to the ID's sink.
+func (e *Event) deliver() {
+	s := e.account.sink()
+	if cause := e.ends(); s != nil && cause != nil {
+		s.failing(cause)
+	}
+	if !e.react() {
+		return
+	}
+	if s != nil {
+		s.event(e)
+	}
+	e.Ack()
+}
+
+// ends returns the cause for which the event ends the connection, or nil if it does not.
+func (e *Event) ends() error {
+	switch e.Type {
+	case EventDisconnected:
+		return ErrDisconnected
+	case EventDeviceRemoval:
+		return ErrDeviceRemoved
+	}
+	return nil
+}
+
+// pending holds an ID's events behind the one that is being delivered.
+type pending struct {
+	mu     sync.Mutex
+	busy   bool
+	events []*Event
+}
+
+// follow queues ev if another event is being delivered, and reports whether it did.
+func (p *pending) follow(ev *Event) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy {
+		p.events = append(p.events, ev)
+	}
+	return p.busy
+}
+
+func (p *pending) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = true
+}
+
+// run delivers ev and the events that have been queued behind it.
+func (p *pending) run(ev *Event) {
+	for ; ev != nil; ev = p.next() {
+		ev.deliver()
+	}
+}
+
+func (p *pending) next() *Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.events) == 0 {
+		p.busy = false
+		return nil
+	}
+	ev := p.events[0]
+	p.events = p.events[1:]
+	return ev
+}
+
+// dialHubs holds the hubs of the connections that were dialled, one for each kernel. An idle connection
+// needs little more than a descriptor and a goroutine, so sharing these saves most of its cost. Sharing
+// works across network namespaces: the namespace of an ID is that of the thread that creates it, not
+// of the thread that opened the channel.
+var dialHubs = sharedHubs{hubs: make(map[kernel.Kernel]*hub)}
+
+type sharedHubs struct {
+	mu   sync.Mutex
+	hubs map[kernel.Kernel]*hub
+}
+
+// join returns the hub of a kernel and takes a reference, which the caller releases.
+func (s *sharedHubs) join(k kernel.Kernel) (*hub, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hubs[k]; h != nil && h.join() {
+		return h, nil
+	}
+	h, err := newHub(k)
+	if err == nil {
+		s.hubs[k] = h
+	}
+	return h, err
+}
+
+func (s *sharedHubs) forget(h *hub) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hubs[h.kernel] == h {
+		delete(s.hubs, h.kernel)
+	}
+}
+
+// join takes a reference if the hub still runs, and reports whether it did.
+func (h *hub) join() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refs == 0 || h.failed != nil {
+		return false
+	}
+	h.refs++
+	return true
+}
+
+// growStack grows the calling goroutine's stack to the size that creating and moving a queue pair needs.
+// It is for a new goroutine. Growing step by step at a greater depth costs more, because each step
+// visits all frames.
+//
+//go:noinline
+func growStack() byte {
+	var room [5 << 10]byte
+	return room[len(room)-int(zero)-1]
+}
+
+// zero keeps the compiler from removing the array.
+var zero uint8

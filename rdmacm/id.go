@@ -1,18 +1,21 @@
 package rdmacm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"net"
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// transport is learned from the kernel: see AttachQP.
+// transport is the kind of transport of an ID. See ID.learnTransport.
 type transport int
 
 const (
@@ -21,41 +24,40 @@ const (
 	transportIWARP
 )
 
-// ID is one end of a connection, or a listener; an RDMA socket, so to speak.
-// All methods may be called concurrently, but the kernel accepts each only in
-// the state for it and answers EINVAL else.
+// ID is one end of a connection, or a listener, as a socket is for TCP. All methods may be called
+// concurrently. The kernel accepts each only in certain states, and otherwise returns EINVAL.
 //
 // C: struct rdma_cm_id
 type ID struct {
 	ch       *EventChannel
-	uid      uint64 // the kernel's name for us in events
-	handle   uint32 // our name for the kernel's object
+	uid      uint64 // identifies the ID in events
+	handle   uint32 // identifies the ID in commands
 	ps       verbs.PortSpace
 	datagram bool
 
-	// joins is held while the kernel is told to join or leave a group, to
-	// migrate or to destroy; taken before mu.
+	// joins is held during the commands to join or leave a group, to migrate and to destroy. It
+	// is locked before mu.
 	joins  sync.Mutex
 	groups []*Multicast
 
-	pending pending // what a hub has for it
+	pending pending // the events that a hub has for the ID
 
-	qpMu    sync.Mutex // held while qp is being moved; taken before mu
+	qpMu    sync.Mutex // held while qp changes its state; locked before mu
 	flushed bool       // qp is in the error state; guarded by qpMu
 
 	mu        sync.Mutex
-	settled   sync.Cond // acked, or that of a membership, changed
+	ackedCond sync.Cond // signalled when acked changes, here or in a membership
 	acked     uint32
 	destroyed bool
 	transport transport
 	qp        queuePair
 	limits    connLimits
-	to        sink // of Dial, Listen or Accept, which takes the events
-	failed    bool // set-up failed after the peer's answer: mute what follows
+	to        sink // receives the events, for Dial, Listen and Accept
+	failed    bool // set-up failed after the peer's answer, so later events are hidden
 }
 
-// NewID makes an ID. qpType is RC or UD; zero stands for the port space's own,
-// which is RC for PortSpaceIB. See the package comment on network namespaces.
+// NewID creates an ID. qpType is RC or UD. Zero stands for the type of the port space, which is RC for
+// PortSpaceIB. The package comment explains network namespaces.
 //
 // C: rdma_create_id
 func (c *EventChannel) NewID(ps verbs.PortSpace, qpType verbs.QPType) (*ID, error) {
@@ -65,7 +67,7 @@ func (c *EventChannel) NewID(ps verbs.PortSpace, qpType verbs.QPType) (*ID, erro
 			qpType = verbs.QPTypeUD
 		}
 	}
-	if ps > math.MaxUint16 { // the kernel would see another one
+	if ps > math.MaxUint16 { // the kernel would truncate it
 		return nil, commandError("create ID", nil, syscall.EINVAL)
 	}
 	id := c.newID(ps, qpType == verbs.QPTypeUD)
@@ -84,12 +86,12 @@ func (c *EventChannel) NewID(ps verbs.PortSpace, qpType verbs.QPType) (*ID, erro
 
 func (c *EventChannel) newID(ps verbs.PortSpace, datagram bool) *ID {
 	id := &ID{ch: c, uid: lastUID.Add(1), ps: ps, datagram: datagram}
-	id.settled.L = &id.mu
+	id.ackedCond.L = &id.mu
 	return id
 }
 
-// adopt makes an ID of the one that the kernel made for a connect request.
-// The kernel learns its uid in Accept and reports nothing about it until then.
+// adopt returns an ID for the one that the kernel created for a connect request. The kernel gets its
+// uid with Accept, and reports no events about it before.
 func (c *EventChannel) adopt(listener *ID, handle uint32, peer *ConnParam) *ID {
 	id := c.newID(listener.ps, listener.datagram)
 	id.handle = handle
@@ -100,10 +102,10 @@ func (c *EventChannel) adopt(listener *ID, handle uint32, peer *ConnParam) *ID {
 
 func (id *ID) String() string { return fmt.Sprintf("ID %d", id.handle) }
 
-// Destroy ends the connection, if there is one, and frees the ID. It waits
-// until each event that Get has returned for it is acknowledged; so don't call
-// it while holding one. A second call returns net.ErrClosed. Close the queue
-// pair first. The ID's memberships in multicast groups end with it.
+// Destroy ends the connection, if there is one, and frees the ID. Close the queue pair first. Destroy
+// waits until all events that Get has returned for the ID are acknowledged, so acknowledge them before.
+// It also ends the ID's memberships in multicast groups. A second call returns an error that matches
+// net.ErrClosed.
 //
 // C: rdma_destroy_id
 func (id *ID) Destroy() error {
@@ -154,7 +156,7 @@ func (id *ID) channel() *EventChannel {
 	return id.ch
 }
 
-// ack counts an event; those of a membership count for that and for its ID.
+// ack counts an acknowledged event. An event of a membership counts for the membership and for its ID.
 func (id *ID) ack(m *Multicast) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -162,24 +164,152 @@ func (id *ID) ack(m *Multicast) {
 	if m != nil {
 		m.acked++
 	}
-	id.settled.Broadcast()
+	id.ackedCond.Broadcast()
 }
 
 func (id *ID) waitAcked(reported uint32) { id.waitCount(&id.acked, reported) }
 
-// waitCount waits for a count that mu guards.
+// waitCount waits until a count, which mu guards, has reached reported.
 func (id *ID) waitCount(acked *uint32, reported uint32) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	for *acked < reported {
-		id.settled.Wait()
+		id.ackedCond.Wait()
 	}
 }
 
-// command issues a command that has no answer.
+// command issues a command without an answer.
 func command[B any](id *ID, cmd uint32, fill func(*B)) error {
 	r := newRequest[B, struct{}](cmd)
 	defer r.free()
 	fill(&r.body)
 	return closedError(id.channel().file.Command(r.in(), nil))
+}
+
+// Migrate moves the ID, and the events that are queued for it, to another channel. It waits until all
+// events that Get has returned for the ID are acknowledged.
+//
+// C: rdma_migrate_id
+func (id *ID) Migrate(to *EventChannel) error {
+	id.joins.Lock()
+	from, groups := id.channel(), slices.Clone(id.groups)
+	if from == to {
+		id.joins.Unlock()
+		return nil
+	}
+	to.add(id, groups...) // before the kernel may report there
+	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
+	defer r.free()
+	r.body.Response, r.body.Id = r.respAddr(), id.handle
+	var err error
+	if lent := from.file.Descriptor(func(fd uint32) {
+		r.body.Fd = fd
+		err = to.file.Command(r.in(), r.out())
+	}); lent != nil {
+		err = lent
+	}
+	if err != nil {
+		to.remove(id, groups...)
+		id.joins.Unlock()
+		return commandError("migrate", id, closedError(err))
+	}
+	id.mu.Lock()
+	id.ch = to
+	id.mu.Unlock()
+	id.joins.Unlock()
+	id.waitAcked(r.resp.EventsReported)
+	from.remove(id, groups...)
+	return nil
+}
+
+// SetTOS sets the IPv4 type of service or IPv6 traffic class of the connection's packets. Call it before
+// ResolveRoute.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_TOS)
+func (id *ID) SetTOS(tos uint8) error {
+	return setIDOption(id, "TOS", abi.RDMA_OPTION_ID_TOS, [1]uint8{tos})
+}
+
+// SetReuseAddr allows several IDs to share a local address. Call it before Bind.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_REUSEADDR)
+func (id *ID) SetReuseAddr(on bool) error {
+	return setIDOption(id, "REUSEADDR", abi.RDMA_OPTION_ID_REUSEADDR, [1]int32{int32(flag(on))})
+}
+
+// SetAFOnly sets whether an IPv6 wildcard address excludes IPv4. Call it before Bind.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_AFONLY)
+func (id *ID) SetAFOnly(on bool) error {
+	return setIDOption(id, "AFONLY", abi.RDMA_OPTION_ID_AFONLY, [1]int32{int32(flag(on))})
+}
+
+// SetAckTimeout sets how long the queue pair waits for an acknowledgement before it sends
+// again. Zero stands for no limit. Other values are rounded up to the next one that queue
+// pairs have: 4.096 µs times a power of two, from 8.192 µs to 2 hours, 26 minutes and 36
+// seconds. A negative or longer one returns an error that matches syscall.EINVAL. iWARP
+// does not have this option. Call it before Connect or Accept.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_ACK_TIMEOUT)
+func (id *ID) SetAckTimeout(d time.Duration) error {
+	exponent, err := ackTimeoutExponent(d)
+	if err != nil {
+		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not from 0 to " + maxAckTimeout.String()}
+	}
+	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{exponent})
+}
+
+// The timeouts of queue pairs are ackTimeoutUnit times 2 to a power of at most 31. A power
+// of 0 stands for no timeout.
+const (
+	ackTimeoutUnit = 4096 * time.Nanosecond
+	maxAckTimeout  = ackTimeoutUnit << 31
+)
+
+// ackTimeoutExponent returns the power for the shortest timeout that is at least d, and 0
+// for 0.
+func ackTimeoutExponent(d time.Duration) (uint8, error) {
+	switch {
+	case d < 0 || d > maxAckTimeout:
+		return 0, syscall.EINVAL
+	case d == 0:
+		return 0, nil
+	}
+	return uint8(max(bits.Len64(uint64((d-1)/ackTimeoutUnit)), 1)), nil
+}
+
+// setIDOption sets an option of level RDMA_OPTION_ID.
+func setIDOption[T [1]uint8 | [1]int32](id *ID, name string, option uint32, value T) error {
+	return hinted("set option "+name, id, setOption(id, abi.RDMA_OPTION_ID, option, value), map[syscall.Errno]string{
+		syscall.EINVAL: "too late in the ID's life, or a value that the transport doesn't have",
+		syscall.ENOSYS: "this kernel has no such option",
+	})
+}
+
+// setOption passes the value to the kernel in the memory that other commands use for their answer,
+// because that memory does not move.
+func setOption[T any](id *ID, level, option uint32, value T) error {
+	r := newRequest[abi.RdmaUcmSetOption, T](abi.RDMA_USER_CM_CMD_SET_OPTION)
+	defer r.free()
+	r.hdr.Out = 0
+	r.resp = value
+	r.body.Optval, r.body.Optlen = r.respAddr(), uint32(len(r.out()))
+	r.body.Id, r.body.Level, r.body.Optname = id.handle, level, option
+	return closedError(id.channel().file.Command(r.in(), r.out()))
+}
+
+// newCommand explains the error of a kernel for a command that it may not know.
+const newCommand = "the ID is in the wrong state, or the kernel is too old: Linux 6.12 does not have this yet"
+
+// WriteEvent queues an event on the ID's channel: EventUser with arg as its Arg and, unless cause is 0,
+// cause as its Err. This wakes a goroutine that waits in Get, or another process with the same channel.
+// The ID may be in any state.
+//
+// C: rdma_write_cm_event
+func (id *ID) WriteEvent(cause syscall.Errno, arg uint64) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_WRITE_CM_EVENT, func(b *abi.RdmaUcmWriteCmEvent) {
+		b.Id, b.Event, b.Status = id.handle, uint32(EventUser), uint32(-int32(cause))
+		binary.NativeEndian.PutUint64(b.Param[:], arg)
+	})
+	return hinted("write an event of", id, err, map[syscall.Errno]string{syscall.EINVAL: newCommand})
 }

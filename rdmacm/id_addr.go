@@ -1,11 +1,14 @@
 package rdmacm
 
 import (
+	"fmt"
 	"net/netip"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const needPrivilege = "a port below 1024 needs CAP_NET_BIND_SERVICE; with any other, " + newCredentials
@@ -17,9 +20,8 @@ var bindHints = map[syscall.Errno]string{
 	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices",
 }
 
-// Bind gives the ID its local address. The unspecified address (0.0.0.0, ::)
-// stands for all devices, port 0 for one of the kernel's choice; QueryAddr
-// tells which.
+// Bind sets the ID's local address. The unspecified address (0.0.0.0, ::) stands for all devices. With port
+// 0 the kernel chooses a port, which QueryAddr returns.
 //
 // C: rdma_bind_addr
 func (id *ID) Bind(addr netip.AddrPort) error {
@@ -34,8 +36,8 @@ func (id *ID) Bind(addr netip.AddrPort) error {
 	return hinted("bind", addr, err, bindHints)
 }
 
-// Listen lets connect requests come in, as events of type EventConnectRequest.
-// The kernel queues backlog of them; 0 or too many stand for the limit, sysctl
+// Listen makes the ID a listener. Connect requests arrive as events of type EventConnectRequest. The
+// kernel queues backlog of them. 0, or more than the limit, stands for the limit, which is sysctl
 // net.rdma_ucm.max_backlog.
 //
 // C: rdma_listen
@@ -46,9 +48,9 @@ func (id *ID) Listen(backlog int) error {
 	return hinted("listen", id, err, bindHints)
 }
 
-// ResolveAddr finds the RDMA device and the addresses for a destination. src
-// may be the zero value. EventAddrResolved or EventAddrError follows, the
-// latter with ETIMEDOUT when timeout, in steps of a millisecond, has passed.
+// ResolveAddr finds the RDMA device and the addresses for a destination. src may be the zero value.
+// EventAddrResolved or EventAddrError follows. The latter has ETIMEDOUT if timeout has passed. timeout is
+// rounded down to milliseconds, and is at least one.
 //
 // C: rdma_resolve_addr
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
@@ -76,8 +78,8 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 	return commandError("resolve route", id, err)
 }
 
-// resolveError explains why the kernel finds no RDMA way to dst. It serves the
-// command and the event.
+// resolveError explains why the kernel finds no RDMA device or route to dst. It is for the errors of both
+// the command and the event.
 func resolveError(op string, dst netip.AddrPort, err error) error {
 	if err == nil {
 		return nil
@@ -103,3 +105,70 @@ func resolveError(op string, dst netip.AddrPort, err error) error {
 func milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 1), 1<<31-1))
 }
+
+// Addr holds the addresses and the device of an ID. Before the ID is bound to a device, Port is 0, and
+// DeviceIndex and NodeGUID have no meaning. PKey is for InfiniBand; the kernel leaves it
+// 0 for RoCE, where all goes with 0xffff.
+type Addr struct {
+	Local, Remote netip.AddrPort
+	DeviceIndex   uint32
+	NodeGUID      verbs.GUID
+	Port          uint32
+	PKey          uint16
+}
+
+// QueryAddr returns the ID's addresses and device.
+//
+// C: rdma_get_local_addr, rdma_get_peer_addr, id->verbs, id->port_num
+func (id *ID) QueryAddr() (*Addr, error) {
+	resp, err := id.query(abi.RDMA_USER_CM_QUERY_ADDR)
+	if err != nil {
+		return nil, err
+	}
+	return &Addr{
+		Local:       sockaddr(&resp.SrcAddr),
+		Remote:      sockaddr(&resp.DstAddr),
+		DeviceIndex: resp.IbdevIndex,
+		NodeGUID:    nodeGUID(resp.NodeGuid),
+		Port:        uint32(resp.PortNum),
+		PKey:        resp.Pkey,
+	}, nil
+}
+
+// isOn reports whether the ID is on the device. A device that was found through sysfs alone has no index;
+// then only the GUIDs are compared.
+func (a *Addr) isOn(info uverbs.DeviceInfo) bool {
+	return a.NodeGUID == info.NodeGUID && (a.DeviceIndex == info.Index || info.Index == 0)
+}
+
+func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
+	if a.isOn(info) {
+		return nil
+	}
+	return &OpError{Op: "use the " + what, Object: info.Name, Err: syscall.EXDEV,
+		Hint: fmt.Sprintf("needed is one on the RDMA device with index %d", a.DeviceIndex)}
+}
+
+// QueryGID returns the GIDs of both ends of the path.
+//
+// C: id->route.addr.addr.ibaddr
+func (id *ID) QueryGID() (local, remote verbs.GID, err error) {
+	resp, err := id.query(abi.RDMA_USER_CM_QUERY_GID)
+	if err != nil {
+		return local, remote, err
+	}
+	return sockaddrGID(&resp.SrcAddr), sockaddrGID(&resp.DstAddr), nil
+}
+
+func (id *ID) query(option uint32) (resp abi.RdmaUcmQueryAddrResp, err error) {
+	r := newRequest[abi.RdmaUcmQuery, abi.RdmaUcmQueryAddrResp](abi.RDMA_USER_CM_CMD_QUERY)
+	defer r.free()
+	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, option
+	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
+		return resp, commandError("query", id, closedError(err))
+	}
+	return r.resp, nil
+}
+
+// sockaddrGID finds the GID in a struct sockaddr_ib.
+func sockaddrGID(b *[128]byte) verbs.GID { return verbs.GID(b[8:24]) }

@@ -2,18 +2,20 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Connect asks the peer for a connection, once the route is resolved.
-// EventEstablished follows, or EventRejected, EventUnreachable or
-// EventConnectError.
+// Connect sends a connect request to the peer. The route must be resolved. EventEstablished follows, or
+// EventRejected, EventUnreachable or EventConnectError.
 //
-// On iWARP the kernel makes the TCP connection within this call, for two
-// minutes if nobody answers. When ctx ends meanwhile, Connect destroys the ID
-// and returns ctx.Err().
+// On iWARP the kernel establishes the TCP connection within this call, which takes two minutes if
+// there is no answer. If ctx ends meanwhile, Connect destroys the ID and returns an error that matches
+// ctx.Err().
 //
 // C: rdma_connect
 func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
@@ -42,15 +44,14 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	err = connect()
 	close(over)
 	if !stop() {
-		<-destroyed // or it might interrupt what the thread does next
-		return ctx.Err()
+		<-destroyed // or it might interrupt the thread's next system call
+		return &OpError{Op: op, Object: id.String(), Err: ctx.Err()}
 	}
 	return err
 }
 
-// destroyUnder ends a CONNECT that waits in the kernel. The Go runtime has
-// interrupted calls begin anew; with the ID gone there is nothing left for this
-// one to begin with.
+// destroyUnder ends a CONNECT that waits in the kernel. The Go runtime restarts interrupted calls. With
+// the ID destroyed, the restarted call fails.
 func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
 	go id.Destroy() // returns when CONNECT has
 	for {
@@ -61,4 +62,135 @@ func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
 			interrupt()
 		}
 	}
+}
+
+var errPrivateData = errors.New("private data too long")
+
+var connectHints = map[syscall.Errno]string{
+	syscall.EINVAL:       "wrong state for it, or, unless the transport is iWARP, private data too long",
+	syscall.ENOMEM:       "more responder resources or initiator depth than the device has, or out of memory",
+	syscall.ECONNREFUSED: "nobody listens on that port",
+	syscall.ENOTCONN:     "the connection is gone",
+	syscall.ENOENT:       "the peer gave up meanwhile, or the ID is destroyed",
+}
+
+// Accept accepts a connect request. It first moves an attached queue pair to RTS, except on iWARP, where
+// the kernel does that. EventEstablished follows.
+//
+// C: rdma_accept
+func (id *ID) Accept(p *ConnParam) error {
+	const op = "accept"
+	w, err := id.connParam(op, p, limitAccept)
+	if err != nil {
+		return err
+	}
+	if err := id.readyQP(&w.ResponderResources, &w.InitiatorDepth); err != nil {
+		return err
+	}
+	err = command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
+		b.Uid, b.Id, b.ConnParam, b.Ece = id.uid, id.handle, *w, p.ece()
+	})
+	if err != nil {
+		id.failQP()
+	}
+	return hinted(op, id, err, connectHints)
+}
+
+// Reject refuses a connect request. The ID must still be destroyed.
+//
+// C: rdma_reject
+func (id *ID) Reject(private []byte) error { return id.reject(private, 0) }
+
+// RejectECE refuses a connect request because of the options in [ConnParam].ECE. The peer may try again
+// without them. Its [RejectedError] has the reason RejectVendorOption.
+//
+// C: rdma_reject_ece
+func (id *ID) RejectECE(private []byte) error {
+	return id.reject(private, uint8(RejectVendorOption))
+}
+
+// reject refuses a connect request for a reason. 0 stands for the kernel's default, RejectConsumer.
+func (id *ID) reject(private []byte, reason uint8) error {
+	const op = "reject"
+	id.learnTransport()
+	id.mu.Lock()
+	err := checkPrivate(op, id, private, limitReject)
+	id.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = command(id, abi.RDMA_USER_CM_CMD_REJECT, func(b *abi.RdmaUcmReject) {
+		b.Id, b.Reason = id.handle, reason
+		b.PrivateDataLen = uint8(copy(b.PrivateData[:], private))
+	})
+	return hinted(op, id, err, connectHints)
+}
+
+// Disconnect ends the connection. Except on iWARP, it also moves an attached queue pair to the error
+// state, which flushes outstanding work. Both sides get EventDisconnected. Except on iWARP, this side
+// gets it once the peer has called Disconnect too, in answer to its own event.
+//
+// C: rdma_disconnect
+func (id *ID) Disconnect() error {
+	if !id.isIWARP() {
+		id.failQP()
+	}
+	return id.disconnect()
+}
+
+func (id *ID) disconnect() error {
+	err := command(id, abi.RDMA_USER_CM_CMD_DISCONNECT, func(b *abi.RdmaUcmDisconnect) {
+		b.Id = id.handle
+	})
+	return hinted("disconnect", id, err, connectHints)
+}
+
+// Notify passes an asynchronous event of the queue pair to the connection manager. It acts on
+// EventCommEst: a message has arrived although the peer's confirmation was lost, so the connection is
+// established.
+//
+// C: rdma_notify
+func (id *ID) Notify(event uverbs.EventType) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_NOTIFY, func(b *abi.RdmaUcmNotify) {
+		b.Id, b.Event = id.handle, uint32(event)
+	})
+	return hinted("notify", id, err, map[syscall.Errno]string{
+		syscall.EINVAL: "an event that does not concern connections, or no connection is being set up",
+	})
+}
+
+// Establish completes a connection on the active side after EventConnectResponse. It is for an ID without
+// an attached queue pair. The caller must have moved its queue pair to RTS.
+//
+// C: rdma_establish
+func (id *ID) Establish() error {
+	err := command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
+		b.Id = id.handle // conn_param.valid stays 0: ready to use
+	})
+	return hinted("establish", id, err, connectHints)
+}
+
+// connParam checks the parameters and returns those for the peer.
+func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaUcmConnParam, error) {
+	if p == nil {
+		p = new(ConnParam)
+	}
+	if len(p.PrivateData) > 0 {
+		id.learnTransport()
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {
+		return nil, err
+	}
+	resources, depth, err := id.limits.negotiate(p)
+	if err != nil {
+		return nil, &OpError{Op: op, Object: id.String(), Err: err}
+	}
+	w := new(abi.RdmaUcmConnParam)
+	p.wire(w, resources, depth)
+	if id.qp != nil {
+		w.QpNum, w.Srq = id.qp.Num(), flag(id.qp.SRQ() != nil)
+	}
+	return w, nil
 }

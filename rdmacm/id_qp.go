@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"syscall"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// queuePair is what an ID needs of a *uverbs.QP.
+// queuePair is the part of a *uverbs.QP that an ID uses.
 type queuePair interface {
 	Modify(*verbs.QPAttr, verbs.QPAttrMask) error
 	AttachMcast(gid verbs.GID, lid uint16) error
@@ -18,14 +19,13 @@ type queuePair interface {
 	SRQ() *uverbs.SRQ
 }
 
-// unusedMask are bits of the kernel's answer that can't be passed on: some it
-// sets for its own use and refuses in modify, and alternate paths.
+// unusedMask has the bits of the kernel's answer that must not be passed on. The kernel sets some for its
+// own use and refuses them in modify. The others are for alternate paths.
 const unusedMask = verbs.QPAttrMask(0xe00000) | verbs.QPAttrAltPath | verbs.QPAttrPathMigState
 
-// AttachQP hands the queue pair's states to the ID: INIT now (datagram queue
-// pairs go to RTS, with [UDPQKey]), the rest as the connection progresses,
-// the error state when it ends. The ID must be bound to the queue pair's device,
-// so attach after EventAddrResolved or to the ID of a connect request.
+// AttachQP lets the ID move the queue pair: to INIT now (a datagram queue pair to RTS, with [UDPQKey]), on
+// to RTS as the connection progresses, and to the error state when it ends. The ID must be bound to the
+// queue pair's device, so attach after EventAddrResolved, or to the ID of a connect request.
 //
 // C: rdma_create_qp, without the creation
 func (id *ID) AttachQP(qp *uverbs.QP) error {
@@ -63,8 +63,8 @@ func datagramToRTS(qp queuePair) error {
 	return qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN)
 }
 
-// InitQPAttr asks the kernel for the attributes that bring the connection's
-// queue pair to state, which is INIT, RTR or RTS.
+// InitQPAttr returns the attributes that move the connection's queue pair to state, which is INIT, RTR or
+// RTS.
 //
 // C: rdma_init_qp_attr
 func (id *ID) InitQPAttr(state verbs.QPState) (*verbs.QPAttr, verbs.QPAttrMask, error) {
@@ -76,14 +76,14 @@ func (id *ID) InitQPAttr(state verbs.QPState) (*verbs.QPAttr, verbs.QPAttrMask, 
 			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection is not that far, or over"})
 	}
 	attr, mask := qpAttr(&r.resp), verbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
-	attr.State = state // the iWARP kernel code leaves it to us
+	attr.State = state // the kernel does not set it for iWARP
 	if state == verbs.QPStateInit {
 		id.setTransport(mask)
 	}
 	return attr, mask, nil
 }
 
-// setTransport: only iWARP has no P_Keys.
+// setTransport recognizes iWARP by its lack of P_Keys.
 func (id *ID) setTransport(initMask verbs.QPAttrMask) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -93,8 +93,8 @@ func (id *ID) setTransport(initMask verbs.QPAttrMask) {
 	}
 }
 
-// learnTransport asks if nothing has asked yet; failing is no harm. Datagrams have
-// one transport only.
+// learnTransport asks the kernel for the transport if it is not known yet. A failure does no harm.
+// Datagrams have only one transport.
 func (id *ID) learnTransport() {
 	id.mu.Lock()
 	known := id.datagram || id.transport != transportUnknown
@@ -115,9 +115,9 @@ func (id *ID) move(qp queuePair, state verbs.QPState, adjust func(*verbs.QPAttr)
 	return qp.Modify(attr, mask)
 }
 
-// DetachQP takes the queue pair back from the ID. When it returns no event can
-// move the queue pair any more; so detach before closing it, and leave multicast
-// groups before detaching. Close of a Conn does.
+// DetachQP detaches the queue pair from the ID. After it returns, events do not move the queue pair any
+// more. Leave multicast groups before detaching, and detach before closing the queue pair. Conn.Close
+// does both.
 func (id *ID) DetachQP() {
 	id.qpMu.Lock()
 	defer id.qpMu.Unlock()
@@ -126,8 +126,8 @@ func (id *ID) DetachQP() {
 	id.qp = nil
 }
 
-// lendQP calls use with the attached queue pair, if there is one, and lets
-// nobody detach it meanwhile.
+// lendQP calls use with the attached queue pair, if there is one. The queue pair cannot be detached
+// meanwhile.
 func (id *ID) lendQP(use func(queuePair) error) error {
 	id.qpMu.Lock()
 	defer id.qpMu.Unlock()
@@ -140,14 +140,14 @@ func (id *ID) lendQP(use func(queuePair) error) error {
 	return use(qp)
 }
 
-// readyQP takes an InfiniBand or RoCE queue pair to RTS. resources and depth,
-// where not nil, replace what the kernel negotiated.
+// readyQP moves an InfiniBand or RoCE queue pair to RTS. resources and depth replace the kernel's numbers
+// unless they are nil.
 func (id *ID) readyQP(resources, depth *uint8) error {
 	if id.datagram || id.isIWARP() {
 		return nil
 	}
 	return id.lendQP(func(qp queuePair) error {
-		// INIT once more: its access flags depend on what the peer asked for.
+		// INIT once more: its access flags depend on the peer's request.
 		if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
 			return err
 		}
@@ -167,9 +167,9 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 	})
 }
 
-// failQP flushes what is posted. It may come late, when the queue pair is in
-// the error state already, so its failure says nothing. A second time does nothing: package
-// uverbs flushes what is posted after the first.
+// failQP moves the attached queue pair to the error state, which flushes posted work. It ignores errors,
+// because the queue pair may be in the error state already. A second call does nothing: package uverbs
+// flushes work that is posted after the first.
 func (id *ID) failQP() {
 	_ = id.lendQP(func(qp queuePair) error {
 		if id.flushed {
@@ -191,8 +191,8 @@ func (id *ID) isOver(t transport) bool {
 	return id.transport == t
 }
 
-// react does an attached queue pair's share of ev, and may change what ev
-// says. It reports whether the user is to see ev.
+// react moves an attached queue pair as ev requires, and may change the type and error of ev. It reports
+// whether the user should see ev.
 func (id *ID) react(ev *Event) bool {
 	id.mu.Lock()
 	qp, failed := id.qp, id.failed
@@ -208,7 +208,7 @@ func (id *ID) react(ev *Event) bool {
 		}
 	case EventRejected, EventDisconnected:
 		id.failQP()
-		return !failed // the user was told of the failure
+		return !failed // the user has seen the failure
 	case EventMulticastJoin:
 		if ev.Err = ev.Multicast.attach(ev.UD); ev.Err != nil {
 			ev.Type = EventMulticastError
@@ -217,7 +217,7 @@ func (id *ID) react(ev *Event) bool {
 	return true
 }
 
-// finish is the active side's last step on InfiniBand and RoCE.
+// finish performs the active side's last step on InfiniBand and RoCE.
 func (id *ID) finish() error {
 	err := id.readyQP(nil, nil)
 	if err == nil {
@@ -231,4 +231,48 @@ func (id *ID) finish() error {
 		return fmt.Errorf("after the peer accepted: %w", err)
 	}
 	return nil
+}
+
+// qpAttr converts attributes, except for alternate paths, which uverbs does not have.
+func qpAttr(w *abi.IbUverbsQpAttr) *verbs.QPAttr {
+	return &verbs.QPAttr{
+		State:           verbs.QPState(w.QpState),
+		CurState:        verbs.QPState(w.CurQpState),
+		PathMTU:         verbs.MTU(w.PathMtu),
+		QKey:            w.Qkey,
+		RQPSN:           w.RqPsn,
+		SQPSN:           w.SqPsn,
+		DestQPN:         w.DestQpNum,
+		Access:          verbs.Access(w.QpAccessFlags),
+		AH:              ahAttr(&w.AhAttr),
+		PKeyIndex:       uint32(w.PkeyIndex),
+		MaxRDAtomic:     w.MaxRdAtomic,
+		MaxDestRDAtomic: w.MaxDestRdAtomic,
+		MinRNRTimer:     w.MinRnrTimer,
+		Port:            uint32(w.PortNum),
+		Timeout:         w.Timeout,
+		RetryCnt:        w.RetryCnt,
+		RNRRetry:        w.RnrRetry,
+	}
+}
+
+func ahAttr(w *abi.IbUverbsAhAttr) verbs.AHAttr {
+	return verbs.AHAttr{
+		DGID:         w.Grh.Dgid,
+		FlowLabel:    w.Grh.FlowLabel,
+		SGIDIndex:    uint32(w.Grh.SgidIndex),
+		HopLimit:     w.Grh.HopLimit,
+		TrafficClass: w.Grh.TrafficClass,
+		Global:       w.IsGlobal != 0,
+		DLID:         w.Dlid,
+		SL:           w.Sl,
+		SrcPathBits:  w.SrcPathBits,
+		StaticRate:   w.StaticRate,
+		Port:         uint32(w.PortNum),
+	}
+}
+
+// nodeGUID returns the GUID that the kernel passes as big endian bytes.
+func nodeGUID(raw uint64) verbs.GUID {
+	return verbs.GUID(binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, raw)))
 }

@@ -270,7 +270,7 @@ func TestReadLimits(t *testing.T) {
 		{"too many", connLimits{device: &readLimits{16, 8}}, ConnParam{InitiatorDepth: 9}, 0, 0, true},
 	}
 	for _, test := range tests {
-		res, depth, err := test.limits.settle(&test.param)
+		res, depth, err := test.limits.negotiate(&test.param)
 		if (err != nil) != test.wantRejected || errors.Is(err, syscall.EINVAL) != test.wantRejected {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -354,7 +354,7 @@ func TestAcceptFailureFailsQP(t *testing.T) {
 	}
 }
 
-// A device that only sysfs told of has no index.
+// A device that was found through sysfs alone has no index.
 func TestAddrIsOn(t *testing.T) {
 	a := &Addr{DeviceIndex: 3, NodeGUID: 7}
 	for _, test := range []struct {

@@ -7,17 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interrupter gets a thread out of the system call it waits in.
+// interrupter interrupts the system call that a thread waits in.
 type interrupter func()
 
-// interruptSignal is one that the kernel ignores by default and the Go runtime
-// unless somebody asked for it.
+// interruptSignal is ignored by the kernel by default, and by the Go runtime unless the program subscribed
+// to it.
 const interruptSignal = unix.SIGWINCH
 
-// interruptible ties the calling goroutine to its thread until done, and keeps
-// all other signals off it, above all those by which the Go runtime preempts:
-// siw's CONNECT answers a signal by closing its TCP connection and beginning
-// again, and to be closed so early can kill the listener in the peer's siw.
+// interruptible locks the calling goroutine to its thread until done, and blocks all other signals, most
+// importantly those by which the Go runtime preempts. Upon a signal, siw's CONNECT closes its TCP
+// connection and starts again, and such an early close can end the listener in the peer's siw.
 func interruptible() (interrupt interrupter, done func()) {
 	runtime.LockOSThread()
 	pid, tid := os.Getpid(), unix.Gettid()
@@ -29,9 +28,9 @@ func interruptible() (interrupt interrupter, done func()) {
 	return func() { _ = unix.Tgkill(pid, tid, interruptSignal) }, done
 }
 
-// unblocked stay as they are: besides the interrupting signal what a fault of the
-// thread itself raises. So do those from 32 on, by which the Go runtime and libc
-// run a setuid on every thread.
+// unblocked has the signals that are not blocked: the interrupting signal and those that a fault of the
+// thread raises. Signals from 32 on are not blocked either, because the Go runtime and libc use them to
+// run setuid on all threads.
 var unblocked = []unix.Signal{interruptSignal, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP}
 
 func blockSignals() (restore func()) {

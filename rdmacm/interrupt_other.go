@@ -4,5 +4,5 @@ package rdmacm
 
 type interrupter func()
 
-// interruptible: without a kernel file, nothing waits.
+// interruptible does nothing, because nothing waits in this kernel.
 func interruptible() (interrupt interrupter, done func()) { return func() {}, func() {} }

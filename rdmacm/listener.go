@@ -7,15 +7,71 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
-// Listener takes connect requests. Its methods may be called concurrently.
+// ListenConfig listens with options. The zero value is valid, and listening with it is what
+// [Listen] does. Negative numbers and durations are errors.
+type ListenConfig struct {
+	// Config describes the connections that [Listener.Accept] returns. With QP.Type UD,
+	// the Listener is a datagram service.
+	Config
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// Backlog is how many connect requests may wait in a Listener, and how many handshakes
+	// Listener.Accept may carry out at a time. Requests beyond that are rejected. One
+	// address may have a quarter of the handshakes, but no fewer than 8. If the queue is
+	// full, the newest request of the address with the most requests is rejected. Zero
+	// stands for 128.
+	Backlog int
+
+	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request
+	// to its confirmation. Zero stands for 30 seconds. Request.Accept has a context instead.
+	AcceptTimeout time.Duration
+
+	// ConfirmTimeout bounds how long Listener.Accept waits for a peer's confirmation, the
+	// third message of a handshake. A kernel repeats a lost message after 4 seconds. While
+	// other peers wait for a place, only a tenth of ConfirmTimeout is guaranteed. Zero
+	// stands for 10 seconds.
+	ConfirmTimeout time.Duration
+}
+
+// The defaults.
+const (
+	defaultBacklog        = 128
+	defaultAcceptTimeout  = 30 * time.Second
+	defaultConfirmTimeout = 10 * time.Second
+)
+
+// withDefaults returns a copy in which defaults replace zeros, or an error if a field is
+// invalid.
+func (lc *ListenConfig) withDefaults(address string) (*ListenConfig, error) {
+	const op = "listen"
+	if err := lc.Config.check(op, address); err != nil {
+		return nil, err
+	}
+	if err := notNegative(op, address, option{"ListenConfig.Backlog", int64(lc.Backlog)}, option{"ListenConfig.AcceptTimeout", int64(lc.AcceptTimeout)},
+		option{"ListenConfig.ConfirmTimeout", int64(lc.ConfirmTimeout)}); err != nil {
+		return nil, err
+	}
+	settings := *lc
+	settings.Config = lc.Config.withDefaults()
+	setDefault(&settings.Resolver, net.DefaultResolver)
+	setDefault(&settings.Backlog, defaultBacklog)
+	setDefault(&settings.AcceptTimeout, defaultAcceptTimeout)
+	setDefault(&settings.ConfirmTimeout, defaultConfirmTimeout)
+	return &settings, nil
+}
+
+// Listener receives connect requests. Its methods may be called concurrently.
 type Listener struct {
 	hub     *hub
-	cfg     Config
-	ids     []*ID // one an address family
+	cfg     *ListenConfig // with defaults
+	ids     []*ID         // one for each address family
 	addr    netip.AddrPort
 	backlog *backlog
 	done    chan struct{}
@@ -25,40 +81,35 @@ type Listener struct {
 	closed  bool
 }
 
-// Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471",
-// or on all addresses of both families of all RDMA devices, ":7471". Port 0
-// lets the kernel choose. cfg serves Accept; later changes to it don't count.
+// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+func Listen(address string) (*Listener, error) {
+	return new(ListenConfig).Listen(context.Background(), address)
+}
+
+// Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471", or on all
+// addresses of both families of all RDMA devices, ":7471". With port 0 the kernel chooses
+// the port. ctx bounds the lookup of a name, and does not affect the Listener. Later changes
+// to lc do not affect the Listener either.
 //
-// With Config.QP.Type UD it listens for those who look up a datagram service,
-// in a port space of its own.
+// With Config.QP.Type UD the Listener receives lookups of a datagram service, in a port
+// space of its own.
 //
-// An address must belong to an interface with an RDMA link.
-func Listen(address string, cfg *Config) (*Listener, error) {
-	if err := cfg.check("listen", address); err != nil {
+// The address must belong to an interface with an RDMA link.
+func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
+	settings, err := lc.withDefaults(address)
+	if err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(address)
+	addrs, err := listenAddrs(ctx, settings.Resolver, address)
 	if err != nil {
 		return nil, &OpError{Op: "listen", Object: address, Err: err}
-	}
-	var addrs []netip.AddrPort
-	if host == "" {
-		address = "0.0.0.0" + address
-	}
-	settings := cfg.withDefaults()
-	if addrs, err = lookup(context.Background(), settings.Resolver, address); err != nil {
-		return nil, &OpError{Op: "listen", Object: address, Err: err}
-	}
-	addrs = addrs[:1]
-	if host == "" {
-		addrs = append(addrs, netip.AddrPortFrom(netip.IPv6Unspecified(), addrs[0].Port()))
 	}
 	h, err := newHub(kernel.Owner(addrs[0].Addr()))
 	if err != nil {
 		return nil, err
 	}
 	l := &Listener{hub: h, cfg: settings, done: make(chan struct{})}
-	l.backlog = newBacklog(&l.cfg, l.greet)
+	l.backlog = newBacklog(settings, l.greet)
 	if err := l.listen(addrs); err != nil {
 		l.Close()
 		return nil, err
@@ -66,9 +117,30 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	return l, nil
 }
 
-// portTries is how many ports a listener tries that lets the kernel choose. The
-// kernel's choice is free in rdma_cm; iWARP listens with TCP too, on every device, and
-// there a connection that is over may have the port still.
+// listenAddrs returns the address to listen on or, if there is no host in it, the wildcard
+// addresses of both families.
+func listenAddrs(ctx context.Context, resolver *net.Resolver, address string) ([]netip.AddrPort, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		address = "0.0.0.0" + address
+	}
+	addrs, err := lookup(ctx, resolver, address)
+	if err != nil {
+		return nil, err
+	}
+	addrs = addrs[:1]
+	if host == "" {
+		addrs = append(addrs, netip.AddrPortFrom(netip.IPv6Unspecified(), addrs[0].Port()))
+	}
+	return addrs, nil
+}
+
+// portTries is how many ports of the kernel's choice a listener tries. The kernel chooses a port
+// that is free in rdma_cm. iWARP also listens with TCP, on every device, and a closed TCP
+// connection may still occupy the port.
 const portTries = 10
 
 func (l *Listener) listen(addrs []netip.AddrPort) (err error) {
@@ -84,8 +156,8 @@ func (l *Listener) listen(addrs []netip.AddrPort) (err error) {
 	return err
 }
 
-// listenOnce gives each family an ID of its own: an IPv6 wildcard that stands for
-// IPv4 too gets requests whose addresses the kernel then finds no device for.
+// listenOnce listens with one ID for each address family. An IPv6 wildcard that includes IPv4 would
+// receive requests for whose addresses the kernel finds no device.
 func (l *Listener) listenOnce(addrs []netip.AddrPort) error {
 	for i, addr := range addrs {
 		if i > 0 {
@@ -125,8 +197,8 @@ func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
 	return id, nil
 }
 
-// listenError knows that the kernel listens on a loopback address with each iWARP device
-// of the machine, and that TCP gives the address to the first one only.
+// listenError explains that the kernel listens on a loopback address with each iWARP device of the
+// machine, and that TCP gives the address only to the first one.
 func listenError(addr netip.AddrPort, err error) error {
 	err = attemptError("listen", addr, err)
 	if e, ok := err.(*OpError); ok && addr.Addr().IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
@@ -141,16 +213,17 @@ func noIPv6(err error) bool {
 	return ok && (e.Err == syscall.EAFNOSUPPORT || e.Err == syscall.EADDRNOTAVAIL)
 }
 
-// Addr is the address listened on, with the port that the kernel chose; for a
-// listener on both families the IPv4 one.
+// Addr returns the address that the Listener listens on, with the port that the kernel chose. If it
+// listens on both address families, Addr returns the IPv4 address.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Next waits for a connect request and leaves it to the caller to accept or to
-// reject it. It returns ctx.Err() when ctx ends. An error that matches
-// net.ErrClosed means that the listener has ended, by Close, or else by the cause
-// that the error names and matches too, such as ErrDeviceRemoved; close it then. Any
-// other error concerns one peer, and is an OpError that is Temporary: the listener
-// goes on.
+// Next waits for a connect request, which the caller accepts or rejects. If ctx ends, it returns an
+// error that matches ctx.Err().
+//
+// An error that matches net.ErrClosed means that the listener has ended. Either Close was called, or
+// the error also matches the cause, such as ErrDeviceRemoved; close the listener then. Any other
+// error concerns one peer and is an [OpError] whose Temporary method returns true. The listener
+// continues after it.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	for {
 		select {
@@ -162,7 +235,7 @@ func (l *Listener) Next(ctx context.Context) (*Request, error) {
 		if ok {
 			return p.r, onePeer(p.err)
 		}
-		if err := l.await(ctx, changed, 0); err != nil {
+		if err := l.await(ctx, "wait for a connect request at", changed, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -185,9 +258,9 @@ func (l *Listener) event(ev *Event) {
 	}
 }
 
-func (l *Listener) doomed(error) {}
+func (l *Listener) failing(error) {}
 
-func (l *Listener) take(func()) bool { return false }
+func (l *Listener) tryRun(func()) bool { return false }
 
 func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
 
@@ -198,17 +271,17 @@ func (l *Listener) end(err error) {
 	})
 }
 
-// refuse gets rid of a request that nobody will see. The listener itself still
-// holds the hub, so this may run on the hub's goroutine.
+// refuse rejects a request that no caller will see. The listener itself still holds the hub, so
+// refuse may run on the hub's goroutine.
 func (l *Listener) refuse(id *ID) {
 	_ = id.Reject(nil)
 	_ = id.Destroy()
 	_ = l.hub.release()
 }
 
-// Close stops listening and rejects the requests that wait. Connections that
-// nobody has taken with Accept are closed; those from Accept and requests from Next
-// stay as they are. A second Close returns an error that matches net.ErrClosed.
+// Close stops listening, rejects the waiting requests, and closes the connections that Accept has
+// not returned yet. It does not affect connections from Accept and requests from Next. A second
+// Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
 		return closeNil("Listener")

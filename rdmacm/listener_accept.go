@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Accept waits for a peer to connect and returns the connection that the
-// listener's Config describes. Errors as Next.
+// Accept waits for a peer to connect and returns the connection, as the listener's Config describes
+// it. It returns the same errors as [Listener.Next].
 //
-// While a call waits, it answers connect requests side by side, as many as Config.Backlog
-// at a time; so Config.Prepare may be called for several at a time. Config.AcceptTimeout
-// bounds each of these handshakes. ctx bounds only the call: a handshake that it leaves
-// behind is for the next call.
+// While a call waits, it answers connect requests concurrently, as many as ListenConfig.Backlog at a
+// time. Config.Prepare may therefore be called for several at a time. ListenConfig.AcceptTimeout
+// bounds each of these handshakes. ctx bounds only the call: a handshake that is under way when it
+// ends continues, and the next call returns its connection.
 //
-// A peer that does not confirm within Config.ConfirmTimeout is dropped, and Accept says
-// nothing of it, as over TCP. No address has more than a share of the handshakes. While
-// other peers wait for a place, the oldest handshake of the address that has most of them
-// is dropped after a tenth of that time.
+// If a peer does not confirm within ListenConfig.ConfirmTimeout, the handshake is dropped without an
+// error, as over TCP. No address has more than a share of the handshakes. While other peers wait
+// for a place, the oldest handshake of the address with the most handshakes is dropped after a
+// tenth of that time.
 //
-// A panic in Config.Prepare ends the handshake, and becomes one of Accept.
+// A panic in Config.Prepare ends the handshake, and Accept panics with the same value.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		select {
@@ -37,14 +37,15 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 			}
 			return h.conn, onePeer(h.err)
 		}
-		if err := l.await(ctx, changed, next); err != nil {
+		if err := l.await(ctx, "accept at", changed, next); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// await waits for a change of the backlog, or for a time that is not 0.
-func (l *Listener) await(ctx context.Context, changed <-chan struct{}, next time.Duration) error {
+// await waits for a change of the backlog or, if next is not 0, for that time. op is the operation
+// that an error names.
+func (l *Listener) await(ctx context.Context, op string, changed <-chan struct{}, next time.Duration) error {
 	var timer <-chan time.Time
 	if next > 0 {
 		t := time.NewTimer(next)
@@ -56,7 +57,7 @@ func (l *Listener) await(ctx context.Context, changed <-chan struct{}, next time
 	case <-timer:
 	case <-l.done:
 	case <-ctx.Done():
-		return ctx.Err()
+		return &OpError{Op: op, Object: l.addr.String(), Err: ctx.Err()}
 	}
 	return nil
 }
@@ -65,9 +66,9 @@ func (l *Listener) await(ctx context.Context, changed <-chan struct{}, next time
 // backlog is.
 const leastShare = 8
 
-// backlog has a listener's connect requests and the handshakes that Accept has begun. A
-// RoCE request is one datagram, which may name any source: so a peer that stays silent
-// keeps its place for a short time only, and an address gets a share of the places.
+// backlog holds a listener's connect requests and the handshakes that Accept has begun. A RoCE
+// request is one datagram, whose source may be forged. Therefore a silent peer keeps its place only
+// for a short time, and an address gets only a share of the places.
 type backlog struct {
 	most    int           // requests, and handshakes
 	share   int           // of the handshakes that an address may have
@@ -78,21 +79,21 @@ type backlog struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	changed    chan struct{}
 	requests   []pendingRequest // oldest first
 	handshakes []*handshake     // oldest first; until Accept returns them
 	over       bool             // no more begin
 }
 
-// pendingRequest is a request that nobody has taken, or why there is none.
+// pendingRequest is a request that waits for Accept or Next, or the error of one that failed.
 type pendingRequest struct {
 	from netip.Addr
 	r    *Request
 	err  error
 }
 
-// handshake is what has come of a request that Accept has taken.
+// handshake is a request that Accept has taken, and its outcome.
 type handshake struct {
 	from     netip.Addr
 	cancel   context.CancelFunc
@@ -106,21 +107,21 @@ type handshake struct {
 
 var errExited = errors.New("Config.Prepare called runtime.Goexit")
 
-func newBacklog(cfg *Config, greet func(context.Context, *Request, func()) (*Conn, error)) *backlog {
+func newBacklog(cfg *ListenConfig, greet func(context.Context, *Request, func()) (*Conn, error)) *backlog {
 	b := &backlog{most: cfg.Backlog, share: max(cfg.Backlog/4, leastShare), confirm: cfg.ConfirmTimeout,
 		greet: greet, changed: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
-// change wakes all waiters. It is called with the lock held.
+// change wakes all waiters. The caller holds the lock.
 func (b *backlog) change() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// add queues a request. When there are too many it returns the one to refuse: the newest
-// one of the address that has most.
+// add queues a request. If there are too many, it returns the one to refuse: the newest one of the
+// address with the most requests.
 func (b *backlog) add(p pendingRequest) (refused *Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,8 +144,8 @@ func (b *backlog) add(p pendingRequest) (refused *Request) {
 	return refused
 }
 
-// next takes the oldest request. If there is none it returns a channel that is closed
-// upon the next change.
+// next returns the oldest request and removes it. If there is none, it returns a channel that is
+// closed upon the next change.
 func (b *backlog) next() (p pendingRequest, ok bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,9 +157,9 @@ func (b *backlog) next() (p pendingRequest, ok bool, changed <-chan struct{}) {
 	return p, true, nil
 }
 
-// advance returns a handshake that has finished, or begins those that there is room for.
-// Then it returns a channel that is closed upon the next change, and, if more can begin
-// without one, after what time.
+// advance returns a handshake that has finished. If there is none, it begins as many as there is room
+// for. It then returns a channel that is closed upon the next change and, if more can begin without
+// a change, the time until then.
 func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +195,9 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 	return nil, b.changed, next
 }
 
-// makeRoom returns 0 when there is room for a handshake with a peer, for which it may have
-// evicted another; the time until it may do so; or a negative number.
+// makeRoom returns 0 if there is room for a handshake with a peer, possibly because it evicted
+// another one. If it may evict one later, it returns the time until then. Otherwise it returns a
+// negative number.
 func (b *backlog) makeRoom(from netip.Addr, now time.Time) time.Duration {
 	held := make(map[netip.Addr]int)
 	for _, h := range b.handshakes {
@@ -237,7 +239,7 @@ func (b *backlog) begin(p pendingRequest) {
 	b.all.Go(func() { b.run(ctx, h, p.r) })
 }
 
-// run carries out a handshake. A peer that does not confirm leaves nothing behind.
+// run carries out a handshake. If the peer does not confirm, run frees everything.
 func (b *backlog) run(ctx context.Context, h *handshake, r *Request) {
 	defer h.cancel()
 	var timer *time.Timer
@@ -275,8 +277,8 @@ func (b *backlog) finish(h *handshake, conn *Conn, err error, panicked any) {
 	b.change()
 }
 
-// end ends all and closes the connections that Accept has not returned. It returns the
-// requests that are left.
+// end cancels all handshakes and closes the connections that Accept has not returned. It returns
+// the remaining requests.
 func (b *backlog) end() (left []pendingRequest, err error) {
 	b.mu.Lock()
 	b.over = true
@@ -300,5 +302,5 @@ func (b *backlog) end() (left []pendingRequest, err error) {
 func (l *Listener) greet(ctx context.Context, r *Request, answered func()) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AcceptTimeout)
 	defer cancel()
-	return r.accept(ctx, &l.cfg, answered)
+	return r.accept(ctx, &l.cfg.Config, answered)
 }

@@ -20,14 +20,14 @@ import (
 
 // listenIn listens in the world and has peers ask, of which only those that
 // confirm do so.
-func (w *world) listenIn(cfg *Config, confirm func(handle uint32) bool) *Listener {
+func (w *world) listenIn(lc *ListenConfig, confirm func(handle uint32) bool) *Listener {
 	w.t.Helper()
 	w.accepted = func(k *fakeKernel, id uint32) {
 		if confirm(id) {
 			k.report(id, EventEstablished, nil)
 		}
 	}
-	l, err := Listen("10.1.2.3:1", cfg)
+	l, err := lc.Listen(w.t.Context(), "10.1.2.3:1")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAcceptBesideSilentPeer(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		w := newWorld(t, info)
 		const silent = 50
-		l := w.listenIn(&Config{AcceptTimeout: time.Hour}, func(id uint32) bool { return id != silent })
+		l := w.listenIn(&ListenConfig{AcceptTimeout: time.Hour}, func(id uint32) bool { return id != silent })
 		for id := range uint32(4) {
 			w.ask(silent + id)
 		}
@@ -75,10 +75,10 @@ func TestAcceptBesideSilentPeer(t *testing.T) {
 
 // A peer that does not confirm in time is dropped, and Accept goes on.
 func TestAcceptSilentPeer(t *testing.T) {
-	for _, cfg := range []*Config{{ConfirmTimeout: 50 * time.Millisecond}, {AcceptTimeout: 50 * time.Millisecond}} {
+	for _, lc := range []*ListenConfig{{ConfirmTimeout: 50 * time.Millisecond}, {AcceptTimeout: 50 * time.Millisecond}} {
 		w := newWorld(t, aRXE)
 		begun := make(chan uint32, 1)
-		l := w.listenIn(cfg, func(id uint32) bool { begun <- id; return false })
+		l := w.listenIn(lc, func(id uint32) bool { begun <- id; return false })
 		w.ask(50)
 		ended := make(chan error)
 		go func() { _, err := l.Accept(t.Context()); ended <- err }()
@@ -105,7 +105,7 @@ func TestAcceptSilentPeer(t *testing.T) {
 	}
 }
 
-// An error that concerns one peer is temporary, whatever its cause, and the listener goes on.
+// An error that concerns one peer is temporary for any cause, and the listener continues.
 func TestAcceptErrorTemporary(t *testing.T) {
 	refused := errors.New("refused")
 	for name, breakIt := range map[string]func(*world, *Config){
@@ -115,8 +115,8 @@ func TestAcceptErrorTemporary(t *testing.T) {
 		"INIT":    func(w *world, _ *Config) { w.cms[0].failOnce(abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, syscall.ENOMEM) },
 	} {
 		w := newWorld(t, aRXE)
-		l := w.listenIn(nil, func(uint32) bool { return true })
-		breakIt(w, &l.cfg)
+		l := w.listenIn(&ListenConfig{}, func(uint32) bool { return true })
+		breakIt(w, &l.cfg.Config)
 		w.ask(50)
 		_, err := l.Accept(t.Context())
 		var e interface{ Temporary() bool }
@@ -141,9 +141,12 @@ type crowd struct {
 	b *backlog
 }
 
-func newCrowd(t *testing.T, cfg *Config) *crowd {
-	settings := cfg.withDefaults()
-	return &crowd{t, newBacklog(&settings, func(ctx context.Context, r *Request, answered func()) (*Conn, error) {
+func newCrowd(t *testing.T, lc *ListenConfig) *crowd {
+	settings, err := lc.withDefaults("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &crowd{t, newBacklog(settings, func(ctx context.Context, r *Request, answered func()) (*Conn, error) {
 		answered()
 		if r.RemoteAddr.Port() > 1000 {
 			return newConn(nil), nil
@@ -198,7 +201,7 @@ func TestCrowd(t *testing.T) {
 	run := func(name string, f func(*testing.T, *crowd)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrowd(t, &Config{Backlog: 40})
+				c := newCrowd(t, &ListenConfig{Backlog: 40})
 				f(t, c)
 				c.b.end()
 			})
@@ -282,14 +285,14 @@ func TestCrowd(t *testing.T) {
 func TestAcceptLeavesHandshake(t *testing.T) {
 	w := newWorld(t, aSIW)
 	confirmed := make(chan uint32, 1)
-	l := w.listenIn(nil, func(id uint32) bool { confirmed <- id; return false })
+	l := w.listenIn(&ListenConfig{}, func(id uint32) bool { confirmed <- id; return false })
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() { _, err := l.Accept(ctx); left <- err }()
 	w.ask(50)
 	id := <-confirmed
 	cancel()
-	if err := <-left; err != context.Canceled {
+	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	w.cms[0].report(id, EventEstablished, nil)
@@ -306,7 +309,7 @@ func TestCloseEndsHandshakes(t *testing.T) {
 	w := newWorld(t, aSIW)
 	const silent = 50
 	accepted := make(chan uint32, 2)
-	l := w.listenIn(nil, func(id uint32) bool { accepted <- id; return id != silent })
+	l := w.listenIn(&ListenConfig{}, func(id uint32) bool { accepted <- id; return id != silent })
 	ended := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, err := l.Accept(ctx); ended <- err }()
@@ -331,7 +334,7 @@ func TestAcceptsBounded(t *testing.T) { synctest.Test(t, testAcceptsBounded) }
 func testAcceptsBounded(t *testing.T) {
 	w := newWorld(t, aSIW)
 	begun := make(chan uint32, 8)
-	l := w.listenIn(&Config{Backlog: 2}, func(id uint32) bool { begun <- id; return false })
+	l := w.listenIn(&ListenConfig{Backlog: 2}, func(id uint32) bool { begun <- id; return false })
 	accepted := make(chan *Conn)
 	go func() {
 		for {
@@ -417,7 +420,7 @@ func silence(t *testing.T, n int, from string, to netip.AddrPort) {
 // A crowd of peers that never confirm keeps nobody else out, on a fabric.
 func TestSilentPeers(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 3)})
-	l, err := Listen(f.Host(0).Addr()+":0", &Config{AcceptTimeout: time.Hour, ConfirmTimeout: time.Hour})
+	l, err := (&ListenConfig{AcceptTimeout: time.Hour, ConfirmTimeout: time.Hour}).Listen(t.Context(), f.Host(0).Addr()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +442,7 @@ func TestSilentPeers(t *testing.T) {
 		}
 	}()
 	silence(t, 300, f.Host(1).Addr(), l.Addr())
-	dialled, err := DialAddrPort(ctx, l.Addr(), &Config{Source: netip.AddrPortFrom(netip.MustParseAddr(f.Host(2).Addr()), 0)})
+	dialled, err := (&Dialer{LocalAddr: netip.AddrPortFrom(netip.MustParseAddr(f.Host(2).Addr()), 0)}).Dial(ctx, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

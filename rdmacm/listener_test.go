@@ -22,10 +22,10 @@ func useFake(t *testing.T, k *fakeKernel) {
 	(&host{channel: func() kernel.CM { return k }}).register(t, uverbs.DeviceInfo{})
 }
 
-func mustListen(t *testing.T, k *fakeKernel, address string, cfg *Config) *Listener {
+func mustListen(t *testing.T, k *fakeKernel, address string, lc *ListenConfig) *Listener {
 	t.Helper()
 	useFake(t, k)
-	l, err := Listen(address, cfg)
+	l, err := lc.Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestListenFamilies(t *testing.T) {
 	}{{":7471", 2}, {"0.0.0.0:7471", 1}, {"[::]:7471", 1}, {"10.0.0.1:7471", 1}}
 	for _, test := range tests {
 		k := newFake()
-		l := mustListen(t, k, test.address, nil)
+		l := mustListen(t, k, test.address, &ListenConfig{})
 		if n := k.count(abi.RDMA_USER_CM_CMD_LISTEN); n != test.ids {
 			t.Errorf("%s: %d IDs, want %d", test.address, n, test.ids)
 		}
@@ -80,7 +80,7 @@ func TestListenErrno(t *testing.T) {
 		k := newFake()
 		useFake(t, k)
 		k.fail(cmd, syscall.EADDRINUSE)
-		if _, err := Listen(":7471", nil); !errors.Is(err, syscall.EADDRINUSE) {
+		if _, err := Listen(":7471"); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("command %d: %v", cmd, err)
 		}
 		select {
@@ -98,14 +98,14 @@ func TestListenWithoutIPv6(t *testing.T) {
 			k.fail(cmd, syscall.EAFNOSUPPORT)
 		}
 	}
-	if err := mustListen(t, k, ":7471", nil).Close(); err != nil {
+	if err := mustListen(t, k, ":7471", &ListenConfig{}).Close(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNextAndReject(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", nil)
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
 	sendRequest(k, 1, 50)
 	r, err := l.Next(t.Context())
 	if err != nil {
@@ -133,7 +133,7 @@ func TestNextAndReject(t *testing.T) {
 // of it.
 func TestRequestUnknown(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", nil)
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
 	k.fail(abi.RDMA_USER_CM_CMD_QUERY, syscall.ENODEV)
 	sendRequest(k, 1, 50)
 	if _, err := l.Next(t.Context()); !errors.Is(err, syscall.ENODEV) {
@@ -153,18 +153,24 @@ func TestRequestUnknown(t *testing.T) {
 
 func TestNextContext(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", nil)
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
 	defer l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := l.Next(ctx); err != context.Canceled {
-		t.Error(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for name, wait := range map[string]func() error{
+		"Next":   func() error { _, err := l.Next(ctx); return err },
+		"Accept": func() error { _, err := l.Accept(ctx); return err },
+	} {
+		var e *OpError
+		if err := wait(); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() || e.Object != l.Addr().String() {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
 func TestBacklog(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", &Config{Backlog: 2})
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{Backlog: 2})
 	for handle := range uint32(3) {
 		sendRequest(k, 1, 50+handle)
 	}
@@ -186,13 +192,13 @@ func TestBacklog(t *testing.T) {
 
 func TestChannelBreaks(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", nil)
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
 	k.fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
 	k.report(1, EventAddrChange, nil) // has the waiting Get return once
 	ended(t, l, syscall.EACCES)
 }
 
-// ended: each wait tells that the listener has ended, and why.
+// ended: each wait returns the end of the listener, and its cause.
 func ended(t *testing.T, l *Listener, cause error) {
 	t.Helper()
 	for range 2 {
@@ -227,7 +233,7 @@ func TestChannelBreaksConn(t *testing.T) {
 
 func TestListenerLosesDevice(t *testing.T) {
 	k := newFake()
-	l := mustListen(t, k, "10.0.0.1:1", nil)
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
 	defer l.Close()
 	k.report(1, EventDeviceRemoval, nil)
 	ended(t, l, ErrDeviceRemoved)
@@ -261,7 +267,7 @@ func TestOwnedFree(t *testing.T) {
 	}
 }
 
-// What a closed Conn is given it closes at once, or, failing that, when closed
+// Own of a closed Conn closes the object at once, or, failing that, when closed
 // again.
 func TestOwnAfterClose(t *testing.T) {
 	c, _ := connOnFake(t, false)
@@ -287,5 +293,47 @@ func TestOwnAfterClose(t *testing.T) {
 	fail = nil
 	if err := c.Close(); err != nil || calls != 4 {
 		t.Error(err, calls)
+	}
+}
+
+// A port of the kernel's choice that TCP has in use is given back for another; one of
+// the caller's is not, and tries have an end.
+func TestListenTriesAnotherPort(t *testing.T) {
+	for _, c := range []struct {
+		address      string
+		taken, tries int
+	}{
+		{"10.0.0.1:0", 0, 1}, {"10.0.0.1:0", 3, 4}, {":0", 3, 5}, {"10.0.0.1:0", portTries, portTries}, {"10.0.0.1:7471", 1, 1},
+	} {
+		k := newFake()
+		useFake(t, k)
+		taken := c.taken
+		k.onCall = func(cmd uint32, _ []byte) {
+			if cmd != abi.RDMA_USER_CM_CMD_LISTEN {
+				return
+			}
+			if taken == 0 {
+				k.fail(cmd, 0)
+			}
+			taken--
+		}
+		if c.taken > 0 {
+			k.fail(abi.RDMA_USER_CM_CMD_LISTEN, syscall.EADDRINUSE)
+		}
+		l, err := Listen(c.address)
+		if failed := c.taken == c.tries; errors.Is(err, syscall.EADDRINUSE) != failed || (err != nil) != failed {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if n := k.count(abi.RDMA_USER_CM_CMD_LISTEN); n != c.tries {
+			t.Errorf("%+v: %d tries", c, n)
+		}
+		if l != nil {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if made, gone := k.count(abi.RDMA_USER_CM_CMD_CREATE_ID), k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID); made != gone {
+			t.Errorf("%+v: %d IDs made, %d destroyed", c, made, gone)
+		}
 	}
 }

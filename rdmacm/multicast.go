@@ -1,13 +1,17 @@
 package rdmacm
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// JoinFlags say how to take part in a multicast group.
+// JoinFlags is the kind of a membership in a multicast group.
 //
 // C: enum rdma_cm_mc_join_flags
 type JoinFlags uint16
@@ -22,10 +26,10 @@ const (
 // called concurrently.
 type Multicast struct {
 	id     *ID
-	uid    uint64 // the kernel's name for us in events
+	uid    uint64 // identifies the membership in events
 	group  netip.Addr
 	flags  JoinFlags
-	handle uint32 // our name for the kernel's object; guarded by id.joins
+	handle uint32 // identifies the membership in commands; guarded by id.joins
 	acked  uint32 // guarded by id.mu
 
 	// Guarded by id.qpMu.
@@ -33,8 +37,8 @@ type Multicast struct {
 	attached *UDParam // where the ID's queue pair is attached
 }
 
-// notSupported is the kernel's own number for it, which joining lets out: user
-// space has no name for it.
+// notSupported is the kernel's internal ENOTSUPP, which JOIN_MCAST returns although user space has no name
+// for it.
 const notSupported = syscall.Errno(524)
 
 const joinOp = "join multicast group"
@@ -46,12 +50,12 @@ var joinHints = map[syscall.Errno]string{
 	syscall.EOPNOTSUPP: "the kernel has no IPv6 multicast over RoCE v2",
 }
 
-// JoinMulticast makes the ID a member of a group, 239.1.2.3 for instance. It
-// takes an ID with a device that is not connected, so one that was bound to an
-// address, or has resolved the group's. EventMulticastJoin or
-// EventMulticastError follows; the former tells with UD how to send to the
-// group. A queue pair attached to the ID receives from then on, unless flags say
-// JoinSendOnly; without one, attach yours to UD.AH.DGID. An ID may join several
+// JoinMulticast makes the ID a member of a group, such as 239.1.2.3. The ID must have a device and must
+// not be connected: it is bound to an address, or has resolved the group's. EventMulticastJoin or
+// EventMulticastError follows. The UD of the former is the destination for datagrams to the group.
+//
+// A queue pair that is attached to the ID then receives datagrams of the group, unless flags is
+// JoinSendOnly. Without an attached queue pair, attach yours to UD.AH.DGID. An ID may join several
 // groups.
 //
 // C: rdma_join_multicast, rdma_join_multicast_ex
@@ -93,7 +97,7 @@ func (m *Multicast) join(body abi.RdmaUcmJoinMcast) error {
 	return nil
 }
 
-// attach has an attached queue pair receive what the group is sent.
+// attach attaches the ID's queue pair to the group, if there is one.
 func (m *Multicast) attach(to *UDParam) error {
 	if m == nil || m.flags == JoinSendOnly {
 		return nil
@@ -108,4 +112,181 @@ func (m *Multicast) attach(to *UDParam) error {
 		}
 		return err
 	})
+}
+
+func (m *Multicast) detach() error {
+	return m.id.lendQP(func(qp queuePair) error {
+		to := m.attached
+		if to == nil {
+			return nil
+		}
+		err := qp.DetachMcast(to.AH.DGID, to.AH.DLID)
+		if err == nil {
+			m.attached = nil
+		}
+		return err
+	})
+}
+
+// Leave ends the membership. Datagrams that are under way may still arrive. Like Destroy, it waits until
+// all events that Get has returned for the membership are acknowledged. A second call returns an error
+// that matches net.ErrClosed.
+//
+// C: rdma_leave_multicast
+func (m *Multicast) Leave() error {
+	if m == nil {
+		return closeNil("Multicast")
+	}
+	const op = "leave multicast group"
+	if m.setLeft(true) {
+		return &OpError{Op: op, Object: m.group.String(), Err: net.ErrClosed}
+	}
+	err := m.detach()
+	if err == nil {
+		err = m.leave()
+	}
+	if err != nil {
+		m.setLeft(false)
+	}
+	return commandError(op, m.group, err)
+}
+
+func (m *Multicast) leave() error {
+	ch, reported, err := m.leaveKernel()
+	if err != nil {
+		return err
+	}
+	m.id.waitCount(&m.acked, reported)
+	ch.forget(m)
+	return nil
+}
+
+func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error) {
+	id := m.id
+	id.joins.Lock()
+	defer id.joins.Unlock()
+	if id.isDestroyed() { // and the handle may belong to another membership
+		return nil, 0, net.ErrClosed
+	}
+	ch = id.channel()
+	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)
+	defer r.free()
+	r.body.Response, r.body.Id = r.respAddr(), m.handle
+	if err := ch.file.Command(r.in(), r.out()); err != nil {
+		return nil, 0, closedError(err)
+	}
+	id.groups = slices.DeleteFunc(id.groups, func(other *Multicast) bool { return other == m })
+	return ch, r.resp.EventsReported, nil
+}
+
+func (m *Multicast) setLeft(left bool) (before bool) {
+	m.id.qpMu.Lock()
+	defer m.id.qpMu.Unlock()
+	before, m.left = m.left, left
+	return before
+}
+
+// Group is a multicast group that a datagram Conn has joined. The Peer is the destination for datagrams to
+// all members. The Group owns its AH.
+type Group struct {
+	Peer
+	Addr netip.Addr
+
+	conn   *Conn // that has joined
+	member *Conn // owns the ID of the membership
+}
+
+// JoinMulticast joins a group, such as 239.1.2.3, through c's device. c's queue pair then receives the
+// datagrams of the group, including its own, unless flags is JoinSendOnly. A Conn may join any number of
+// groups. Leave leaves one, and Close leaves all.
+//
+// On RoCE v2 the kernel supports only IPv4 groups. For others the error matches verbs.ErrNotSupported.
+//
+// C: rdma_join_multicast_ex
+func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Group, error) {
+	s, err := c.sibling(joinOp, group.String())
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{Addr: group, conn: c, member: s}
+	if err := g.join(ctx, flags); err != nil {
+		return nil, s.abandon(ctx, err)
+	}
+	return g, nil
+}
+
+func (g *Group) join(ctx context.Context, flags JoinFlags) error {
+	s := g.member
+	if err := s.bind(g.conn.local.Addr()); err != nil {
+		return err
+	}
+	if err := s.sameDevice(g.conn); err != nil {
+		return err
+	}
+	if _, err := s.id.JoinMulticast(g.Addr, flags); err != nil {
+		return err
+	}
+	ev, err := s.await(ctx, EventMulticastJoin)
+	if _, ok := err.(*OpError); ok {
+		return err
+	}
+	if err != nil {
+		return hinted(joinOp, g.Addr, err, joinHints)
+	}
+	return g.conn.addGroup(g, ev, flags)
+}
+
+// addGroup attaches the queue pair to the group. Close waits meanwhile, and then leaves the group.
+func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	peer, err := newPeer(c.pd, ev)
+	if err != nil {
+		return err
+	}
+	g.Peer = *peer
+	g.member.link.add(peer.AH)
+	if flags != JoinSendOnly {
+		gid, lid := ev.UD.AH.DGID, ev.UD.AH.DLID
+		if err := c.qp.AttachMcast(gid, lid); err != nil {
+			return err
+		}
+		g.member.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
+	}
+	c.groups = append(c.groups, g)
+	return nil
+}
+
+// Leave ends the membership and closes the Peer's AH. Work requests that use the AH must have completed.
+// Datagrams that are under way may still arrive. A second call returns an error that matches
+// net.ErrClosed.
+//
+// C: rdma_leave_multicast
+func (g *Group) Leave() error {
+	if g == nil {
+		return closeNil("Group")
+	}
+	g.conn.closing.Lock()
+	defer g.conn.closing.Unlock()
+	return g.leave()
+}
+
+func (g *Group) leave() error {
+	err := g.member.Close()
+	if err == nil {
+		g.conn.groups = slices.DeleteFunc(g.conn.groups, func(other *Group) bool { return other == g })
+	}
+	return err
+}
+
+// leaveAll leaves all groups. The caller holds closing.
+func (c *Conn) leaveAll() error {
+	var errs []error
+	for _, g := range slices.Clone(c.groups) {
+		errs = append(errs, g.leave())
+	}
+	return errors.Join(errs...)
 }

@@ -2,13 +2,15 @@ package rdmacm
 
 import (
 	"encoding/binary"
+	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Path is a way from one port to another, as subnet administration describes it
-// (PathRecord, section 15.2.5.16 of the InfiniBand specification). On RoCE the kernel
-// makes one up: it has no LIDs, and most fields are 0.
+// Path is a path from one port to another, as a record of subnet administration (PathRecord, section
+// 15.2.5.16 of the InfiniBand specification). On RoCE the kernel synthesizes it, without LIDs and with
+// most fields 0.
 //
 // C: struct ibv_path_record
 type Path struct {
@@ -25,14 +27,14 @@ type Path struct {
 	QoSClass     uint16 // 12 bits
 	SL           uint8  // service level, 4 bits
 
-	// The selectors say how the value behind them is meant: 0 greater than, 1 less
-	// than, 2 exactly, 3 the largest there is (for life times the smallest).
+	// A selector is how to compare the value behind it: 0 greater than, 1 less than, 2 equal,
+	// 3 the largest available (for lifetimes the smallest).
 	MTUSelector      uint8
 	MTU              verbs.MTU
 	RateSelector     uint8
 	Rate             uint8 // as PortInfo codes rates: 2 is 2.5 Gbit/s, 3 is 10 Gbit/s, ...
 	LifeTimeSelector uint8
-	LifeTime         uint8 // 4.096 µs times 2 to its power
+	LifeTime         uint8 // 4.096 µs times 2 to the power of LifeTime
 	Preference       uint8 // 0 is best
 }
 
@@ -57,7 +59,7 @@ func parsePath(b [pathSize]byte) Path {
 	}
 }
 
-// wire is the way back. Bits beyond a field's width are dropped.
+// wire returns the record of a path. It drops bits beyond a field's width.
 func (p *Path) wire() (b [pathSize]byte) {
 	be := binary.BigEndian
 	be.PutUint64(b[0:], p.ServiceID)
@@ -73,5 +75,53 @@ func (p *Path) wire() (b [pathSize]byte) {
 	b[55] = p.RateSelector<<6 | p.Rate&0x3f
 	b[56] = p.LifeTimeSelector<<6 | p.LifeTime&0x3f
 	b[57] = p.Preference
+	return b
+}
+
+// maxPaths is how many paths fit into an answer.
+const maxPaths = 6
+
+// QueryPaths returns the paths that ResolveRoute found. The first one is in use. iWARP has none.
+//
+// C: id->route.path_rec
+func (id *ID) QueryPaths() ([]Path, error) {
+	type answer struct {
+		abi.RdmaUcmQueryPathResp
+		paths [maxPaths]abi.IbPathRecData
+	}
+	r := newRequest[abi.RdmaUcmQuery, answer](abi.RDMA_USER_CM_CMD_QUERY)
+	defer r.free()
+	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, abi.RDMA_USER_CM_QUERY_PATH
+	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
+		return nil, commandError("query the paths of", id, closedError(err))
+	}
+	paths := make([]Path, min(r.resp.NumPaths, maxPaths))
+	for i := range paths {
+		paths[i] = parsePath(bytesOfRecord(r.resp.paths[i].PathRec))
+	}
+	return paths, nil
+}
+
+// SetPath sets the path that the connection uses. It replaces ResolveRoute. EventRouteResolved follows.
+// The ID's address must be resolved, and the transport must be InfiniBand or RoCE.
+//
+// C: rdma_set_option(RDMA_OPTION_IB_PATH)
+func (id *ID) SetPath(p *Path) error {
+	record := p.wire()
+	data := abi.IbPathRecData{Flags: usedPath, PathRec: view[[pathSize / 4]uint32](record[:])}
+	return hinted("set option PATH", id, setOption(id, abi.RDMA_OPTION_IB, abi.RDMA_OPTION_IB_PATH, data), map[syscall.Errno]string{
+		syscall.EINVAL: "the ID's address is not resolved, its route already is, or the transport has no paths",
+	})
+}
+
+// usedPath has the flags that the kernel requires of a path: for data and for connection management,
+// primary, bidirectional.
+const usedPath = 1<<0 | 1<<1 | 1<<3 | 1<<5
+
+// bytesOfRecord returns the bytes of a record, which the structure holds as words.
+func bytesOfRecord(words [pathSize / 4]uint32) (b [pathSize]byte) {
+	for i, word := range words {
+		binary.NativeEndian.PutUint32(b[4*i:], word)
+	}
 	return b
 }

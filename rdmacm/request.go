@@ -11,16 +11,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Request is a peer's wish to connect, or to know where datagrams go. Exactly one
-// of Accept, AcceptOn and Reject has to be called, once.
+// Request is a connect request of a peer, or the lookup of a datagram service. The receiver must
+// call exactly one of Accept, AcceptOn and Reject, once.
 type Request struct {
-	// PrivateData is what the peer sent along; see Conn.PrivateData.
+	// PrivateData is the private data of the request. See [Conn.PrivateData].
 	PrivateData []byte
-	// LocalAddr and RemoteAddr are the two ends.
+	// LocalAddr and RemoteAddr are the addresses of the two ends.
 	LocalAddr, RemoteAddr netip.AddrPort
-	// DeviceIndex is the kernel's number of the RDMA device that the request
-	// came in over, as uverbs.OpenIndex takes it, with the device's GUID: to
-	// choose a Config.PD.
+	// DeviceIndex and NodeGUID identify the RDMA device that the request arrived at, as
+	// uverbs.OpenIndex takes them. They serve to choose a Config.PD.
 	DeviceIndex uint32
 	NodeGUID    verbs.GUID
 
@@ -44,18 +43,18 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 	}, nil
 }
 
-// Accept makes a queue pair and connects it. It returns once the peer has
-// confirmed, or with an error that matches ctx.Err(). When it fails the peer has
-// been rejected.
+// Accept creates a queue pair and connects it. It returns once the peer has confirmed. If ctx ends
+// first, it returns an error that matches ctx.Err(). If Accept fails, the peer is rejected. cfg may
+// be nil.
 //
-// A datagram request is answered with a datagram queue pair of its own, as
-// Config.QP says but for the type. Nothing tells when its peer has gone; so a
-// server of many had better have one queue pair for all, and AcceptOn.
+// Accept answers a datagram request with a datagram queue pair of its own, whatever the type in
+// Config.QP. Nothing reports that its peer has gone, so a server of many peers should have one
+// queue pair for all, and call AcceptOn.
 func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	return r.accept(ctx, cfg, func() {})
 }
 
-// accept is Accept, and calls answered when all that is missing is the confirmation.
+// accept is Accept. It calls answered once only the confirmation is missing.
 func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
@@ -86,7 +85,7 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config, answered fun
 	if err := c.id.Accept(cfg.param(c.announced)); err != nil {
 		return err
 	}
-	if c.id.datagram { // the peer has what it wanted to know
+	if c.id.datagram { // the answer completes a lookup
 		return nil
 	}
 	answered()
@@ -97,8 +96,8 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config, answered fun
 	return nil
 }
 
-// Reject tells the peer no, with a word of explanation if private is not empty
-// (at most 148 bytes on InfiniBand and RoCE, 136 for datagrams, 251 on iWARP).
+// Reject refuses the request. private goes to the peer: at most 148 bytes on InfiniBand and RoCE, 136
+// for datagrams, 251 on iWARP.
 func (r *Request) Reject(private []byte) error {
 	if r.answered.Swap(true) {
 		return &OpError{Op: "reject", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
@@ -106,9 +105,9 @@ func (r *Request) Reject(private []byte) error {
 	return errors.Join(r.id.Reject(private), r.id.Destroy(), r.hub.release())
 }
 
-// AcceptOn answers a datagram request with c's queue pair, which any number of
-// peers may share, and with private, at most 136 bytes. The kernel keeps nothing
-// of it. c must be a datagram Conn on the request's device.
+// AcceptOn answers a datagram request with c's queue pair, which any number of peers may share, and
+// with private, at most 136 bytes. The kernel keeps no state for the answer. c must be a datagram
+// Conn on the request's device.
 //
 // C: rdma_accept with struct rdma_conn_param's qp_num
 func (r *Request) AcceptOn(c *Conn, private []byte) error {
@@ -124,7 +123,7 @@ func (r *Request) AcceptOn(c *Conn, private []byte) error {
 
 func (r *Request) acceptOn(c *Conn, private []byte) error {
 	const op = "accept on a shared queue pair"
-	c.closing.Lock() // a closed queue pair's number may be another's
+	c.closing.Lock() // the number of a closed queue pair may belong to another one
 	defer c.closing.Unlock()
 	switch {
 	case c.closed:

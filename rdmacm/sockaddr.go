@@ -6,18 +6,21 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel's own numbers, whatever the platform this compiles on.
+// These are Linux's numbers on all platforms.
 const (
 	afInet  = 2
 	afInet6 = 10
 )
 
-// putSockaddr writes addr as struct sockaddr_in or sockaddr_in6 and returns
-// its size. An invalid addr is none at all: size 0.
+// putSockaddr writes addr as struct sockaddr_in or sockaddr_in6 and returns its size. For an invalid addr
+// it writes nothing and returns 0.
 func putSockaddr(b *[128]byte, addr netip.AddrPort) (uint16, error) {
 	ip := addr.Addr().Unmap()
 	switch {
@@ -37,7 +40,7 @@ func putSockaddr(b *[128]byte, addr netip.AddrPort) (uint16, error) {
 	return put(b, &sa), nil
 }
 
-// sockaddr is the way back. An unknown family gives an invalid address.
+// sockaddr reads an address. For an unknown family it returns an invalid one.
 func sockaddr(b *[128]byte) netip.AddrPort {
 	switch sa := view[abi.SockaddrIn6](b[:]); sa.Sin6Family {
 	case afInet:
@@ -82,4 +85,67 @@ func zone(scope uint32) string {
 		return ifi.Name
 	}
 	return strconv.FormatUint(uint64(scope), 10)
+}
+
+// IBAddr is an address of family AF_IB: the GID of a port, and a service. Only an InfiniBand link layer has
+// such addresses. RoCE and iWARP have IP addresses.
+//
+// C: struct sockaddr_ib
+type IBAddr struct {
+	PKey     uint16 // 0xffff: any
+	FlowInfo uint32
+	GID      verbs.GID
+	// ServiceID holds the port space and the port, as [IBServiceID] returns it, or a number of
+	// PortSpaceIB that programs agree upon. ServiceMask has the bits that count.
+	ServiceID, ServiceMask uint64
+	Scope                  uint64
+}
+
+// IBServiceID returns the service ID of a port in a port space.
+func IBServiceID(ps verbs.PortSpace, port uint16) uint64 { return uint64(ps)<<16 | uint64(port) }
+
+func (a IBAddr) String() string { return fmt.Sprintf("%v service %#x", a.GID, a.ServiceID) }
+
+const (
+	afIB       = 27
+	sizeOfIB   = 48
+	anyBinding = "no InfiniBand port here has that GID; RoCE and iWARP take IP addresses"
+)
+
+// put writes a as struct sockaddr_ib and returns its size.
+func (a *IBAddr) put(b *[128]byte) uint16 {
+	w := binary.NativeEndian.AppendUint16(b[:0], afIB)
+	w = binary.BigEndian.AppendUint16(w, a.PKey)
+	w = binary.BigEndian.AppendUint32(w, a.FlowInfo)
+	w = append(w, a.GID[:]...)
+	w = binary.BigEndian.AppendUint64(w, a.ServiceID)
+	w = binary.BigEndian.AppendUint64(w, a.ServiceMask)
+	binary.NativeEndian.AppendUint64(w, a.Scope)
+	return sizeOfIB
+}
+
+var ibHints = map[syscall.Errno]string{syscall.ENODEV: anyBinding, syscall.EADDRNOTAVAIL: anyBinding, syscall.EADDRINUSE: "another ID listens for that service"}
+
+// BindIB sets the ID's local address to an InfiniBand address.
+//
+// C: rdma_bind_addr
+func (id *ID) BindIB(addr *IBAddr) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
+		b.Id, b.AddrSize = id.handle, addr.put(&b.Addr)
+	})
+	return hinted("bind", addr, err, ibHints)
+}
+
+// ResolveIB is ResolveAddr for InfiniBand addresses. src may be nil.
+//
+// C: rdma_resolve_addr
+func (id *ID) ResolveIB(src, dst *IBAddr, timeout time.Duration) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(b *abi.RdmaUcmResolveAddr) {
+		b.Id, b.TimeoutMs = id.handle, milliseconds(timeout)
+		if src != nil {
+			b.SrcSize = src.put(&b.SrcAddr)
+		}
+		b.DstSize = dst.put(&b.DstAddr)
+	})
+	return hinted("resolve address", dst, err, ibHints)
 }

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"context"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -15,8 +16,26 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// dialAddr dials with a Config, which may be nil.
+func dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
+	var d Dialer
+	if cfg != nil {
+		d.Config = *cfg
+	}
+	return d.Dial(ctx, addr.String())
+}
+
+// listenOn listens with a Config, which may be nil.
+func listenOn(address string, cfg *Config) (*Listener, error) {
+	var lc ListenConfig
+	if cfg != nil {
+		lc.Config = *cfg
+	}
+	return lc.Listen(context.Background(), address)
+}
+
 // world is a machine with one device. There all connections, lookups and joins
-// succeed, unless a command was told to fail.
+// succeed, unless a command is set to fail.
 type world struct {
 	t     *testing.T
 	info  uverbs.DeviceInfo
@@ -110,7 +129,7 @@ func (w *world) report(k *fakeKernel, cmd uint32, body []byte) {
 	}
 }
 
-// answer is the peer's to a request to connect, or to be told an address.
+// answer reports the peer's answer to a connect request or a lookup.
 func (w *world) answer(k *fakeKernel, id uint32, address func(*abi.RdmaUcmEventResp)) {
 	switch {
 	case k.datagram:

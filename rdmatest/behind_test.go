@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestBehindFailedSend: what is posted behind a send that fails does not leave, although
+// TestBehindFailedSend: requests behind a send that fails do not leave, although
 // sends before are still on their way.
 func TestBehindFailedSend(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
@@ -34,7 +34,7 @@ func TestBehindFailedSend(t *testing.T) {
 	})
 }
 
-// TestEndBehindData: over iWARP what was sent before Disconnect arrives before the end does.
+// TestEndBehindData: over iWARP data that was sent before Disconnect arrives before the end does.
 func TestEndBehindData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// quiet is a benchmark whose cleanups run when they are told to.
+// quiet is a benchmark whose cleanups run when the test calls them.
 type quiet struct {
 	*testing.B
 	cleanups []func()
@@ -44,7 +44,7 @@ func BenchmarkConnect(b *testing.B) {
 		b.Run(k.String(), func(b *testing.B) {
 			f := rdmatest.NewWith(b, &rdmatest.Options{Kind: k})
 			meet(b, f, nil) // which keeps the devices open
-			l, err := rdmacm.Listen(f.Host(1).Addr()+":0", nil)
+			l, err := rdmacm.Listen(f.Host(1).Addr() + ":0")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func BenchmarkConnect(b *testing.B) {
 			var making time.Duration
 			for b.Loop() {
 				start := time.Now()
-				c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
+				c, err := rdmacm.Dial(context.Background(), l.Addr().String())
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -188,7 +188,7 @@ func (e *player) recv() error {
 // BenchmarkMessages is the same with package msg.
 func BenchmarkMessages(b *testing.B) {
 	f := rdmatest.New(b)
-	l, err := msg.Listen(f.Host(1).Addr()+":0", nil)
+	l, err := msg.Listen(f.Host(1).Addr() + ":0")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func BenchmarkMessages(b *testing.B) {
 		}
 		done <- c.Close()
 	}()
-	c, err := msg.Dial(context.Background(), l.Addr().String(), nil)
+	c, err := msg.Dial(context.Background(), l.Addr().String())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,19 +31,19 @@ type cmID struct {
 	qpn      uint32
 	retries  uint8 // of the connection
 	rnr      uint8
-	timeout  uint8 // for acknowledgements: of a child what its peer suggests, or else what the program set
+	timeout  uint8 // for acknowledgements: a child's is its peer's suggestion, another's the program's
 	timeSet  bool  // the program set it
 	joins    []*join
-	told     uint32 // events that were got
+	reported uint32 // events that were got
 }
 
 func (id *cmID) String() string {
 	return fmt.Sprintf("connection manager ID %d from %v to %v", id.handle, id.src, id.dst)
 }
 
-// tell reports an event, unless the ID is gone. As in ucma_event_handler, a child that was not
+// report reports an event, unless the ID is gone. As in ucma_event_handler, a child that was not
 // accepted has none.
-func (id *cmID) tell(typ uint32, status int32, param []byte) {
+func (id *cmID) report(typ uint32, status int32, param []byte) {
 	if id.m.isAlive(id) && (!id.child || id.uid != 0) {
 		id.channel.report(event{id: id, resp: id.event(typ, status, param)})
 	}
@@ -84,7 +84,7 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		}
 	}
 	if id.d == nil || to == nil {
-		id.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ENODEV), nil)
+		id.report(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ENODEV), nil)
 		return nil
 	}
 	id.to = to
@@ -97,9 +97,9 @@ func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	switch {
 	case !m.isAlive(id):
 	case m.f.isLinked(id.d, id.to) && m.f.wire.loss < 1:
-		id.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
+		id.report(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
 	case limit <= 0:
-		id.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ETIMEDOUT), nil)
+		id.report(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ETIMEDOUT), nil)
 	default:
 		step := min(limit, time.Second)
 		m.f.later(step, func() { m.neighbour(id, limit-step) })
@@ -121,7 +121,7 @@ func (id *cmID) resolveRoute() error {
 		return syscall.EINVAL
 	}
 	id.routed = true
-	id.tell(abi.RDMA_CM_EVENT_ROUTE_RESOLVED, 0, nil)
+	id.report(abi.RDMA_CM_EVENT_ROUTE_RESOLVED, 0, nil)
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (id *cmID) query(option uint32, out []byte) error {
 		local, remote := id.gids()
 		copy(resp.SrcAddr[8:], local[:])
 		copy(resp.DstAddr[8:], remote[:])
-	case abi.RDMA_USER_CM_QUERY_PATH: // no paths are told
+	case abi.RDMA_USER_CM_QUERY_PATH: // it has no paths
 		copy(out, abi.Bytes(&abi.RdmaUcmQueryPathResp{}))
 		return nil
 	default:
@@ -187,7 +187,7 @@ const (
 // packetLifetime is CMA_IBOE_PACKET_LIFETIME: 4.096 µs times 2 to the power of it.
 const packetLifetime = 16
 
-// lifetime is what the ID takes for the time that a packet is on its way.
+// lifetime is the time that the ID assumes a packet to be on its way.
 func (id *cmID) lifetime() uint8 {
 	if id.timeSet && id.timeout > 0 {
 		return id.timeout - 1
@@ -229,14 +229,14 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 }
 
 // psn is the number of the first packet that the ID's end of a connection sends. The kernel
-// takes a random one, so that what a former connection sends to the same queue pair number
-// is none of this one's.
+// takes a random one, so that packets of a former connection to the same queue pair number
+// are none of this one's.
 func (id *cmID) psn() uint32 {
 	const odd, bits = 0x9e3779, 24 // different IDs have different numbers
 	return id.handle * odd & (1<<bits - 1)
 }
 
-// readDepth is what a connection may have of reads and atomics.
+// readDepth limits the reads and atomics of a connection.
 const readDepth = 16
 
 func (id *cmID) qpAttr(state uint32, out []byte) error {
@@ -274,7 +274,7 @@ func (id *cmID) isMade() bool {
 	return false
 }
 
-// remoteAccess is what the manager gives to connected peers.
+// remoteAccess is the access that the manager gives to connected peers.
 const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
 
 func (d *Device) gidIndex(gid [16]byte) uint8 { return uint8(max(0, slices.Index(d.gids, gid))) }
@@ -353,7 +353,7 @@ func (x *exchange) stop() {
 	}
 }
 
-// postpone has the ID wait longer, for a peer that has its message and needs time.
+// postpone lets the ID wait longer, for a peer that has its message and needs time.
 func (id *cmID) postpone() {
 	if x := id.waiting; x != nil {
 		if x.next = longWait; x.timer != nil {
@@ -385,7 +385,7 @@ func (m *manager) carry(from, to *Device, arrive func()) {
 	})
 }
 
-// stream has something arrive over TCP, which sends it again, after twice the time each time, as
+// stream delivers a message over TCP, which sends it again, after twice the time each time, as
 // long as it is wanted.
 func (m *manager) stream(from, to *Device, rto time.Duration, wanted func() bool, arrive func()) {
 	switch f := m.f; {

@@ -31,12 +31,12 @@ const (
 	connReset    // a child over iWARP whose peer gave up before it answered
 )
 
-// private is the length of the private data of a message over RoCE, whatever was sent.
+// private is the length of the private data of a message over RoCE, however much was sent.
 var private = map[uint32]uint8{
 	abi.RDMA_CM_EVENT_CONNECT_REQUEST: 56, abi.RDMA_CM_EVENT_CONNECT_RESPONSE: 196, abi.RDMA_CM_EVENT_REJECTED: 148,
 }
 
-// param is what an event says about the peer.
+// param returns an event's parameters of the peer.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
 	if !id.d.kind.isIWARP() {
 		p.PrivateDataLen = private[typ]
@@ -122,11 +122,11 @@ func (id *cmID) refused() {
 	id.settle(connIdle)
 	switch {
 	case id.datagram:
-		id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, noDatagramService, nil)
+		id.report(abi.RDMA_CM_EVENT_UNREACHABLE, noDatagramService, nil)
 	case id.d.kind.isIWARP():
-		id.tell(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNREFUSED), nil)
+		id.report(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNREFUSED), nil)
 	default:
-		id.tell(abi.RDMA_CM_EVENT_REJECTED, rejectNoService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
+		id.report(abi.RDMA_CM_EVENT_REJECTED, rejectNoService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
 	}
 }
 
@@ -134,7 +134,7 @@ func (id *cmID) refused() {
 func (id *cmID) unreachable() {
 	id.hangUp()
 	id.settle(connIdle)
-	id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, -int32(syscall.ETIMEDOUT), nil)
+	id.report(abi.RDMA_CM_EVENT_UNREACHABLE, -int32(syscall.ETIMEDOUT), nil)
 }
 
 func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
@@ -167,7 +167,7 @@ func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 	case !id.m.isAlive(id):
 	case id.state == connReqSent:
 		id.settle(connRepRcvd)
-		id.tell(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0, id.param(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, p))
+		id.report(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0, id.param(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, p))
 	case id.state == connRepRcvd: // it says that it needs time
 		id.m.carry(id.d, id.to, server.postpone)
 	case id.state == connEstablished:
@@ -181,7 +181,7 @@ func (id *cmID) confirm() {
 	id.m.carry(id.d, id.to, func() {
 		if id.m.isAlive(server) && server.state == connRepSent {
 			server.settle(connEstablished)
-			server.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+			server.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
 		}
 	})
 }
@@ -204,10 +204,10 @@ func (m *manager) acceptStream(id *cmID, a *abi.RdmaUcmAccept) error {
 	m.f.after(m.f.wire.latency, func() {
 		m.stream(id.d, id.to, retransmission, func() bool { return client.state == connReqSent }, func() {
 			client.settle(connEstablished)
-			client.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&p))
+			client.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&p))
 		})
 	})
-	id.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+	id.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
 	return nil
 }
 
@@ -273,7 +273,7 @@ func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 		m.f.after(m.f.wire.latency, func() {
 			m.stream(id.d, id.to, retransmission, func() bool { return peer.state == connReqSent }, func() {
 				peer.settle(connIdle)
-				peer.tell(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNRESET), abi.Bytes(&p))
+				peer.report(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNRESET), abi.Bytes(&p))
 			})
 		})
 		return true
@@ -296,10 +296,10 @@ func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
 		return
 	}
 	if id.datagram {
-		id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, datagramRejected, nil)
+		id.report(abi.RDMA_CM_EVENT_UNREACHABLE, datagramRejected, nil)
 		return
 	}
-	id.tell(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
+	id.report(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
 }
 
 // disconnect ends a connection for both. As in the kernel, it may have ended before, or never
@@ -322,7 +322,7 @@ func (m *manager) disconnect(id *cmID) error {
 	peer := id.peer
 	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.parted(peer, id) }) }, func() {
 		id.settle(connOver)
-		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, -int32(syscall.ETIMEDOUT), nil)
+		id.report(abi.RDMA_CM_EVENT_DISCONNECTED, -int32(syscall.ETIMEDOUT), nil)
 	})
 	return nil
 }
@@ -337,7 +337,7 @@ func (m *manager) parted(id, from *cmID) {
 	switch id.state {
 	case connRepSent, connEstablished, connDreqSent:
 		id.settle(connDreqRcvd)
-		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+		id.report(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
 	}
 }
 
@@ -351,14 +351,14 @@ func (id *cmID) partedToo() {
 	if !id.m.isAlive(id) || id.state != connDreqSent && id.state != connDreqRcvd {
 		return
 	}
-	told := id.state == connDreqRcvd
+	reported := id.state == connDreqRcvd
 	id.settle(connOver)
-	if !told {
-		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+	if !reported {
+		id.report(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
 	}
 }
 
-// hangUp closes the TCP connection of an ID over iWARP, behind what it has sent.
+// hangUp closes the TCP connection of an ID over iWARP, behind the data that it has sent.
 func (id *cmID) hangUp() {
 	f := id.m.f
 	if !id.begun || !id.d.kind.isIWARP() {
@@ -375,7 +375,7 @@ func (id *cmID) hangUp() {
 	}
 }
 
-// finish ends whatever the ID has begun, as destroying it does: no answer is waited for.
+// finish ends the exchange that the ID has begun, as destroying it does: no answer is waited for.
 func (m *manager) finish(id *cmID) {
 	if !id.begun {
 		return
@@ -419,7 +419,7 @@ func (m *manager) lookUp(id, l *cmID, p *abi.RdmaUcmConnParam) {
 	l.channel.report(event{id: l, child: server, resp: resp})
 }
 
-// answer tells the one who asked.
+// answer reports the answer to the client.
 func (m *manager) answer(id *cmID, a *abi.RdmaUcmAccept) error {
 	if id.state != connReqRcvd {
 		return syscall.EINVAL
@@ -431,13 +431,13 @@ func (m *manager) answer(id *cmID, a *abi.RdmaUcmAccept) error {
 	m.carry(id.d, id.to, func() {
 		if client.state == connReqSent {
 			client.settle(connIdle)
-			client.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&ud))
+			client.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&ud))
 		}
 	})
 	return nil
 }
 
-// address is what an address handle for a GID is made of.
+// address returns the attributes of an address handle for a GID.
 func (id *cmID) address(dgid [16]byte) (a abi.IbUverbsAhAttr) {
 	local, _ := id.gids()
 	a.Grh.Dgid, a.Grh.SgidIndex, a.Grh.HopLimit, a.IsGlobal, a.PortNum = dgid, id.d.gidIndex(local), 64, 1, 1
@@ -449,13 +449,13 @@ func (id *cmID) address(dgid [16]byte) (a abi.IbUverbsAhAttr) {
 
 // join is a membership in a multicast group.
 type join struct {
-	id     *cmID
-	uid    uint64
-	handle uint32
-	told   uint32
+	id       *cmID
+	uid      uint64
+	handle   uint32
+	reported uint32
 }
 
-// everybody is the queue pair's number in what is sent to a group.
+// everybody is the queue pair number of messages to a group.
 const everybody = 0xffffff
 
 func (m *manager) join(id *cmID, r abi.RdmaUcmJoinMcast, out []byte) error {
@@ -486,7 +486,7 @@ func (m *manager) leave(handle uint32, out []byte) error {
 		j := id.joins[i]
 		id.joins = slices.Delete(id.joins, i, i+1)
 		id.channel.events = slices.DeleteFunc(id.channel.events, func(ev event) bool { return ev.join == j })
-		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: j.told}))
+		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: j.reported}))
 		return nil
 	}
 	return syscall.ENOENT

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
 // MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
 func TestHandshakeLost(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -27,10 +28,10 @@ func TestHandshakeLost(t *testing.T) {
 			request, answer = 7*time.Second, 6200*time.Millisecond
 		}
 		for _, c := range []struct {
-			server, client *rdmacm.Config
+			server, client rdmacm.Config
 			want           time.Duration
-		}{{nil, &rdmacm.Config{Prepare: lose}, request}, {&rdmacm.Config{Prepare: lose}, nil, answer}} {
-			l := must(rdmacm.Listen(f.Host(1).Addr()+":0", c.server))(t)
+		}{{client: rdmacm.Config{Prepare: lose}, want: request}, {server: rdmacm.Config{Prepare: lose}, want: answer}} {
+			l := must((&rdmacm.ListenConfig{Config: c.server}).Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 			served := make(chan error, 1)
 			go func() {
 				s, err := l.Accept(context.Background())
@@ -41,7 +42,7 @@ func TestHandshakeLost(t *testing.T) {
 				served <- err
 			}()
 			start := time.Now()
-			conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), c.client))(t)
+			conn := must((&rdmacm.Dialer{Config: c.client}).Dial(t.Context(), l.Addr().String()))(t)
 			if took := time.Since(start); took != c.want {
 				t.Errorf("connected after %v, want %v", took, c.want)
 			}
@@ -52,14 +53,15 @@ func TestHandshakeLost(t *testing.T) {
 	})
 }
 
+// TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
 // ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
 func TestAcceptAbandoned(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		dialled := make(chan error, 1)
-		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String(), nil); dialled <- err }()
+		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String()); dialled <- err }()
 		r := must(l.Next(t.Context()))(t)
 		cancel()
 		if err := <-dialled; !errors.Is(err, context.Canceled) {
@@ -76,29 +78,34 @@ func TestAcceptAbandoned(t *testing.T) {
 	})
 }
 
+// TestAckTimeouts: the default of the connection manager, and the accepting side's timeouts of
 // another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
 func TestAckTimeouts(t *testing.T) {
-	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, 17, 17}, {15, 15, 16}, {21, 21, 21}} {
-		dialled, accepted := meet(t, rdmatest.New(t), &rdmacm.Config{AckTimeout: c.set})
+	for _, c := range []struct {
+		set               time.Duration
+		dialled, accepted uint8
+	}{{0, 17, 17}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
+		dialled, accepted := meetBy(t, rdmatest.New(t), &rdmacm.Dialer{AckTimeout: c.set})
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, accepted: c.accepted} {
 			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
 			}
 		}
 	}
 }
 
+// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
 // it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
 func TestSlowAccept(t *testing.T) {
 	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		var took time.Duration
 		dialled := make(chan error, 1)
 		go func() {
-			c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
+			c, err := rdmacm.Dial(context.Background(), l.Addr().String())
 			took = time.Since(start)
 			if err == nil {
 				<-c.Done()
@@ -127,6 +134,7 @@ func TestSlowAccept(t *testing.T) {
 	})
 }
 
+// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
 // is.
 func TestConfirmationLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +142,7 @@ func TestConfirmationLost(t *testing.T) {
 		f.SetLatency(time.Second)
 		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
 		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		served := make(chan error, 1)
@@ -149,7 +157,7 @@ func TestConfirmationLost(t *testing.T) {
 			}
 			served <- err
 		}()
-		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String()))(t)
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("connected after %v", took)
 		}
@@ -160,6 +168,7 @@ func TestConfirmationLost(t *testing.T) {
 	})
 }
 
+// TestSendToClosed: over iWARP a send to a connection that is closed ends this side, also
 // before the other's FIN is here.
 func TestSendToClosed(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
@@ -185,7 +194,7 @@ func TestSendToClosed(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCut: over siw TCP has what was sent before a connection was closed, and delivers it
+// TestCloseBehindCut: over siw TCP has the data that was sent before a connection was closed, and delivers it
 // when the network is back.
 func TestCloseBehindCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -209,11 +218,11 @@ func TestCloseBehindCut(t *testing.T) {
 	})
 }
 
-// TestAckTimeout: what a program sets is in its queue pair, over RoCE.
+// TestAckTimeout: the program's timeout is in its queue pair, over RoCE.
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
-			dialled, _ := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Config{AckTimeout: 21})
+			dialled, _ := meetBy(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Dialer{AckTimeout: 8 * time.Second})
 			if a, err := dialled.QP().Query(); err != nil || a.Timeout != 21 {
 				t.Error(a, err)
 			}

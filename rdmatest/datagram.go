@@ -48,7 +48,7 @@ func (f *Fabric) post(l letter, now time.Time) {
 	})
 }
 
-// receive has a datagram arrive, wherever it is addressed to.
+// receive delivers a datagram to its address.
 func (f *Fabric) receive(l letter) {
 	to := l.k.w.To
 	switch {
@@ -83,7 +83,7 @@ func isGroup(gid [16]byte) bool { return netip.AddrFrom16(gid).Unmap().IsMultica
 // ownQKey is a bit of a Q_Key: the sender's own counts.
 const ownQKey = 1 << 31
 
-// receiveAt drops what the queue pair has no use for.
+// receiveAt drops datagrams that the queue pair can't use.
 func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 	if qp == nil || qp.Type != abi.IB_UVERBS_QPT_UD {
 		return
@@ -113,7 +113,7 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 	}
 }
 
-// grhSize is the size of what stands in front of a datagram.
+// grhSize is the size of the header in front of a datagram.
 const grhSize = 40
 
 // header is nothing, a GRH, or over Ethernet in its second half a header of IPv4. Only ports of

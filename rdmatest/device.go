@@ -31,8 +31,8 @@ type Device struct {
 	verbs  *fakeverbs.Device
 
 	faults  faults
-	stalled bool      // guarded by the fabric's lock, as what follows
-	busy    time.Time // when the port has sent what it was given
+	stalled bool      // guarded by the fabric's lock, as are the fields below
+	busy    time.Time // when the port will have sent its packets
 	removed bool      // it is off the list
 	gone    bool      // and not found by its index either
 }
@@ -74,7 +74,7 @@ func linkLocal(index uint32) [16]byte {
 // Name is the name that package uverbs opens the device by.
 func (d *Device) Name() string { return d.name }
 
-// Kind is what the device is like.
+// Kind is the kind of the device.
 func (d *Device) Kind() Kind { return d.kind }
 
 // Host is the host that the device is in.
@@ -96,7 +96,7 @@ type Host struct {
 	fabric  *Fabric
 	devices []*Device
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	pinned int64
 	limit  int64
 	limits bool
@@ -134,7 +134,7 @@ func (h *Host) SetMemlock(bytes int64) {
 	h.limit, h.limits = bytes, bytes >= 0
 }
 
-// Context returns a copy of ctx that belongs to the host: what dials with it, by packages rdmacm,
+// Context returns a copy of ctx that belongs to the host: a connection that is dialed with it, by packages rdmacm,
 // rsocket and msg, leaves from a device of the host. A source address that the program chooses
 // itself is preferred.
 func (h *Host) Context(ctx context.Context) context.Context { return kernel.WithSource(ctx, h.source) }
@@ -153,10 +153,10 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 	return h.devices[0].addrs[0]
 }
 
-// Kill has the host's programs die, as by SIGKILL, with all that they have on its devices. The
+// Kill ends the host's programs, as SIGKILL does, with all that they have on its devices. The
 // host stays: its kernel ends their connections, frees their objects and their memory, and
-// refuses who dials them, and other programs may open the devices. The goroutines of the test
-// that stand for the dead programs find their devices gone, as after Remove. What they don't
+// refuses connections to them, and other programs may open the devices. The goroutines of the test
+// that stand for the dead programs find their devices gone, as after Remove. Objects that they don't
 // close is no error of the test.
 func (h *Host) Kill() {
 	h.fabric.mu.Lock()
@@ -187,7 +187,7 @@ func (f *Fabric) mistake(p *pair, format string, args ...any) {
 }
 
 // SetLink takes the port down or up. Programs get an event, and the port says so. While it
-// is down, connections over RoCE try again as often as they were told, and those over iWARP wait.
+// is down, connections over RoCE try again as often as their retry counts say, and those over iWARP wait.
 func (d *Device) SetLink(up bool) {
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
@@ -209,9 +209,9 @@ func (f *Fabric) pumpAll() {
 }
 
 // Remove unplugs the device. Programs that have it open get the event DEVICE_FATAL, all
-// their calls to it fail with EIO, and what waits for its events ends with that.
+// their calls to it fail with EIO, and so do calls that wait for its events.
 // Connections get the event DEVICE_REMOVAL. Nobody finds the device any more. Programs close
-// what they had on it, as ever.
+// their objects on it, as ever.
 func (d *Device) Remove() {
 	if !d.stop() {
 		return
@@ -252,8 +252,8 @@ func (d *Device) isGone() bool {
 	return d.gone
 }
 
-// StallReceives has the device find no receive for any message, as if nobody posted any,
-// until resume is called: over RoCE the sender's queue pair tries again as often as it was told,
+// StallReceives makes the device find no receive for any message, as if nobody posted any,
+// until resume is called: over RoCE the sender's queue pair tries again as often as its RNR retry count says,
 // over iWARP the connection ends.
 func (d *Device) StallReceives() (resume func()) {
 	d.setStalled(true)

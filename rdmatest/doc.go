@@ -4,9 +4,9 @@
 // nothing else: no kernel module, no root, no network, and no Linux.
 //
 //	fabric := rdmatest.New(t)
-//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", nil)
+//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0")
 //	…
-//	c, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+//	c, err := rdmacm.Dial(ctx, l.Addr().String())
 //
 // The shortest whole program:
 //
@@ -43,8 +43,8 @@
 // Alibaba Cloud's network card, in which the model stands for the hardware too: reliable
 // connections of package rdmacm, with immediate data and atomics. [MLX5] is like NVIDIA's
 // network cards on Ethernet, also with a model of the hardware: it has what RXE has. The devices
-// are as strict as those: calls fail with the errno of Linux 6.12, and what a device of
-// that kind would end a connection for ends it, with the same completions. The importer
+// are as strict as those: calls fail with the errno of Linux 6.12, and mistakes that end a
+// connection of a device of that kind end it here, with the same completions. The importer
 // needs no provider: this package links in those of its devices.
 //
 // # Faults
@@ -69,13 +69,13 @@
 //
 // # The end of the test
 //
-// When the test ends, what was not closed is an error of the test, with names. See
-// Options.LeakTimeout for what is closed in the background.
+// When the test ends, objects that were not closed are errors of the test, with names. See
+// Options.LeakTimeout for objects that are closed in the background.
 //
 // # The race detector
 //
-// It sees the memory of work requests as long as they are in the queues. It does not see what a peer
-// reads and writes by RDMA READ, RDMA WRITE and atomics, as with a device. Aligned words of 8
+// It sees the memory of work requests as long as they are in the queues. It does not see a
+// peer's access by RDMA READ, RDMA WRITE and atomics, as with a device. Aligned words of 8
 // bytes are whole.
 //
 // [uverbs.Devices]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#Devices

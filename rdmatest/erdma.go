@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// erdmaRules are those of eRDMA: connections are TCP's, as with iWARP, and so is what ends
+// erdmaRules are those of eRDMA: connections are TCP's, as with iWARP, and so are the mistakes that end
 // them, but the peer answers everything.
 type erdmaRules struct{ iwarpRules }
 
@@ -50,7 +50,7 @@ func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again t
 	return status, 0
 }
 
-// serveERDMA has the peer carry out a message.
+// serveERDMA carries out a message at the peer.
 func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	if right(k.w) == 0 {
 		return f.messageERDMA(to, k)
@@ -79,7 +79,7 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	return abi.IB_WC_SUCCESS
 }
 
-// messageERDMA is a SEND. What becomes of one without a receive, or without room in it, is
+// messageERDMA is a SEND. The outcome of one without a receive, or without room in it, is
 // as with iWARP.
 func (f *Fabric) messageERDMA(to *pair, k *packet) (status uint32) {
 	r := to.takeRecv()

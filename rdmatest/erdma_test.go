@@ -102,7 +102,7 @@ func TestERDMA(t *testing.T) {
 	}
 }
 
-// TestERDMAErrors: what ends a connection, with the status of the send.
+// TestERDMAErrors: mistakes that end a connection, with the status of the send.
 func TestERDMAErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(wr *verbs.SendWR, a, b end)

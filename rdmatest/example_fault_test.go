@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// A fault tells whether it has happened, and one that hasn't can be taken back.
+// A fault's Struck reports whether it has happened, and one that hasn't can be taken back.
 func ExampleFault() {
 	t := new(example)
 	defer t.end()

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// example is what a test has as its *testing.T, and an example has not.
+// example is the TB of examples, which have no *testing.T.
 type example struct{ cleanups []func() }
 
 func (e *example) Helper()                           {}
@@ -32,7 +32,7 @@ func Example() {
 	defer t.end()
 	ctx := context.Background()
 	fabric := rdmatest.New(t)
-	l, err := msg.Listen(fabric.Host(1).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -55,7 +55,7 @@ func Example() {
 		fmt.Printf("%s\n", m.Bytes())
 		m.Release()
 	}()
-	client, err := msg.Dial(ctx, l.Addr().String(), nil)
+	client, err := msg.Dial(ctx, l.Addr().String())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -70,7 +70,7 @@ func Example() {
 	// Output: hello
 }
 
-// A device refuses what it is told to refuse.
+// A device refuses the calls that the test chooses.
 func ExampleDevice_Fail() {
 	t := new(example)
 	defer t.end()
@@ -95,7 +95,7 @@ func ExampleFabric_HoldCM() {
 	fabric.HoldCM(rdmatest.CMConnect)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	_, err := rdmacm.Dial(ctx, fabric.Host(1).Addr()+":7471", nil)
+	_, err := rdmacm.Dial(ctx, fabric.Host(1).Addr()+":7471")
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 	// Output: true
 }

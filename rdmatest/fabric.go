@@ -27,7 +27,7 @@ type Fabric struct {
 	hosts       []*Host
 	devices     []*Device // of all hosts
 
-	mu      sync.Mutex // guards what follows, and what is on the way
+	mu      sync.Mutex // guards the fields below, and the packets on the way
 	wire    wire
 	random  *rand.Rand
 	pairs   map[*fakeverbs.QP]*pair
@@ -142,7 +142,7 @@ type names struct {
 	used map[any]*Fabric
 }
 
-// forget frees what a fabric has.
+// forget frees the names of a fabric.
 func (n *names) forget(f *Fabric) {
 	n.Lock()
 	defer n.Unlock()
@@ -180,7 +180,7 @@ func freeAddr(f *Fabric) netip.Addr {
 	})
 }
 
-// Left lists what was not closed: objects of the devices and of the connection manager,
+// Left lists the objects that were not closed: objects of the devices and of the connection manager,
 // openings of both, and memory that is registered.
 func (f *Fabric) Left() (left []string) {
 	for _, d := range f.devices {
@@ -204,8 +204,8 @@ func (d *Device) Objects() (objects []string) {
 	return slices.DeleteFunc(objects, func(name string) bool { return strings.HasPrefix(name, "UAR ") })
 }
 
-// nothingLeft reports what is left at the end of the test, faults that never struck, and what a
-// provider did wrong with the queues and registers of a device.
+// nothingLeft reports the objects that are left at the end of the test, faults that never
+// struck, and providers' violations of the queues and registers of a device.
 func (f *Fabric) nothingLeft() {
 	for _, d := range f.devices {
 		for _, v := range d.verbs.Violations() {
@@ -236,7 +236,7 @@ func (f *Fabric) noneIdle() {
 // nothing.
 const leakPatience = time.Minute
 
-// leaks waits for what is freed in the background: as long as a goroutine of the process can run,
+// leaks waits for objects that are freed in the background: as long as a goroutine of the process can run,
 // which may be on its way to free something, and for the LeakTimeout of the fabric more. It counts looks
 // and not time, so that a process which stood still has run its timers before.
 func (f *Fabric) leaks() (left []string) {
@@ -283,7 +283,7 @@ func goroutines() (busy, bubble bool) {
 	return busy, strings.Contains(head, "synctest bubble")
 }
 
-// wire is what the network does to all that goes over it.
+// wire is the behaviour of the network.
 type wire struct {
 	latency         time.Duration
 	bandwidth       int64 // bytes per second of a port; 0: no limit
@@ -296,17 +296,17 @@ func (f *Fabric) setWire(set func(*wire)) {
 	set(&f.wire)
 }
 
-// SetLatency has everything take this long on its way, one way.
+// SetLatency sets how long every message takes, one way.
 func (f *Fabric) SetLatency(d time.Duration) { f.setWire(func(w *wire) { w.latency = d }) }
 
-// SetBandwidth has each port send no more than that many bytes a second. Zero is no limit.
+// SetBandwidth limits each port to that many bytes a second. Zero is no limit.
 func (f *Fabric) SetBandwidth(bytes int64) { f.setWire(func(w *wire) { w.bandwidth = bytes }) }
 
 // SetLoss loses that part of all messages, from 0 to 1. A reliable connection sends again:
 // one of RoCE after the time and as often as its queue pair says, one of iWARP for as long as it takes.
 func (f *Fabric) SetLoss(part float64) { f.setWire(func(w *wire) { w.loss = part }) }
 
-// SetReordering has that part of all datagrams, from 0 to 1, arrive after the next one.
+// SetReordering delivers that part of all datagrams, from 0 to 1, after the next one.
 // The last of all datagrams stays until there is another, or reordering ends.
 func (f *Fabric) SetReordering(part float64) {
 	f.setWire(func(w *wire) { w.reordered = part })

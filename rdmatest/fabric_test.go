@@ -18,10 +18,20 @@ func onKinds(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric)) {
 	}
 }
 
-// meet connects host 0 with host 1.
+// meet connects host 0 with host 1. cfg may be nil.
 func meet(t testing.TB, f *rdmatest.Fabric, cfg *rdmacm.Config) (dialled, accepted *rdmacm.Conn) {
 	t.Helper()
-	l, err := rdmacm.Listen(f.Host(1).Addr()+":0", cfg)
+	var d rdmacm.Dialer
+	if cfg != nil {
+		d.Config = *cfg
+	}
+	return meetBy(t, f, &d)
+}
+
+// meetBy is meet for a dialer. Its Config is for both ends.
+func meetBy(t testing.TB, f *rdmatest.Fabric, d *rdmacm.Dialer) (dialled, accepted *rdmacm.Conn) {
+	t.Helper()
+	l, err := (&rdmacm.ListenConfig{Config: d.Config}).Listen(t.Context(), f.Host(1).Addr()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +41,7 @@ func meet(t testing.TB, f *rdmatest.Fabric, cfg *rdmacm.Config) (dialled, accept
 		accepted, err = l.Accept(context.Background())
 		done <- err
 	}()
-	dialled, err = rdmacm.Dial(context.Background(), l.Addr().String(), cfg)
+	dialled, err = d.Dial(context.Background(), l.Addr().String())
 	if err := errors.Join(err, <-done, l.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -103,8 +103,8 @@ func (fs *faults) strike(list *[]*Fault, concerns func(*Fault) bool) *Fault {
 
 func anyFault(*Fault) bool { return true }
 
-// Fail has a call fail, in any opening of the device: the next one, or a later one after
-// some were let through. Faults of one call queue up. The error is what the kernel answers, a [syscall.Errno].
+// Fail makes a call fail, in any opening of the device: the next one, or a later one after
+// some were let through. Faults of one call queue up. The error is the kernel's answer, a [syscall.Errno].
 func (d *Device) Fail(call Call, skip int, err error) *Fault {
 	return d.faults.add(&d.faults.calls, &Fault{at: d.name, what: "Fail of " + cmp.Or(string(call), "any call"), call: call, skip: skip, err: err})
 }
@@ -120,14 +120,14 @@ func (fs *faults) refuse(call string) error {
 	return f.err
 }
 
-// FailSend has a send complete with a status and not leave: the next one that a queue pair
+// FailSend completes a send with a status before it leaves: the next one that a queue pair
 // of the device starts on, or a later one after some were let through. The queue pair is
 // then in the error state.
 func (d *Device) FailSend(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "FailSend", skip: skip, status: uint32(status), cut: -1})
 }
 
-// CutSend has a connection end in the middle of a message: the peer's memory gets as many
+// CutSend ends a connection in the middle of a message: the peer's memory gets as many
 // bytes, and then both queue pairs are in the error state.
 func (d *Device) CutSend(skip, bytes int) *Fault {
 	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "CutSend", skip: skip, cut: bytes})
@@ -142,7 +142,7 @@ func (fs *faults) strikeSend(k *packet) {
 	}
 }
 
-// FailRecv has a receive complete with a status, when its message is there: the next one,
+// FailRecv completes a receive with a status, when its message is there: the next one,
 // or a later one after some were let through. The queue pair is then in the error state.
 func (d *Device) FailRecv(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.recv, &Fault{at: d.name, what: "FailRecv", skip: skip, status: uint32(status)})

@@ -183,7 +183,7 @@ func TestLinkDown(t *testing.T) {
 	})
 }
 
-// Over iWARP what is sent waits for the link.
+// Over iWARP sent data waits for the link.
 func TestLinkDownSIW(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
@@ -242,11 +242,11 @@ func TestRemove(t *testing.T) {
 // A connection ends when a device does.
 func TestRemoveConnected(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { c, _ := l.Accept(context.Background()); accepted <- c }()
-		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String()))(t)
 		f.Host(0).Device(0).Remove()
 		<-c.Done()
 		if c.Err() == nil {
@@ -343,17 +343,17 @@ func TestCutSend(t *testing.T) {
 
 func TestCM(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Error("nobody listens:", err)
 		}
 		f.FailCM(rdmatest.CMResolveAddr, syscall.ENOMEM)
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ENOMEM) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ENOMEM) {
 			t.Error(err)
 		}
 		held := f.HoldCM(rdmatest.CMResolveRoute)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-held; cancel() }()
-		if _, err := rdmacm.Dial(ctx, f.Host(1).Addr()+":1", nil); !errors.Is(err, context.Canceled) {
+		if _, err := rdmacm.Dial(ctx, f.Host(1).Addr()+":1"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -377,7 +377,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A strict fabric has a mistake fail the test.
+// A strict fabric fails the test for a mistake.
 func TestStrict(t *testing.T) {
 	strict := &recorder{T: t}
 	f := rdmatest.NewWith(strict, &rdmatest.Options{Strict: true})
@@ -407,7 +407,7 @@ const (
 	refused   = "1 remote access error; ERR"
 )
 
-// What becomes of what is right.
+// The outcome of valid requests.
 func TestRXEOutcomes(t *testing.T) {
 	const rc, uc, ud = verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD
 	const send, arrived = verbs.OpSend, "1000 RECV success 8, 1001 work request flushed; RTS"
@@ -421,7 +421,7 @@ func TestRXEOutcomes(t *testing.T) {
 	})
 }
 
-// TestRXEFailures: what goes wrong ends as on Linux 6.12, which TestRxeErrors in package test
+// TestRXEFailures: failures end as on Linux 6.12, which TestRxeErrors in package test
 // holds to the same table.
 func TestRXEFailures(t *testing.T) {
 	for _, c := range refusals.Failures(refusals.Layout{Memory: memory, Source: sendFrom, Recv: recvSize}) {
@@ -474,7 +474,7 @@ type trial struct {
 	typ                  verbs.QPType
 	op                   verbs.Opcode
 	size                 int
-	his                  verbs.Access // what the peer allows on its memory
+	his                  verbs.Access // the access that the peer allows to its memory
 	change               func(*verbs.SendWR)
 	requester, responder string
 }

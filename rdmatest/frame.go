@@ -19,7 +19,7 @@ const (
 	flowSniffer
 )
 
-// receiveFrame has a frame arrive wherever a rule asks for it, also where it came from: the
+// receiveFrame delivers a frame wherever a rule asks for it, also where it came from: the
 // NIC is a switch.
 func (f *Fabric) receiveFrame(from *Device, k *packet) {
 	b := k.data
@@ -52,7 +52,7 @@ func (f *Fabric) receiveFrame(from *Device, k *packet) {
 }
 
 // takers are the queue pairs that rules give a frame to: those of the best rule, and where there
-// is none those of the rules for all the rest; and whoever listens in.
+// is none those of the rules for all the rest; and those that listen in.
 func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.QP) {
 	var best, listening []*fakeverbs.Flow
 	for _, k := range d.verbs.Openings() {
@@ -178,7 +178,7 @@ func (c *checked) transport(proto uint8, b, addresses []byte) {
 	c.pseudo = sum(uint32(proto)+uint32(len(b)), addresses)
 }
 
-// fill is what a NIC does with a frame that it was asked to.
+// fill computes the checksums of a frame, as a NIC does when asked to.
 func (c *checked) fill() {
 	if c.ip != nil {
 		clear(c.ip[10:12])
@@ -195,7 +195,7 @@ func (c *checked) fill() {
 	binary.BigEndian.PutUint16(c.l4[c.at:], v)
 }
 
-// right tells of a packet of IPv4 whose header's and whose transport's checksum is right.
+// right reports whether a packet of IPv4 has right checksums of its header and its transport.
 func (c *checked) right() bool {
 	return c.ip != nil && c.l4 != nil && checksum(c.ip) == 0 && fold(sum(c.pseudo, c.l4)) == 0
 }

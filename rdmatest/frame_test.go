@@ -137,7 +137,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Rules of one device: who comes first, and who gets the rest.
+// Rules of one device: which comes first, and which gets the rest.
 func TestFrameRules(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	d := f.Host(1).Device(0)
@@ -172,7 +172,7 @@ func TestFrameRules(t *testing.T) {
 	}
 }
 
-// The device fills in checksums and tells which are right; a frame that has no room ends a QP.
+// The device fills in checksums and reports which are right; a frame that has no room ends a QP.
 func TestFrameChecksums(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a, b := rawNode(t, f.Host(0).Device(0)), rawNode(t, f.Host(1).Device(0))

@@ -18,7 +18,7 @@ import (
 )
 
 // A host with two devices of two kinds dials from that of the destination's kind, or from
-// the one that it is told.
+// the one that it is given.
 func TestSources(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 	both := rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{
@@ -37,7 +37,7 @@ func TestSources(t *testing.T) {
 		{f.Host(0).Device(2), v6, f.Host(0).Device(2)},
 	} {
 		to := c.to.Addrs()[len(c.to.Addrs())-1]
-		l := must(rdmacm.Listen(netip.AddrPortFrom(to, 7471).String(), nil))(t)
+		l := must(rdmacm.Listen(netip.AddrPortFrom(to, 7471).String()))(t)
 		accepted := make(chan error, 1)
 		go func() {
 			s, err := l.Accept(context.Background())
@@ -46,11 +46,11 @@ func TestSources(t *testing.T) {
 			}
 			accepted <- err
 		}()
-		cfg := rdmacm.Config{}
+		var d rdmacm.Dialer
 		if c.from.IsValid() {
-			cfg.Source = netip.AddrPortFrom(c.from, 0)
+			d.LocalAddr = netip.AddrPortFrom(c.from, 0)
 		}
-		conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), &cfg))(t)
+		conn := must(d.Dial(t.Context(), l.Addr().String()))(t)
 		if got := conn.Device().Info().Name; got != c.want.Name() {
 			t.Errorf("to %v from %v: %s, want %s", to, c.from, got, c.want.Name())
 		}
@@ -75,7 +75,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// What is left open is an error of the test, which names it.
+// An object that is left open is an error of the test, which names it.
 func TestLeft(t *testing.T) {
 	f := rdmatest.New(t)
 	dev := must(uverbs.Open(f.Host(0).Device(0).Name()))(t)
@@ -94,11 +94,12 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
 // refuses, and another one takes its place.
 func TestKill(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		a, b := meet(t, f, nil)
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":7471"))(t)
 		mr := must(b.PD().AllocMR(4096, 0, nil))(t)
 		f.Host(1).SetMemlock(4096)
 		ended := make(chan error, 1)
@@ -115,16 +116,16 @@ func TestKill(t *testing.T) {
 		if n := len(f.Host(1).Device(0).Objects()); n > 0 {
 			t.Errorf("%q are left", f.Host(1).Device(0).Objects())
 		}
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":7471", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":7471"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Error("nobody listens:", err)
 		}
 		dev := must(uverbs.Open(f.Host(1).Device(0).Name()))(t)
 		pd := must(dev.AllocPD())(t)
-		next := must(pd.AllocMR(4096, 0, nil))(t) // what the dead program had pinned is free
+		next := must(pd.AllocMR(4096, 0, nil))(t) // the dead program's pinned memory is free
 		if err := errors.Join(next.Close(), pd.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
-		l = must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
+		l = must(rdmacm.Listen(f.Host(1).Addr() + ":7471"))(t)
 		if err := errors.Join(l.Close(), mr.Close()); err != nil {
 			t.Error(err)
 		}
@@ -148,29 +149,29 @@ func TestKillUnreachable(t *testing.T) {
 	})
 }
 
-// TestContext: what dials with the context of a host leaves from there, unless it says otherwise.
+// TestContext: a connection that is dialed with the context of a host leaves from there, unless its options say otherwise.
 func TestContext(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(0).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(0).Addr() + ":0"))(t)
 		defer l.Close()
-		dial := func(host int, cfg *rdmacm.Config) string {
+		dial := func(host int, d *rdmacm.Dialer) string {
 			go func() {
 				if c, err := l.Accept(context.Background()); err == nil {
 					defer c.Close()
 					<-c.Done()
 				}
 			}()
-			c := must(rdmacm.Dial(f.Host(host).Context(t.Context()), l.Addr().String(), cfg))(t)
+			c := must(d.Dial(f.Host(host).Context(t.Context()), l.Addr().String()))(t)
 			defer c.Close()
 			return c.Device().Info().Name
 		}
 		for i := range 2 {
-			if got, want := dial(i, nil), f.Host(i).Device(0).Name(); got != want {
+			if got, want := dial(i, &rdmacm.Dialer{}), f.Host(i).Device(0).Name(); got != want {
 				t.Errorf("%s dialled, want %s", got, want)
 			}
 		}
-		cfg := &rdmacm.Config{Source: netip.AddrPortFrom(f.Host(1).Device(0).Addrs()[0], 0)}
-		if got, want := dial(0, cfg), f.Host(1).Device(0).Name(); got != want {
+		d := &rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(f.Host(1).Device(0).Addrs()[0], 0)}
+		if got, want := dial(0, d), f.Host(1).Device(0).Name(); got != want {
 			t.Errorf("%s dialled, want %s", got, want)
 		}
 	})
@@ -180,7 +181,7 @@ func TestContext(t *testing.T) {
 func TestContextAbove(t *testing.T) {
 	f := rdmatest.New(t)
 	ctx := f.Host(1).Context(t.Context())
-	l := must(rsocket.Listen("rsocket", f.Host(0).Addr()+":0"))(t)
+	l := must(rsocket.Listen(f.Host(0).Addr() + ":0"))(t)
 	served := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
@@ -189,14 +190,14 @@ func TestContextAbove(t *testing.T) {
 		}
 		served <- err
 	}()
-	c := must((&rsocket.Dialer{}).DialContext(ctx, "rsocket", l.Addr().String()))(t)
+	c := must(rsocket.Dial(ctx, l.Addr().String()))(t)
 	if got := c.LocalAddr().String(); !strings.HasPrefix(got, f.Host(1).Addr()+":") {
 		t.Errorf("the stream leaves from %s", got)
 	}
 	if err := errors.Join(c.Close(), <-served, l.Close()); err != nil {
 		t.Error(err)
 	}
-	m := must(msg.Listen(f.Host(0).Addr()+":0", nil))(t)
+	m := must(msg.Listen(f.Host(0).Addr() + ":0"))(t)
 	go func() {
 		c, err := m.Accept(context.Background())
 		if err == nil {
@@ -204,7 +205,7 @@ func TestContextAbove(t *testing.T) {
 		}
 		served <- err
 	}()
-	d := must(msg.Dial(ctx, m.Addr().String(), nil))(t)
+	d := must(msg.Dial(ctx, m.Addr().String()))(t)
 	if got := d.LocalAddr().Addr().String(); got != f.Host(1).Addr() {
 		t.Errorf("messages leave from %s", got)
 	}

@@ -25,9 +25,9 @@ func (iwarpRules) ended(f *Fabric, p *pair) {
 	})
 }
 
-// unsentServer is a kind whose closed connections still deliver what they have not sent.
+// unsentServer is a kind whose closed connections still deliver their unsent messages.
 type unsentServer interface {
-	// serveUnsent has the peer carry out a message. If it does not, event is the peer's.
+	// serveUnsent carries out a message at the peer. If it fails, event is the peer's.
 	serveUnsent(f *Fabric, p, peer *pair, k *packet) (event uint32, ok bool)
 }
 
@@ -59,7 +59,7 @@ func (p *pair) hangUp(f *Fabric) {
 	}
 }
 
-// other is the other end of a connection of TCP, or nil if it is gone. What is sent there
+// other returns the other end of a connection of TCP, or nil if it is gone. A message there
 // ends this side too.
 func (p *pair) other(f *Fabric) *pair {
 	to := p.peer

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Kind is what a device is like.
+// Kind is a kind of device.
 type Kind int
 
 // The kinds of devices.
@@ -27,7 +27,7 @@ const (
 // Kinds are all there are.
 var Kinds = []Kind{RXE, SIW, ERDMA, MLX5}
 
-// kindInfo is what a kind of device is: an entry of the constructor table. No other file
+// kindInfo describes a kind of device: an entry of the constructor table. No other file
 // asks for a kind by name.
 type kindInfo struct {
 	name       string // that devices of the kind begin with

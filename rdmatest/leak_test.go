@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ending is a test that ends when it is told to, and whose errors are none of the test's.
+// ending is a test that ends when its method is called, and whose errors are none of the test's.
 type ending struct {
 	cleanups []func()
 	errors   []string
@@ -32,7 +32,7 @@ func (e *ending) end() {
 	}
 }
 
-// TestLeakNamed: what is left is named when no goroutine runs that could close it.
+// TestLeakNamed: an object that is left is named when no goroutine runs that could close it.
 func TestLeakNamed(t *testing.T) {
 	e := new(ending)
 	f := rdmatest.New(e)
@@ -44,7 +44,7 @@ func TestLeakNamed(t *testing.T) {
 	}
 }
 
-// TestLateClose: what a goroutine closes that was not waited for, or a timer, is no leak.
+// TestLateClose: an object that a goroutine or a timer closes later is no leak.
 func TestLateClose(t *testing.T) {
 	for name, late := range map[string]func(end func()){
 		"goroutine": func(end func()) { go end() },

@@ -150,7 +150,7 @@ func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
 		return m.join(id, view[abi.RdmaUcmJoinMcast](body), out)
 	case CMDestroyID:
 		m.destroy(id)
-		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: id.told}))
+		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: id.reported}))
 		return nil
 	}
 	return syscall.EINVAL
@@ -185,7 +185,7 @@ func (m *manager) migrate(id *cmID, to *channel, out []byte) error {
 		from.events = slices.DeleteFunc(from.events, func(ev event) bool { return ev.id == id })
 		from.changed()
 	}
-	copy(out, abi.Bytes(&abi.RdmaUcmMigrateResp{EventsReported: id.told}))
+	copy(out, abi.Bytes(&abi.RdmaUcmMigrateResp{EventsReported: id.reported}))
 	return nil
 }
 
@@ -193,11 +193,11 @@ func (m *manager) migrate(id *cmID, to *channel, out []byte) error {
 func (m *manager) ended(id *cmID) {
 	if id.state == connEstablished {
 		id.settle(connOver)
-		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+		id.report(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
 	}
 }
 
-// broken tells the ends of whatever connection two queue pairs have.
+// broken reports to both ends that the connection of two queue pairs is broken.
 func (m *manager) broken(pairs ...*pair) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
 		id := m.ids[handle]
@@ -209,12 +209,12 @@ func (m *manager) broken(pairs ...*pair) {
 	}
 }
 
-// removed tells the IDs of a device that it went.
+// removed reports to the IDs of a device that it was removed.
 func (m *manager) removed(d *Device) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
 		if id := m.ids[handle]; id.d == d {
 			id.settle(connIdle)
-			id.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+			id.report(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (m *manager) killed(h *Host) {
 		}
 		m.finish(id)
 		id.leaveAll()
-		id.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+		id.report(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
 		id.dead = true
 	}
 }
@@ -358,9 +358,9 @@ func (ch *channel) next(out []byte) bool {
 	ev := ch.events[0]
 	ch.events = ch.events[1:]
 	ch.changed()
-	ev.id.told++
+	ev.id.reported++
 	if ev.join != nil {
-		ev.join.told++
+		ev.join.reported++
 	}
 	copy(out, abi.Bytes(&ev.resp))
 	return true

@@ -99,7 +99,7 @@ func newSender(t *testing.T, d *rdmatest.Device) *node {
 	return n
 }
 
-// TestMLX5Outcomes: what goes wrong on a network card, with the statuses of the InfiniBand
+// TestMLX5Outcomes: failures on a network card, with the statuses of the InfiniBand
 // specification where soft RoCE has its own.
 func TestMLX5Outcomes(t *testing.T) {
 	const rc, uc, ud = verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD
@@ -177,7 +177,7 @@ func deviceMemory(t *testing.T, n *node, access verbs.Access) (*uverbs.DM, *uver
 	return dm, closed(t, must(n.pd.RegDM(dm, 64, 512, access))(t))
 }
 
-// holds tells what a DM has at an offset.
+// holds returns the byte of a DM at an offset.
 func holds(t *testing.T, dm *uverbs.DM, offset int64, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -221,7 +221,7 @@ func TestDeviceMemory(t *testing.T) {
 }
 
 // TestDeviceMemoryAPI is what test_device.DMTest, test_mr.DeviceMemoryAPITest and
-// test_device.SharedDMTest do, but for what needs another process.
+// test_device.SharedDMTest do, but for the parts that need another process.
 func TestDeviceMemoryAPI(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	dev := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))

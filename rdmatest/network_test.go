@@ -33,7 +33,6 @@ var separations = map[string]func(f *rdmatest.Fabric) (undo func()){
 }
 
 // TestDialUnreachable: a host that nothing reaches refuses nothing. The connection manager gives up
-
 // after a while.
 func TestDialUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -41,12 +40,12 @@ func TestDialUnreachable(t *testing.T) {
 			inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
 				undo := separate(f)
 				start := time.Now()
-				_, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil)
+				_, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1")
 				if took := time.Since(start); !errors.Is(err, syscall.ETIMEDOUT) || took < 2*time.Second || took > time.Minute {
 					t.Error(err, took)
 				}
 				undo()
-				if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+				if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ECONNREFUSED) {
 					t.Error("reachable again:", err)
 				}
 			})
@@ -55,15 +54,14 @@ func TestDialUnreachable(t *testing.T) {
 }
 
 // TestDialRemoved: over RoCE nobody answers for a device that was removed, 16 times in 73.7
-
 // seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		f.Host(1).Device(0).Remove()
 		start := time.Now()
-		_, err := rdmacm.Dial(t.Context(), l.Addr().String(), nil)
+		_, err := rdmacm.Dial(t.Context(), l.Addr().String())
 		want, wait := error(syscall.ETIMEDOUT), 16*(4096+2*256)*time.Millisecond
 		if k == rdmatest.SIW || k == rdmatest.ERDMA {
 			want, wait = syscall.ECONNREFUSED, 0
@@ -74,10 +72,7 @@ func TestDialRemoved(t *testing.T) {
 	})
 }
 
-// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
-
-// TestDisconnectUnreachable: the peer hears of the end of a connection when there is a way to tell
-
+// TestDisconnectUnreachable: the peer hears of the end of a connection when there is a path to report
 // it, over iWARP, or never, over RoCE.
 func TestDisconnectUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -114,7 +109,6 @@ func TestDisconnectUnreachable(t *testing.T) {
 }
 
 // TestDisconnectAgain: a connection that is disconnected and kept tries again until the peer
-
 // hears.
 func TestDisconnectAgain(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
@@ -140,7 +134,7 @@ func TestPartition(t *testing.T) {
 			want     error
 		}{{0, 1, syscall.ETIMEDOUT}, {1, 0, syscall.ETIMEDOUT}, {0, 2, syscall.ECONNREFUSED}, {2, 1, syscall.ECONNREFUSED}, {1, 1, syscall.ECONNREFUSED}} {
 			ctx := f.Host(c.from).Context(t.Context())
-			if _, err := rdmacm.Dial(ctx, f.Host(c.to).Addr()+":1", nil); !errors.Is(err, c.want) {
+			if _, err := rdmacm.Dial(ctx, f.Host(c.to).Addr()+":1"); !errors.Is(err, c.want) {
 				t.Errorf("from %d to %d: %v, want %v", c.from, c.to, err, c.want)
 			}
 		}
@@ -165,12 +159,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
-
-// TestAckTimeouts: the default of the connection manager, and what the accepting side makes of
-
 // TestConnectionSurvives: a link may be down for seconds under a connection with the kernel's
-
 // defaults.
 func TestConnectionSurvives(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
@@ -191,14 +180,6 @@ func TestConnectionSurvives(t *testing.T) {
 		})
 	}
 }
-
-// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
-
-// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
-
-// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
-
-// TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
 
 // TestSequence: a packet that a queue pair does not expect, as one is that a former
 // connection sends to the same number, is not answered on a reliable connection. An

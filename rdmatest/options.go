@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// TB is what a fabric needs of a test. *[testing.T], *[testing.B] and *[testing.F] have it.
+// TB is the part of a test that a fabric needs. *[testing.T], *[testing.B] and *[testing.F] implement it.
 type TB interface {
 	Helper()
 	Cleanup(func())
 	Errorf(format string, args ...any)
 }
 
-// Options say what a fabric has. The zero value, like nil, is two hosts with a device of
+// Options describe a fabric. The zero value, like nil, is two hosts with a device of
 // kind RXE each.
 type Options struct {
 	// Hosts are the hosts, of which there must be one. Nil: two, with a device of Kind each.
@@ -23,10 +23,10 @@ type Options struct {
 	// ends a connection for: it sends to a peer that has no receive, or more than that has
 	// room for, or uses a key that does not open the memory. Faults that the test asked for are none.
 	Strict bool
-	// Endless says that what is left open at the end of the test is no error. It is for
+	// Endless says that objects left open at the end of the test are no error. It is for
 	// programs with servers that end with the process.
 	Endless bool
-	// LeakTimeout is how long the end of the test waits for what is freed in the background, such
+	// LeakTimeout is how long the end of the test waits for objects that are freed in the background, such
 	// as by a timer, when no goroutine of the process runs any more. Zero: 100 ms. In a bubble of
 	// testing/synctest it is always a minute of the bubble's time.
 	LeakTimeout time.Duration
@@ -34,17 +34,17 @@ type Options struct {
 	Seed uint64
 }
 
-// HostOptions say what a host has.
+// HostOptions describe a host.
 type HostOptions struct {
 	// Devices are its devices. Nil: one.
 	Devices []DeviceOptions
 }
 
-// DeviceOptions say what a device is.
+// DeviceOptions describe a device.
 type DeviceOptions struct {
-	// Kind is what the device is like. Zero: the Kind of the fabric.
+	// Kind is the kind of the device. Zero: the Kind of the fabric.
 	Kind Kind
-	// InfiniBand has a device of kind MLX5 be on InfiniBand, with a LID, in place of Ethernet.
+	// InfiniBand puts a device of kind MLX5 on InfiniBand, with a LID, in place of Ethernet.
 	InfiniBand bool
 	// Name is the name of the device. Empty: the kind and the lowest number that is free.
 	Name string

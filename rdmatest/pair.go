@@ -21,7 +21,7 @@ type pair struct {
 	way     []*packet       // sent and not completed, oldest first
 	spare   []*packet       // completed, to be used again
 	arrived int             // how many of them the peer has had
-	fenced  *fakeverbs.Work // the next one, which waits for what the ones before fetch
+	fenced  *fakeverbs.Work // the next one, which waits for the data that earlier ones fetch
 	timer   *time.Timer
 }
 
@@ -80,7 +80,7 @@ func (f *Fabric) pump(p *pair) {
 	f.arm(p, now)
 }
 
-// end forgets what is on the way, which the driver has flushed.
+// end forgets the packets on the way, which the driver has flushed.
 func (p *pair) end(f *Fabric) {
 	p.way, p.arrived, p.fenced = nil, 0, nil
 	if p.timer != nil {
@@ -128,7 +128,7 @@ func (f *Fabric) sent(p *pair, w *fakeverbs.Work, status uint32) {
 	}
 }
 
-// arrive has the oldest send that is due arrive at the peer.
+// arrive delivers the oldest send that is due to the peer.
 func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	if p.arrived == len(p.way) || p.way[p.arrived].due.After(now) {
 		return false
@@ -154,14 +154,14 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	return true
 }
 
-// arriveAll has all arrive that is on its way, as TCP sees to when one side ends its
+// arriveAll delivers all packets on their way, as TCP does when one side ends its
 // connection: the end comes behind it.
 func (f *Fabric) arriveAll(p *pair) {
 	for f.wire.loss < 1 && p.arrived < len(p.way) && f.arrive(p, p.way[p.arrived].due) {
 	}
 }
 
-// failing tells that the send which left last did not, and ends the queue pair in its turn.
+// failing reports whether the newest send failed locally. It ends the queue pair in its turn.
 // Nothing leaves behind it.
 func (p *pair) failing() bool {
 	n := len(p.way) - 1
@@ -237,35 +237,35 @@ func (f *Fabric) arm(p *pair, now time.Time) {
 	p.timer.Reset(next.Sub(now))
 }
 
-// rules are what a kind of device makes of sends. Statuses are those of completions.
+// rules are a kind of device's handling of sends. Statuses are those of completions.
 type rules interface {
-	// check gathers what a send sends, carries out what needs no peer, and says what is
+	// check gathers a send's data, carries out sends that need no peer, and returns a status if something is
 	// wrong with it at this end.
 	check(f *Fabric, p *pair, k *packet) (status uint32)
-	// acknowledges tells that a send is done when the peer has answered, and not when
+	// acknowledges reports whether a send is done when the peer has answered, and not when
 	// it has left.
 	acknowledges(qp *fakeverbs.QP, w *fakeverbs.Work) bool
-	// blocked tells that the network keeps what is on its way.
+	// blocked reports whether the network holds back the packets on their way.
 	blocked(p *pair) bool
-	// deliver has the peer take a send. It is tried again after a while, if that is not 0.
+	// deliver passes a send to the peer. The send is tried again after the time again, if that is not 0.
 	deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration)
-	// ended is told that the queue pair is in no state to send any more.
+	// ended is called when the queue pair is in no state to send any more.
 	ended(f *Fabric, p *pair)
 }
 
 // roce are rules of devices over RoCE.
 type roce interface {
-	// unfit is what becomes of a SEND and the receive that it took: it is too long for that,
+	// unfit is the outcome of a SEND and the receive that it took: it is too long for that,
 	// or may not be written there.
 	unfit(long bool) (recv uint32, v verdict)
 }
 
-// isLocal tells that a send needs no peer.
+// isLocal reports whether a send needs no peer.
 func isLocal(w *fakeverbs.Work) bool {
 	return w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV || w.Opcode == abi.IB_UVERBS_WR_BIND_MW || w.Opcode == fakeverbs.NoOpcode
 }
 
-// right is what a send needs at the peer; 0 is a receive.
+// right is the access that a send needs at the peer; 0 is a receive.
 func right(w *fakeverbs.Work) uint32 {
 	switch w.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
@@ -280,7 +280,7 @@ func right(w *fakeverbs.Work) uint32 {
 	return 0
 }
 
-// fetches tells that a send brings data back.
+// fetches reports whether a send brings data back.
 func fetches(w *fakeverbs.Work) bool {
 	r := right(w)
 	return r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
@@ -290,7 +290,7 @@ func hasImm(w *fakeverbs.Work) bool {
 	return w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || w.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM
 }
 
-// takes tells that a send takes a receive of the peer's.
+// takes reports whether a send takes a receive of the peer's.
 func takes(w *fakeverbs.Work) bool { return right(w) == 0 || hasImm(w) }
 
 // longest is the length of the longest message of any device, in bytes.
@@ -322,7 +322,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	return true
 }
 
-// mayUse tells whether the keys of an SGL let it be read, or written.
+// mayUse reports whether the keys of an SGL let it be read, or written.
 func mayUse(qp *fakeverbs.QP, sgl []fakeverbs.SGE, write bool) bool {
 	for _, s := range sgl {
 		if !qp.LocalOK(s, write) {

@@ -11,12 +11,12 @@ import (
 // mtu is how long a datagram may be.
 const mtu = 1024
 
-// isReliable tells connections that send again until they are answered.
+// isReliable reports whether a connection sends again until it is answered.
 func isReliable(qp *fakeverbs.QP) bool {
 	return qp.Type == abi.IB_UVERBS_QPT_RC || qp.Type == abi.IB_UVERBS_QPT_XRC_INI
 }
 
-// dropped tells of a WRITE_WITH_IMM over an unreliable connection that may not be, which takes no
+// dropped reports whether a message is a WRITE_WITH_IMM over an unreliable connection without the right to write, which takes no
 // receive from a queue pair's own queue.
 func dropped(to *pair, k *packet) bool {
 	return to.qp.Type == abi.IB_UVERBS_QPT_UC && right(k.w) != 0 && !to.qp.HasSRQ() && (to.qp.QPAccess()&right(k.w) == 0 || !isOpen(to, k))
@@ -76,7 +76,7 @@ func (f *Fabric) connected(p *pair) *pair {
 	return f.pairOf(qp)
 }
 
-// inSequence tells whether the receiver expects the sender's packets, which it does not if
+// inSequence reports whether the receiver expects the sender's packets, which it does not if
 // its queue pair has the number of one that the sender was connected to before. An
 // unreliable connection goes on with any first packet of a message.
 func (p *pair) inSequence(from, to abi.IbUverbsModifyQp) bool {
@@ -84,7 +84,7 @@ func (p *pair) inSequence(from, to abi.IbUverbsModifyQp) bool {
 	return p.qp.Type == abi.IB_UVERBS_QPT_UC || from.SqPsn&bits == to.RqPsn&bits
 }
 
-// fit tells which types of queue pairs are connected to each other.
+// fit reports whether queue pairs of two types can be connected to each other.
 func fit(from, to uint64) bool {
 	if from == abi.IB_UVERBS_QPT_XRC_INI {
 		return to == abi.IB_UVERBS_QPT_XRC_TGT
@@ -100,7 +100,7 @@ func (p *pair) through(srqn uint32) *pair {
 	return nil
 }
 
-// takeRecv takes a receive, unless the test has the device find none.
+// takeRecv takes a receive, unless the test stalls the device's receives.
 func (p *pair) takeRecv() *fakeverbs.Recv {
 	if p.d.stalled {
 		return nil
@@ -109,7 +109,7 @@ func (p *pair) takeRecv() *fakeverbs.Recv {
 	return r
 }
 
-// verdict is what a peer over RoCE makes of a message.
+// verdict is the outcome of a message at a peer over RoCE.
 type verdict struct {
 	status uint32 // of the send
 	ends   bool   // the peer's queue pair
@@ -123,7 +123,7 @@ var (
 	broken  = verdict{status: abi.IB_WC_REM_OP_ERR, ends: true, own: true}
 )
 
-// serve has the peer carry out a message; r is the receive that it takes, if it takes one.
+// serve carries out a message at the peer; r is the receive that it takes, if it takes one.
 func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	switch {
 	case right(k.w) == 0:
@@ -178,7 +178,7 @@ func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	return fine
 }
 
-// received completes a receive, unless the test has it fail.
+// received completes a receive, unless the test makes it fail.
 func (f *Fabric) received(to *pair, k *packet, r *fakeverbs.Recv, wc *abi.IbUverbsWc) {
 	if hasImm(k.w) {
 		wc.Ex, wc.WcFlags = k.w.Imm, wc.WcFlags|abi.IB_WC_WITH_IMM
@@ -222,7 +222,7 @@ func isOpen(to *pair, k *packet) bool {
 	return n == 0 || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
 }
 
-// fetch reads what a message asks for, and does its arithmetic.
+// fetch reads the memory that a message asks for, and does its arithmetic.
 func (f *Fabric) fetch(to *pair, k *packet) []byte {
 	from, addr := to.qp.RemoteMemory(k.w.RKey, k.w.RemoteAddr)
 	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {

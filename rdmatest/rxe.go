@@ -10,7 +10,7 @@ import (
 // rxeRules are those of soft RoCE, as of Linux 6.12.
 type rxeRules struct{}
 
-// check: what is wrong here flushes the send, and ends the queue pair.
+// check makes a local mistake flush the send, and end the queue pair.
 func (rxeRules) check(f *Fabric, p *pair, k *packet) uint32 {
 	ok := k.w.Opcode != fakeverbs.NoOpcode
 	switch k.w.Opcode {
@@ -40,7 +40,7 @@ func (rxeRules) blocked(*pair) bool { return false }
 
 func (rxeRules) ended(*Fabric, *pair) {}
 
-// deliver: an unreliable connection loses what the peer does not take, without a word.
+// deliver drops a message that the peer of an unreliable connection does not take, without a word.
 func (rxeRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
 	if k.givenUp {
 		return abi.IB_WC_RETRY_EXC_ERR, 0

@@ -24,7 +24,7 @@ func TestSameCourse(t *testing.T) {
 
 const messages = 100
 
-// course is what happens when two goroutines send over a bad network.
+// course returns the events of two goroutines that send over a bad network.
 func course(t *testing.T, seed uint64) (trace []string) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Seed: seed})

@@ -8,7 +8,7 @@ import (
 )
 
 // siwRules are those of soft iWARP: TCP carries everything, and any mistake ends the
-// connection. Nothing but what a READ fetches is acknowledged.
+// connection. Only the data that a READ fetches is acknowledged.
 type siwRules struct{ iwarpRules }
 
 func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
@@ -64,7 +64,7 @@ func (siwRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again tim
 	return abi.IB_WC_SUCCESS, 0
 }
 
-// serveSIW has the peer carry out a message. If it does not, event is the peer's.
+// serveSIW carries out a message at the peer. If it fails, event is the peer's.
 func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 	if right(k.w) == 0 {
 		return f.messageSIW(to, k)

@@ -52,7 +52,7 @@ func TestDatagramService(t *testing.T) {
 func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 	cfg, theirs := datagrams(t)
 	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
-	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t))
+	l := closed(t, must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), f.Host(1).Addr()+":0"))(t))
 	answered := make(chan error, 1)
 	go func() {
 		r, err := l.Next(context.Background())
@@ -62,7 +62,7 @@ func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 		answered <- err
 	}()
 	ours, _ := datagrams(t)
-	c := closed(t, must(rdmacm.Dial(t.Context(), l.Addr().String(), ours))(t))
+	c := closed(t, must((&rdmacm.Dialer{Config: *ours}).Dial(t.Context(), l.Addr().String()))(t))
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Atomics change the peer's memory and bring back what was there.
+// Atomics change the peer's memory and bring back the old value.
 func TestAtomics(t *testing.T) {
 	a, b := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
 	word := b.mr.Bytes()[memory-8:]
@@ -51,7 +51,7 @@ func TestReadWrite(t *testing.T) {
 	}
 }
 
-// Queue pairs share receives, and the SRQ tells when few are left.
+// Queue pairs share receives, and the SRQ raises an event when few are left.
 func TestSRQ(t *testing.T) {
 	f := rdmatest.New(t)
 	b := newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)

@@ -14,8 +14,8 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
-// It has no goroutine until Close, and makes progress during its calls. Read returns credits
-// to the peer. Of the calls that wait, one takes the completions for all.
+// It has no goroutine until Close, and makes progress only during its calls. Of the calls that wait,
+// one polls the completions for all.
 type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort
@@ -26,16 +26,16 @@ type Conn struct {
 	reader, writer, closer side
 	turn                   wait.Turn // held by the one call that waits for events
 	mappings               mappings
-	freed                  chan struct{} // closed when the closed connection holds nothing any more
+	freed                  chan struct{} // closed once the closed connection has freed everything
 	closeErr               error         // set before freed is closed
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	verbs   transport
 	stream  *stream
-	changes uint64 // how often something completed or arrived
-	waiting bool   // somebody waits for events
-	armed   bool   // sendCQ is
-	torn    bool   // the connection is of no more use
+	changes uint64 // counts completions and arrivals
+	waiting bool   // a call waits for events
+	armed   bool   // sendCQ is armed
+	broken  bool   // the connection has failed
 	closed  bool
 	linger  int         // see SetLinger
 	alive   *time.Timer // posts keep-alives
@@ -43,7 +43,7 @@ type Conn struct {
 	wcs     [recvBatch]verbs.WC
 }
 
-// side is what one kind of call waits with.
+// side is the state that one kind of call waits with.
 type side struct {
 	deadline deadline
 	wake     chan struct{} // holds a token when something may have changed
@@ -63,9 +63,9 @@ func newConn() *Conn {
 	return c
 }
 
-// begin starts the protocol on a connection that stands. The side that dialled speaks
-// first: over iWARP it has to, and the other side waits for that.
-func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAlive time.Duration) {
+// begin starts the protocol on an established connection. The side that dialled sends first. Over iWARP it
+// has to, and the other side waits for that.
+func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
@@ -73,24 +73,24 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAl
 	c.verbs.order = peer.order()
 	c.mappings.most = peer.mappings
 	rc.Own(&c.mappings)
-	c.stream = newStream(&c.verbs, c.verbs.memory(z), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
+	c.stream = newStream(&c.verbs, c.verbs.memory(cfg), peer, cfg.SendQueue, uint16(cfg.RecvQueue), c.verbs.iwarp)
 	c.stream.silent = c.verbs.iwarp && !dialled
 	c.stream.settle()
 	c.begun = time.Now()
-	if keepAlive > 0 {
-		c.alive = time.AfterFunc(keepAlive, func() { c.keepAlive(keepAlive) })
+	if period := cfg.KeepAlive; period > 0 {
+		c.alive = time.AfterFunc(period, func() { c.keepAlive(period) })
 	}
 }
 
-// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The
-// side that accepted may send nothing while that answer may still be on its way. A peer
-// that has said nothing by then may have vanished, of which a keep-alive tells.
+// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The side that accepted
+// must not send while that answer may still be under way. A peer that has sent nothing by then may be
+// gone, which a keep-alive finds out.
 const mpaTimeout = 10 * time.Second
 
 func (c *Conn) keepAlive(period time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.torn {
+	if c.closed || c.broken {
 		return
 	}
 	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
@@ -105,7 +105,7 @@ func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
 // RemoteAddr returns the peer's address, an [Addr].
 func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
 func (c *Conn) SetDeadline(t time.Time) error {
 	err := c.SetReadDeadline(t)
 	if err == nil {
@@ -114,10 +114,11 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return err
 }
 
-// SetReadDeadline bounds Reads, those under way too. They may notice it up to 500 µs late.
+// SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
+// to 500 µs late.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
 
-// SetWriteDeadline bounds Writes, those under way too.
+// SetWriteDeadline sets the deadline of Write, WriteAt and Map, including calls that are under way.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
 
 func (c *Conn) setDeadline(s *side, t time.Time) error {
@@ -135,3 +136,108 @@ func (c *Conn) isClosed() bool {
 }
 
 func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
+
+// progress polls both queues and acts on the completions. The caller holds the lock.
+func (c *Conn) progress() {
+	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
+	n := c.receive()
+	n += c.reclaim()
+	if ended && n == 0 {
+		c.stream.fail(c.verbs.reset(nil))
+	}
+	c.stream.settle()
+	if c.stream.failed != nil && !c.broken {
+		c.broken = true
+		n++
+		_ = c.rc.Disconnect() // the connection may have ended already
+	}
+	if n > 0 {
+		c.changed()
+	}
+}
+
+// changed wakes all calls that wait.
+func (c *Conn) changed() {
+	c.changes++
+	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *Conn) hasEnded() bool {
+	select {
+	case <-c.rc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// receive polls the words that have arrived and posts the receives again. It returns the number of
+// completions.
+func (c *Conn) receive() (total int) {
+	for {
+		n, err := c.recvCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.stream.fail(c.verbs.reset(err))
+			return total
+		}
+		again := 0
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if wc.Status != verbs.StatusSuccess {
+				continue // the end, which the rdmacm.Conn reports
+			}
+			w, err := c.verbs.received(wc)
+			if err != nil {
+				c.stream.violate(err)
+				continue
+			}
+			c.stream.arrived(w)
+			c.verbs.fill(again, wc.WRID)
+			again++
+		}
+		if err := c.verbs.postRecvs(again); err != nil {
+			c.stream.fail(c.verbs.reset(err))
+		}
+		if total += n; n < len(c.wcs) {
+			return total
+		}
+	}
+}
+
+// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
+func (c *Conn) reclaim() (total int) {
+	for {
+		n, err := c.sendCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.stream.fail(c.verbs.reset(err))
+			return total
+		}
+		var failed error
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if err := wc.Err(); err != nil && failed == nil {
+				failed = err
+			}
+			if wc.WRID != 0 {
+				c.stream.completed(refund(wc.WRID))
+			}
+		}
+		if n > 0 {
+			c.armed = false
+		}
+		left := n == len(c.wcs)
+		if total += n; failed != nil {
+			// The peer may have announced its end before.
+			total += c.receive()
+			c.stream.fail(c.verbs.reset(failed))
+		}
+		if !left {
+			return total
+		}
+	}
+}

@@ -12,14 +12,13 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// closeTimeout bounds how long a closed connection waits in the background for the peer's
-// machine to take what was written.
+// closeTimeout bounds how long a closed connection waits in the background until the peer's machine has
+// taken the data.
 const closeTimeout = 10 * time.Second
 
-// CloseWrite ends this side's data: the peer's Read returns io.EOF after all that was
-// written. Read goes on as before. A Write that is under way in another goroutine ends at
-// once, with an error that matches syscall.EPIPE, and so do later ones. A second CloseWrite
-// does nothing.
+// CloseWrite ends this side's data: the peer's Read returns all data, and then io.EOF. Read is not
+// affected. A Write that is under way in another goroutine ends at once, with an error that matches
+// syscall.EPIPE, and so do later ones. A second CloseWrite does nothing.
 //
 // C: rshutdown with SHUT_WR
 func (c *Conn) CloseWrite() error {
@@ -30,7 +29,7 @@ func (c *Conn) CloseWrite() error {
 	}
 	c.stream.end(false)
 	c.watch()
-	// A Write that waits has to see the end, also if it waits for events.
+	// Wake a Write that waits, even one that waits for events.
 	c.changed()
 	c.writer.deadline.interrupt()
 	return nil
@@ -46,7 +45,7 @@ func (c *Conn) CloseWrite() error {
 // an error that matches syscall.ECONNRESET.
 //
 // If sec > 0, Close waits until the peer's machine has taken the data. After sec seconds it
-// discards what is left and returns an error that is a timeout.
+// discards the rest and returns an error that is a timeout.
 //
 // C: rsetsockopt with SO_LINGER
 func (c *Conn) SetLinger(sec int) error {
@@ -61,11 +60,11 @@ func (c *Conn) SetLinger(sec int) error {
 
 // Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
 // says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
-// peer gets all that was written, even if it reads that later. Mappings are closed before
+// peer gets all data, even if it reads later. Mappings are closed before
 // Close returns. A second Close returns an error that matches net.ErrClosed.
 //
 // The process must live until the data has been sent: when it exits, the kernel discards
-// what is left, unlike that of a TCP connection. A program that exits right after its last
+// the rest, unlike for TCP. A program that exits right after its last
 // Write calls [Conn.Shutdown], or SetLinger with a positive number, instead.
 //
 // C: rclose
@@ -84,18 +83,17 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// Shutdown closes the connection and waits until the peer's machine has taken all that was
-// written and everything is freed. It may be called after Close, to wait for what Close left
-// to the background. If the connection broke before the data was taken, Shutdown returns the
+// Shutdown closes the connection, and waits until the peer's machine has taken all data and
+// everything is freed. It may be called after Close, to wait for the work in the background. If the connection broke before the data was taken, Shutdown returns the
 // cause. A peer that closes its end meanwhile takes no more data, which is no error.
 //
 // If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
-// still sent in the background. The limits of [Conn.SetLinger] hold for Shutdown too: without
+// still sent in the background. The limits of [Conn.SetLinger] apply to Shutdown too. Without
 // them it gives up after 10 seconds, with an error that is a timeout.
 //
-// Over iWARP a send has completed once this machine's TCP has taken it. Shutdown waits for
-// no more than that, as rclose does, and nothing reports what is lost afterwards. A program
-// that has to know has its peer answer before it closes.
+// Over iWARP a send completes once this machine's TCP has taken it. Shutdown waits only for
+// that, as rclose does, and later losses are not reported. A program that needs to know must wait
+// for an answer of its peer before it closes.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.beginClose()
 	select {
@@ -111,8 +109,8 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	}
 }
 
-// beginClose ends all calls that are under way, and sends DISCONNECT behind what was
-// written. It reports whether the connection was open until now.
+// beginClose ends all calls that are under way, and sends DISCONNECT behind the data. It reports
+// whether the connection was open until now.
 func (c *Conn) beginClose() (linger int, ok bool) {
 	c.mu.Lock()
 	if c.closed {
@@ -128,7 +126,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	if !done {
 		c.progress()
 		for c.hasEnded() && c.stream.failed == nil && !c.stream.ends.gotDisconnect {
-			c.progress() // until all that had arrived is polled
+			c.progress() // until all arrivals are polled
 		}
 		c.stream.end(true)
 		c.progress()
@@ -137,8 +135,8 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	c.mu.Unlock()
 	c.reader.deadline.close()
 	c.writer.deadline.close()
-	// The memory is the program's again when Close returns. What does not close is tried again,
-	// and reported, as the connection is freed.
+	// The memory belongs to the program again when Close returns. A mapping that fails to close is
+	// tried again, and its error reported, when the connection is freed.
 	_ = c.mappings.Close()
 	if done {
 		c.free(nil)
@@ -148,7 +146,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	return linger, true
 }
 
-// deliveryLimit is how long a closed connection may take to deliver what was written.
+// deliveryLimit returns how long a closed connection may take to deliver the data.
 func deliveryLimit(linger int) time.Duration {
 	if linger < 0 {
 		return closeTimeout
@@ -156,7 +154,7 @@ func deliveryLimit(linger int) time.Duration {
 	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
-// deliver waits until the peer's machine has all that was written.
+// deliver waits until the peer's machine has taken the data.
 func (c *Conn) deliver(limit time.Duration) error {
 	c.closer.deadline.set(time.Now().Add(limit))
 	defer c.closer.deadline.close()
@@ -179,7 +177,7 @@ func (c *Conn) tryDeliver() (delivered bool, seen uint64) {
 	return c.stream.delivered(), c.changes
 }
 
-// free frees everything, once the last call has left the connection.
+// free frees everything, once the last call has returned.
 func (c *Conn) free(err error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -192,7 +190,7 @@ func (c *Conn) free(err error) {
 	close(c.freed)
 }
 
-// lost returns why data that was written may not have been delivered. A peer that has read
+// lost returns the reason why data may not have been delivered, or nil. A peer that has read
 // DISCONNECT, or the SHUTDOWN behind its own, may disconnect before the last acknowledgement
 // arrives here.
 func (c *Conn) lost() error {

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// Read returns what has arrived, and waits if that is nothing. After the peer's end of
-// data it returns io.EOF; a connection that broke gives an error that matches
-// syscall.ECONNRESET, after all that had arrived.
+// Read reads data that has arrived, and waits if there is none. After the end of the peer's data it returns
+// io.EOF. If the connection broke, it returns all data that had arrived, and then an error that matches
+// syscall.ECONNRESET.
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -32,19 +32,19 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.mayGoOn(&c.reader); err == nil {
+	if err = c.checkOpen(&c.reader); err == nil {
 		c.progress()
 		n, err = c.stream.read(b)
 	}
 	return n, c.tend(), err
 }
 
-// Write returns when all of b is sent or in the send buffer. The peer's program need not
-// have read it.
+// Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
+// not read it.
 //
-// The first Write after the peer has closed its end succeeds, and its data is discarded, as
-// over TCP; so a program that writes before it reads gets what the peer sent last. Later ones
-// fail with an error that matches syscall.EPIPE.
+// The first Write after the peer has closed its end succeeds and its data is discarded, as over TCP. A
+// program that writes before it reads can therefore still read the peer's last data. Later Writes return
+// an error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
 	return c.sendAll(b, 0, func(s *stream, b []byte, written uint64) (int, error) {
 		if written == 0 && s.discard() {
@@ -54,7 +54,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	})
 }
 
-// sender sends as much of b as may be sent now, some of them to a place.
+// sender sends as much of b as possible now. place is an offset or index, for senders that need one.
 type sender func(s *stream, b []byte, place uint64) (int, error)
 
 // sendAll sends all of b.
@@ -77,15 +77,15 @@ func (c *Conn) sendAll(b []byte, place uint64, send sender) (int, error) {
 func (c *Conn) trySend(b []byte, place uint64, send sender) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.mayGoOn(&c.writer); err == nil {
+	if err = c.checkOpen(&c.writer); err == nil {
 		c.progress()
 		n, err = send(c.stream, b, place)
 	}
 	return n, c.tend(), err
 }
 
-// mayGoOn tells a call whose time is over, before anything else does.
-func (c *Conn) mayGoOn(s *side) error {
+// checkOpen returns an error if the connection is closed or the side's deadline has passed.
+func (c *Conn) checkOpen(s *side) error {
 	switch {
 	case c.closed:
 		return net.ErrClosed

@@ -2,8 +2,8 @@ package rsocket
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// watch has completions of sends raise an event, and looks once more for those that came
-// before. A send that fails is how a connection ends of which the kernel does not hear.
+// watch arms the send queue if sends are outstanding, and handles those that have completed
+// before. A failed send may be the only sign that the connection has ended.
 func (c *Conn) watch() {
 	if c.stream.sent > 0 && !c.armed {
 		c.armed = c.sendCQ.Arm(false) == nil
@@ -11,9 +11,8 @@ func (c *Conn) watch() {
 	c.progress()
 }
 
-// park waits until something may have changed since the caller saw changes, or the
-// side's time is over. One call at a time holds the turn: it waits for events, and wakes
-// the others.
+// park waits until c.changes may differ from seen, or the deadline of the side has passed.
+// The call that holds the turn waits for events and wakes the others.
 func (c *Conn) park(s *side, seen uint64) {
 	expiry := s.deadline.expiry()
 	if c.turn.Acquire(expiry, s.wake) != nil {
@@ -34,8 +33,8 @@ func (c *Conn) park(s *side, seen uint64) {
 	}
 }
 
-// tend has the call that waits for events, if there is one, hear of what was posted. It
-// returns the number of changes before that, because what it finds is news.
+// tend calls watch if a call waits for events, so that the caller's sends wake it. It
+// returns the number of changes before that, because the caller has not seen later ones.
 func (c *Conn) tend() (seen uint64) {
 	if seen = c.changes; c.waiting {
 		c.watch()
@@ -43,8 +42,8 @@ func (c *Conn) tend() (seen uint64) {
 	return seen
 }
 
-// hasChanged arms the queues, for a call that is about to wait for events, and looks once
-// more.
+// hasChanged arms the queues for a call that is about to wait for events, and then reports
+// whether c.changes differs from seen.
 func (c *Conn) hasChanged(seen uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

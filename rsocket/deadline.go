@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// deadline is the deadline of one kind of call. Calls wait with its context, so none makes
-// a context or a timer of its own.
+// deadline is the deadline of one kind of call. Calls wait with its context, so they need no
+// context or timer of their own.
 type deadline struct {
 	mu     sync.Mutex // guards the fields below
 	at     time.Time
@@ -39,8 +39,8 @@ func (d *deadline) set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	// The wall clock may be set back before a time that has no monotonic reading, and the
-	// timer would then find it still to come.
+	// If t has no monotonic reading and the wall clock is set back, the timer would find that t has
+	// not come yet.
 	left := time.Until(t)
 	if d.at = t; !t.IsZero() {
 		d.at = time.Now().Add(left)
@@ -59,8 +59,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// expired is what the timer calls. A timer that was stopped too late finds another
-// deadline.
+// expired is the timer's function. If the timer was stopped too late, the deadline is another one.
 func (d *deadline) expired() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +68,7 @@ func (d *deadline) expired() {
 	}
 }
 
-// interrupt ends the waits for this deadline, which is still to come.
+// interrupt ends the waits for this deadline without passing it.
 func (d *deadline) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +84,7 @@ func (d *deadline) renew() {
 	}
 }
 
-// close lets no call wait from now on.
+// close ends all waits, now and later.
 func (d *deadline) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

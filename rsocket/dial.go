@@ -11,70 +11,74 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// Dialer dials with options. The zero value will do.
+// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
+// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
 type Dialer struct {
-	// Timeout bounds a dial, all addresses of a name together. Zero: no bound but the
-	// context's, Deadline and those of the kernel.
+	// Config describes the connection. The other fields concern only the dial.
+	Config
+
+	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
+	// bound besides those of the context and the kernel.
 	Timeout time.Duration
-	// Deadline is when a dial gives up. Zero: never.
-	Deadline time.Time
-	// LocalAddr is the address to dial from. The zero value lets the routing table
-	// decide; port 0 lets the kernel choose.
+
+	// LocalAddr is the address to dial from. If it is the zero value, the routing table
+	// decides. With port 0 the kernel chooses the port.
 	LocalAddr netip.AddrPort
-	// KeepAlive is the time between looks whether the peer is still there. Zero: 15
-	// seconds. Negative: none.
-	KeepAlive time.Duration
-	// Sizes of the connection.
-	Sizes Sizes
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// FallbackDelay is how long Dial waits for the first address family of a name before
+	// it tries the other one too. Zero stands for 300 ms.
+	FallbackDelay time.Duration
 }
 
-const defaultKeepAlive = 15 * time.Second
-
-// Dial connects to an address such as "10.0.0.1:7471" or "host:7471".
-func Dial(network, address string) (net.Conn, error) { return new(Dialer).Dial(network, address) }
-
-// DialContext is [Dial] with a context, which bounds the dial and not the connection.
-func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return new(Dialer).DialContext(ctx, network, address)
+// Dial connects to an address with the defaults of [Dialer]. See [Dialer.Dial].
+func Dial(ctx context.Context, address string) (*Conn, error) {
+	return new(Dialer).Dial(ctx, address)
 }
 
-// Dial is [Dialer.DialContext] without a context.
-func (d *Dialer) Dial(network, address string) (net.Conn, error) {
-	return d.DialContext(context.Background(), network, address)
+// Dial connects to an address such as "10.0.0.1:7471" or "host:7471". It tries the
+// addresses of a name in turn. If there are addresses of both families, it starts on those
+// of the other family after FallbackDelay, or as soon as those of the first one's have
+// failed. It returns the connection that is established first. ctx bounds the dial, and does
+// not affect the connection. Errors are of type *net.OpError.
+func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
+	return d.dial(ctx, network, address)
 }
 
-// DialContext connects to an address. It tries a name's addresses in turn. Where they are
-// of both families, it tries those of the other family 300 ms later beside the first
-// one's, or as soon as these have failed, and takes the connection that stands first.
-// network is "rsocket" or "tcp", with a 4 or a 6 behind it if only addresses of
-// that family will do; so this is a function that takes the place of a net.Dialer's. The
-// connection is a *Conn. Errors are of type *net.OpError.
+// DialContext is [Dialer.Dial] with the signature of [net.Dialer.DialContext], so it can
+// take that method's place, as in [net/http.Transport]. network is "rsocket" or "tcp", with
+// a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if !d.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, d.Deadline)
-		defer cancel()
+	c, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
 	}
+	return c, nil
+}
+
+func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
 	if d.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
 		defer cancel()
 	}
-	sizes, err := d.Sizes.withDefaults()
+	cfg, err := d.Config.withDefaults()
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	addrs, err := resolve(ctx, network, address)
+	addrs, err := resolve(ctx, d.Resolver, network, address)
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	return d.dialAll(ctx, addrs, &sizes)
+	return d.dialAll(ctx, addrs, &cfg)
 }
 
 // dialAll tries the addresses of a name.
-func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, z *Sizes) (net.Conn, error) {
-	try := func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
-		c, err := d.dial(ctx, addr, z)
+func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, cfg *Config) (*Conn, error) {
+	try := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+		c, err := d.dialAddr(ctx, addr, cfg)
 		if err != nil {
 			return nil, opError("dial", d.LocalAddr, addr, err)
 		}
@@ -83,25 +87,27 @@ func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, z *Sizes) 
 	if len(addrs) == 1 {
 		return try(ctx, addrs[0])
 	}
-	c, err := dialer.Soonest(ctx, addrs, dialer.DefaultDelay, try)
+	delay := d.FallbackDelay
+	if delay == 0 {
+		delay = dialer.DefaultDelay
+	}
+	c, err := dialer.Soonest(ctx, addrs, delay, try)
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
 	return c, nil
 }
 
-func (d *Dialer) dial(ctx context.Context, addr netip.AddrPort, z *Sizes) (*Conn, error) {
+func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
 	c := newConn()
-	cfg := z.config()
-	cfg.Source = d.LocalAddr
-	cfg.Prepare = func(rc *rdmacm.Conn) error {
-		if err := c.verbs.prepare(rc, z); err != nil {
+	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout, Config: cfg.rdmacm(func(rc *rdmacm.Conn) error {
+		if err := c.verbs.prepare(rc, cfg); err != nil {
 			return err
 		}
-		rc.SetPrivateData(c.verbs.hello(z).marshal())
+		rc.SetPrivateData(c.verbs.hello(cfg).marshal())
 		return nil
-	}
-	rc, err := rdmacm.DialAddrPort(ctx, addr, &cfg)
+	})}
+	rc, err := cm.Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
@@ -110,19 +116,12 @@ func (d *Dialer) dial(ctx context.Context, addr netip.AddrPort, z *Sizes) (*Conn
 		_ = rc.Close()
 		return nil, err
 	}
-	c.begin(rc, peer, z, true, keepAlive(d.KeepAlive))
+	c.begin(rc, peer, cfg, true)
 	return c, nil
 }
 
-func keepAlive(d time.Duration) time.Duration {
-	if d == 0 {
-		return defaultKeepAlive
-	}
-	return d
-}
-
-// resolve finds the addresses of host and port that the network allows.
-func resolve(ctx context.Context, net_, address string) ([]netip.AddrPort, error) {
+// resolve returns the addresses of host and port that the network allows.
+func resolve(ctx context.Context, resolver *net.Resolver, net_, address string) ([]netip.AddrPort, error) {
 	family, ok := strings.CutPrefix(net_, network)
 	if !ok {
 		family, ok = strings.CutPrefix(net_, "tcp")
@@ -134,14 +133,17 @@ func resolve(ctx context.Context, net_, address string) ([]netip.AddrPort, error
 	if err != nil {
 		return nil, err
 	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	port, err := resolver.LookupPort(ctx, "tcp", service)
 	if err != nil {
 		return nil, err
 	}
 	if host == "" {
 		host = "localhost"
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip"+family, host)
+	ips, err := resolver.LookupNetIP(ctx, "ip"+family, host)
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,15 @@
-// Package rsocket carries byte streams over RDMA, as net.Conns:
+// Package rsocket implements byte streams over RDMA, as net.Conn and net.Listener:
 //
-//	l, err := rsocket.Listen("rsocket", ":7471")
+//	l, err := rsocket.Listen(":7471")
 //	conn, err := l.Accept()
-//	conn, err := rsocket.DialContext(ctx, "rsocket", "10.0.0.1:7471")
+//	conn, err := rsocket.Dial(ctx, "10.0.0.1:7471")
 //
-// Programs that take a net.Conn, a net.Listener or a function that dials, such as
-// net/http, crypto/tls and net/rpc, run over it unchanged. The peer may be a program of
-// librdmacm's rsocket, such as rstream: the wire format is the same. The program names
-// the drivers it wants with a blank import, such as
-// github.com/goverbs/goverbs/provider/all.
+// Packages that take a net.Conn, a net.Listener or a function that dials, such as net/http,
+// crypto/tls and net/rpc, run over it unchanged. The peer may use librdmacm's rsocket, as rstream
+// does: the wire format is the same. Programs import the providers that they need with a blank
+// import, such as github.com/goverbs/goverbs/provider/all.
 //
-// The shortest whole program is an echo server and, if it is given the server's address, its client:
+// The shortest whole program is an echo server or, if its argument is the server's address, a client:
 //
 //	package main
 //
@@ -26,7 +25,7 @@
 //
 //	func main() {
 //		if len(os.Args) < 2 {
-//			l, err := rsocket.Listen("rsocket", ":7471")
+//			l, err := rsocket.Listen(":7471")
 //			if err != nil {
 //				log.Fatal(err)
 //			}
@@ -44,7 +43,7 @@
 //			}
 //			return
 //		}
-//		conn, err := rsocket.Dial("rsocket", os.Args[1]) // 10.0.0.1:7471
+//		conn, err := rsocket.Dial(context.Background(), os.Args[1]) // 10.0.0.1:7471
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -52,7 +51,7 @@
 //		if _, err := io.WriteString(conn, "hello\n"); err != nil {
 //			log.Fatal(err)
 //		}
-//		if err := conn.(*rsocket.Conn).CloseWrite(); err != nil {
+//		if err := conn.CloseWrite(); err != nil {
 //			log.Fatal(err)
 //		}
 //		if _, err := io.Copy(os.Stdout, conn); err != nil {
@@ -62,43 +61,64 @@
 //
 // # Differences from TCP
 //
-// Data is written into the peer's memory by the devices, without a copy in a kernel. Each
-// connection pins its buffers, 256 KiB unless [Sizes] says otherwise, and has two file
+// The devices write data directly into the peer's memory, without a copy in a kernel. Each
+// connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has two file
 // descriptors, but no goroutine until it is closed.
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
-// background, as over TCP, but a process that exits takes it along. [Conn.Shutdown] waits for
-// the data, and so does Close after [Conn.SetLinger] with a positive number. A server of
-// net/http, for example, sets that in its ConnState hook, for new connections.
+// background, as over TCP, but if the process exits the data is lost. [Conn.Shutdown] waits
+// until the data is sent, and so does Close after [Conn.SetLinger] with a positive number. A
+// server of net/http, for example, sets that in its ConnState hook for new connections.
 //
-// A connection makes progress only during calls of its methods. A call that waits does the
-// work of the others too. A peer that never calls anything takes what its receive buffer
-// has room for, and no more.
+// A connection makes progress only during calls of its methods. A call that waits also works
+// for the other calls. A peer whose program makes no calls receives only as much as its
+// receive buffer has room for.
 //
-// io.EOF means that the peer ended its data in order, with CloseWrite or Close. A peer that
-// died, or a program that closed its device, is an error that matches
-// syscall.ECONNRESET.
+// io.EOF means that the peer ended its data in order, with CloseWrite or Close. If the peer
+// died or its program closed the device, the error matches syscall.ECONNRESET.
 //
-// A dial waits until the other side calls Accept: no kernel lets peers in beforehand.
+// A dial waits until the other side calls Accept, because no kernel accepts connections
+// before that.
 //
-// There is no file descriptor to get at, and nothing out of band.
+// There is no file descriptor for a connection, and no out-of-band data.
 //
 // # Writing into the peer's memory
 //
-// A program lets its peer write into its memory with [Conn.Map], if the peer's [Sizes] has
-// room for a mapping. The peer does so with [Conn.WriteAt], and the program does nothing for
-// it:
+// A program lets its peer write into its memory with [Conn.Map], if the peer's [Config] has
+// room for a mapping. The peer writes with [Conn.WriteAt], without involving the program:
 //
-//	mapping, err := conn.Map(buffer, 0)          // one program
-//	n, err := conn.(*rsocket.Conn).WriteAt(b, 0) // the other
+//	mapping, err := conn.Map(buffer, 0) // one program
+//	n, err := conn.WriteAt(b, 0)        // the other
 //
-// # What is spoken
+// # Protocol
 //
-// Version 1 of the protocol: RDMA WRITE with immediate data on InfiniBand and RoCE, RDMA
-// WRITE and a SEND of four bytes on iWARP; keep-alives; peers of either byte order. A peer
-// that breaks a rule ends the connection with an error that matches [ErrProtocol]; a
-// stranger is refused while it connects.
-//
-// That includes riomap and riowrite. Not spoken: datagrams, and native InfiniBand addresses
-// (AF_IB).
+// The package implements version 1 of the protocol: RDMA WRITE with immediate data on
+// InfiniBand and RoCE, RDMA WRITE and a SEND of four bytes on iWARP, keep-alives, riomap and
+// riowrite, and peers of either byte order. If a peer violates the protocol, the connection
+// ends with an error that matches [ErrProtocol]. A peer that does not speak the protocol is
+// refused while it connects. The package does not implement datagrams and native InfiniBand
+// addresses (AF_IB).
 package rsocket
+
+// Implementation
+//
+// stream is the protocol without a queue pair. Its owner passes in the words that arrived and the
+// messages that completed, and it posts messages to a link. It and its parts (window, receiver,
+// sendRing, table, ends) are plain values, so a model test runs both ends under random schedules.
+// transport is the link of a real connection. Only it knows that iWARP has no immediate data. Conn
+// adds locks, deadlines and waiting.
+//
+// Conn.progress polls both CQs under the Conn's lock, in any call. Of the calls that wait, one has
+// the turn: it arms the receive CQ, polls once more and waits in CompChannel.Get. The others wait
+// until it wakes them. A call notes Conn.changes together with the state it saw, and waits only
+// while the number stays the same. The send CQ is armed while sends are under way, because some
+// ends show only in a failed send. Most messages of data have no completion of their own (see
+// stream.post): one completion stands for a quarter of the send queue or buffer, so a program that
+// waits for its peer is not woken by its own sends.
+//
+// Both CQs are the connection's own, because rdmacm.Dial polls the send CQ to prove a connection
+// over siw, while the peer's first words may already be on the other one.
+//
+// The receive queue has spareRecvs more entries than the credits, so a peer that follows the
+// protocol never finds it empty. Over iWARP, eight of the peer's credits stay unused, because
+// librdmacm's queue has no such spare entries.

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest takes the place of a *testing.T for devices in software.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}
@@ -19,10 +19,10 @@ func (exampleTest) Cleanup(func())                    {}
 func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args...) }
 
 // exampleConns are both ends of a connection between two hosts in software.
-func exampleConns(z rsocket.Sizes) (client, server *rsocket.Conn) {
+func exampleConns(z rsocket.Config) (client, server *rsocket.Conn) {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	lc := rsocket.ListenConfig{Sizes: z}
-	l, err := lc.Listen(context.Background(), "rsocket", fabric.Host(1).Addr()+":0")
+	lc := rsocket.ListenConfig{Config: z}
+	l, err := lc.Listen(context.Background(), fabric.Host(1).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,19 +34,19 @@ func exampleConns(z rsocket.Sizes) (client, server *rsocket.Conn) {
 		}
 		accepted <- conn
 	}()
-	d := rsocket.Dialer{Sizes: z}
-	conn, err := d.Dial("rsocket", l.Addr().String())
+	d := rsocket.Dialer{Config: z}
+	conn, err := d.Dial(context.Background(), l.Addr().String())
 	if err != nil {
 		log.Fatal(err)
 	}
-	return conn.(*rsocket.Conn), (<-accepted).(*rsocket.Conn)
+	return conn, (<-accepted).(*rsocket.Conn)
 }
 
 // A server and a client, on devices in software. A real device needs the address of its
 // host, and a blank import of its provider.
 func Example() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := rsocket.Listen("rsocket", fabric.Host(1).Addr()+":0")
+	l, err := rsocket.Listen(fabric.Host(1).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func Example() {
 			log.Fatal(err)
 		}
 	}()
-	conn, err := rsocket.Dial("rsocket", l.Addr().String())
+	conn, err := rsocket.Dial(context.Background(), l.Addr().String())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,9 +71,9 @@ func Example() {
 	// Output: hello, <nil>
 }
 
-// One end ends its data, and may still read what the other sends.
+// One end ends its data, and can still read the data of the other.
 func ExampleConn_CloseWrite() {
-	client, server := exampleConns(rsocket.Sizes{})
+	client, server := exampleConns(rsocket.Config{})
 	defer client.Close()
 	go func() {
 		defer server.Close()
@@ -97,8 +97,8 @@ func ExampleConn_CloseWrite() {
 // Each connection of this listener pins 8 KiB instead of 256 KiB.
 func ExampleListenConfig() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	lc := rsocket.ListenConfig{Backlog: 16, Sizes: rsocket.Sizes{SendBuffer: 4096, RecvBuffer: 4096}}
-	l, err := lc.Listen(context.Background(), "rsocket", fabric.Host(0).Addr()+":0")
+	lc := rsocket.ListenConfig{Backlog: 16, Config: rsocket.Config{SendBuffer: 4096, RecvBuffer: 4096}}
+	l, err := lc.Listen(context.Background(), fabric.Host(0).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func ExampleListenConfig() {
 // A listener that was asked for any port says which one it has.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := rsocket.Listen("rsocket", fabric.Host(0).Addr()+":0")
+	l, err := rsocket.Listen(fabric.Host(0).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func ExampleListener() {
 
 // An address has the form that package netip works with.
 func ExampleAddr() {
-	client, server := exampleConns(rsocket.Sizes{})
+	client, server := exampleConns(rsocket.Config{})
 	defer client.Close()
 	defer server.Close()
 	local := client.LocalAddr().(rsocket.Addr)
@@ -134,7 +134,7 @@ func ExampleAddr() {
 // The client writes into the server's memory. The server reads a byte that was sent behind
 // it, and then looks.
 func ExampleMapping() {
-	client, server := exampleConns(rsocket.Sizes{Mappings: 1})
+	client, server := exampleConns(rsocket.Config{Mappings: 1})
 	defer client.Close()
 	defer server.Close()
 	memory := make([]byte, 16)
@@ -143,7 +143,7 @@ func ExampleMapping() {
 		log.Fatal(err)
 	}
 	go func() {
-		// What the server wrote behind the mapping tells that the mapping is known.
+		// The server's data behind the mapping shows that the mapping has arrived.
 		if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
 			log.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 // A web server over RDMA. It needs an RDMA link, so it is compiled but not run here.
 func ExampleListen() {
-	l, err := rsocket.Listen("rsocket", ":8080")
+	l, err := rsocket.Listen(":8080")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleConn_SetLinger() {
 			}
 		},
 	}
-	l, err := rsocket.Listen("rsocket", ":8080")
+	l, err := rsocket.Listen(":8080")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,10 +55,10 @@ func ExampleDialer() {
 }
 
 // A client that sends a request, ends its data, and reads the answer to the end.
-func ExampleDialContext() {
+func ExampleDial() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := rsocket.DialContext(ctx, "rsocket", "10.0.0.1:7471")
+	conn, err := rsocket.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func ExampleDialContext() {
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		log.Fatal(err)
 	}
-	if err := conn.(*rsocket.Conn).CloseWrite(); err != nil {
+	if err := conn.CloseWrite(); err != nil {
 		log.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn)

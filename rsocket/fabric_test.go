@@ -23,9 +23,10 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *fabric {
 }
 
 // pipe makes both ends of a connection.
-func (f *fabric) pipe(z Sizes) (dialled, accepted net.Conn, stop func(), err error) {
-	lc := ListenConfig{Sizes: z, KeepAlive: -1}
-	l, err := lc.Listen(f.t.Context(), "tcp", fabricHost+":0")
+func (f *fabric) pipe(z Config) (dialled, accepted net.Conn, stop func(), err error) {
+	z.KeepAlive = -1
+	lc := ListenConfig{Config: z}
+	l, err := lc.Listen(f.t.Context(), fabricHost+":0")
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -36,7 +37,7 @@ func (f *fabric) pipe(z Sizes) (dialled, accepted net.Conn, stop func(), err err
 		accepted, err = l.Accept()
 		failed <- err
 	}()
-	d := Dialer{Sizes: z, KeepAlive: -1}
+	d := Dialer{Config: z}
 	if dialled, err = d.DialContext(f.t.Context(), "tcp", l.Addr().String()); err != nil {
 		return nil, nil, nil, err
 	}

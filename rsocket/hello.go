@@ -1,14 +1,16 @@
 package rsocket
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
 
-// hello is what both sides tell each other in private data as they connect.
+// hello is the private data that both sides exchange when they connect.
 type hello struct {
-	bigEndian bool   // the machine that sent it is
-	credits   uint16 // messages of data that the sender of it has receives for
+	bigEndian bool   // the sender's machine is big-endian
+	credits   uint16 // messages of data that the sender has receives for
 	table     offer  // where the peer may write offers to; its length counts entries
 	buffer    offer  // the first half of the receive buffer
-	mappings  int    // entries of the table of mappings, which lies behind that of offers
+	mappings  int    // entries of the table of mappings, which follows the table of offers
 }
 
 const (
@@ -35,8 +37,7 @@ func (h *hello) marshal() []byte {
 	return b
 }
 
-// parseHello checks what a stranger sent. InfiniBand and RoCE pad private data, so
-// more bytes are no fault.
+// parseHello parses and checks a peer's private data. InfiniBand and RoCE pad it, so more bytes are valid.
 func parseHello(b []byte) (hello, error) {
 	if len(b) < helloSize {
 		return hello{}, violation("%d bytes of private data, rsocket has %d", len(b), helloSize)
@@ -61,7 +62,7 @@ func parseHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// unscale reads a number of mappings. Above 128 it is told in units of 256.
+// unscale decodes a number of mappings. Above 128 it is encoded in units of 256.
 func unscale(v uint8) int {
 	if v <= mostMappings {
 		return int(v)
@@ -69,10 +70,53 @@ func unscale(v uint8) int {
 	return int(v&0x7f) << 8
 }
 
-// order is the byte order of the machine that sent h.
+// order returns the byte order of the machine that sent h.
 func (h *hello) order() binary.ByteOrder {
 	if h.bigEndian != bigEndian {
 		return otherOrder
 	}
 	return ownOrder
 }
+
+// offer is memory that one side allows the other to write to.
+type offer struct {
+	addr   uint64
+	key    uint32
+	length uint32
+}
+
+const offerSize = 16
+
+// put encodes an offer for private data and for the table of offers: key before length.
+func (o offer) put(b []byte, order binary.ByteOrder) {
+	order.PutUint64(b, o.addr)
+	order.PutUint32(b[8:], o.key)
+	order.PutUint32(b[12:], o.length)
+}
+
+func parseOffer(b []byte, order binary.ByteOrder) offer {
+	return offer{order.Uint64(b), order.Uint32(b[8:]), order.Uint32(b[12:])}
+}
+
+// fit returns the part of b that one message may write to the offer. The peer chooses length, which may
+// exceed an int of 32 bits.
+func (o offer) fit(b []byte) []byte { return b[:min(uint64(len(b)), mostData, uint64(o.length))] }
+
+// take removes n bytes from the offer, which has that many, and returns them.
+func (o *offer) take(n int) offer {
+	taken := offer{o.addr, o.key, uint32(n)}
+	o.addr += uint64(n)
+	o.length -= uint32(n)
+	return taken
+}
+
+// ownOrder and otherOrder are the byte orders of this machine and of machines unlike it.
+var ownOrder, otherOrder binary.ByteOrder = binary.LittleEndian, binary.BigEndian
+
+func init() {
+	if bigEndian {
+		ownOrder, otherOrder = otherOrder, ownOrder
+	}
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1

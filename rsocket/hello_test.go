@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 )
@@ -33,7 +34,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// A number of mappings is told in a byte, by peers that tell it.
+// A number of mappings is encoded in a byte, if the peer sends it.
 func TestHelloMappings(t *testing.T) {
 	b, _ := hex.DecodeString(helloBytes)
 	for v, want := range map[byte]int{0: 0, 1: 1, 128: 128, 129: 256, 255: 127 * 256} {
@@ -46,7 +47,7 @@ func TestHelloMappings(t *testing.T) {
 	}
 }
 
-// A stranger's private data is refused, whatever is wrong with it.
+// All kinds of invalid private data are refused.
 func TestHelloOfStranger(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
 		"none":            func([]byte) []byte { return nil },
@@ -87,5 +88,27 @@ func TestByteOrders(t *testing.T) {
 	offer{1, 2, 3}.put(b[:], other.order())
 	if binary.NativeEndian.Uint64(a[:]) != 1 || binary.NativeEndian.Uint64(b[:]) != 1<<56 {
 		t.Errorf("%x, %x", a, b)
+	}
+}
+
+// TestLargeOffers: a peer may offer and map more than an int of 32 bits holds, and have a
+// table of as many entries. Run it with GOARCH=386.
+func TestLargeOffers(t *testing.T) {
+	for _, length := range []uint32{1 << 31, math.MaxUint32} {
+		s, l := testStream(false)
+		s.to.length, s.peer.table.length = length, length
+		if n, err := s.write(make([]byte, 100)); n != 100 || err != nil || s.to.length != length-100 {
+			t.Errorf("a write to %d bytes: %d, %v", length, n, err)
+		}
+		s.mapped[0] = mapping{0, offer{0, 7, length}}
+		if n, err := s.writeAt(make([]byte, 100), 1<<30); n != 100 || err != nil || l.last.to.addr != 1<<30 {
+			t.Errorf("a write to a mapping of %d bytes: %d, %v, at %#x", length, n, err, l.last.to.addr)
+		}
+		// The number of an offer may be as large.
+		s.in.offers = 1<<31 - 1
+		s.settle()
+		if want := s.peer.table.addr + 1<<31%uint64(length)*offerSize; l.last.to.addr != want {
+			t.Errorf("an offer at %#x, want %#x", l.last.to.addr, want)
+		}
 	}
 }

@@ -60,7 +60,7 @@ func TestHTTP(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			newFabric(t, kind)
-			l, err := Listen("rsocket", fabricHost+":0")
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestHTTP(t *testing.T) {
 func serveHTTP(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	if r.URL.Path == "/echo" {
-		_ = rc.EnableFullDuplex() // the client sees what is missing
+		_ = rc.EnableFullDuplex() // the client notices missing data
 		_, _ = io.Copy(w, r.Body)
 		return
 	}
@@ -145,7 +145,7 @@ func TestHTTPAnswerAndClose(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			newFabric(t, kind)
-			l, err := Listen("rsocket", fabricHost+":0")
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestHTTPAnswerAndClose(t *testing.T) {
 				}()
 			}()
 			transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				c, err := DialContext(ctx, network, address)
+				c, err := new(Dialer).DialContext(ctx, network, address)
 				if err == nil {
 					client <- c.(*Conn)
 					c = &writeFirst{Conn: c, closed: closed, wrote: make(chan struct{})}
@@ -230,11 +230,11 @@ func (c *writeFirst) Close() error {
 }
 
 // TestHTTPServerClose: net/http's Server.Close waits for none of its connections, though the
-// network delivers nothing of what they have written.
+// network delivers none of their data.
 func TestHTTPServerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)
-		l, err := Listen("rsocket", fabricHost+":0")
+		l, err := Listen(fabricHost + ":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestHTTPServerClose(t *testing.T) {
 		go func() { served <- server.Serve(l) }()
 		var clients []net.Conn
 		for range 4 {
-			c, err := Dial("rsocket", l.Addr().String())
+			c, err := Dial(t.Context(), l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// message is one message to post: data and a word that tells of it.
+// message is a message to post: data, and a word that announces it.
 type message struct {
-	id     refund // what its completion gives back
+	id     refund // the resources that its completion returns
 	word   word
 	inline []byte   // data, or
-	data   [2]piece // of the send buffer; without data both are empty
-	to     offer    // where the data goes
+	data   [2]piece // parts of the send buffer; empty without data
+	to     offer    // the destination of the data
 	bare   bool     // there is no word
 	quiet  bool     // it needs no completion
 }
@@ -23,9 +23,8 @@ type link interface {
 	post(m *message) error
 }
 
-// stream is rsocket's protocol of one connection, without a queue pair. Its owner
-// tells it what was received and what was sent. Its methods may not be called
-// concurrently.
+// stream is the rsocket protocol of one connection, without a queue pair. Its owner passes in the words that
+// arrive and the completions. Its methods must not be called concurrently.
 type stream struct {
 	link  link
 	iwarp bool
@@ -34,37 +33,37 @@ type stream struct {
 
 	window window
 	ring   sendRing
-	slots  int    // of the send queue that are free for data
-	spare  int    // of the send queue that are free for words
+	slots  int    // free slots of the send queue for data
+	spare  int    // free slots of the send queue for words
 	sent   int    // slots of messages that have not completed
-	quiet  refund // of quiet messages since the last one that completes
-	most   refund // of quiet messages in a row
+	quiet  refund // resources of the quiet messages since the last one that completes
+	most   refund // limit of quiet
 
-	to    offer // where data goes
-	next  int   // entry of the table
-	fresh bool  // a word came since the entry was found empty
+	to    offer // the destination of the next data
+	next  int   // the next entry of the table
+	fresh bool  // a word has arrived since the entry was found empty
 
-	mapped []mapping // where the peer lets this side write
+	mapped []mapping // the peer's mappings
 
 	in   receiver
 	ends ends
-	// silent holds everything back until the peer has spoken. Over iWARP the side
-	// that was dialled must not be the first to send.
+	// silent prevents all sending until the peer has sent. Over iWARP the side that was dialled
+	// must not send first.
 	silent bool
-	// overdue says that the peer had time to speak: keep-alives need not wait any longer.
+	// overdue allows keep-alives in spite of silent, because the peer has had time to send.
 	overdue bool
-	shut    bool  // the word about the end of this side's sending waits
-	all     bool  // it is to be DISCONNECT
-	failed  error // why the connection is of no more use
+	shut    bool  // the word for the end of this side's sending is still to be sent
+	all     bool  // that word is DISCONNECT
+	failed  error // the reason why the connection failed
 
-	m     message // the one that is posted, here so that it is not allocated
+	m     message // the message to post, kept here to avoid an allocation
 	entry [offerSize]byte
 
-	violated  bool // the peer broke a rule
+	violated  bool // the peer violated the protocol
 	discarded bool // a Write behind the peer's DISCONNECT has succeeded
 }
 
-// memory is what a stream works on.
+// memory is the memory that a stream works on.
 type memory struct {
 	table    table  // of offers, which the peer writes
 	mappings []byte // the table of mappings, which the peer writes
@@ -72,13 +71,13 @@ type memory struct {
 	send     []byte // the send buffer
 	addr     uint64 // of recv
 	key      uint32 // of recv
-	inline   int    // bytes that go without the send buffer
+	inline   int    // most bytes that are sent without the send buffer
 }
 
 const (
 	mostData = 64 << 10 // bytes of a message
-	// leastData is as much as the send buffer has room for before a message is sent, so
-	// that a full buffer is not sent on in crumbs.
+	// leastData is the least free space in the send buffer for a message, so that a full buffer does
+	// not lead to tiny messages.
 	leastData = 2 << 10
 	// spareSlots of the send queue are for words only, and the last two of them for
 	// SHUTDOWN and DISCONNECT.
@@ -93,7 +92,7 @@ func newStream(l link, own memory, peer hello, slots int, credits uint16, iwarp 
 		to:   peer.buffer, next: 1, mapped: make([]mapping, len(own.mappings)/mappingSize), in: newReceiver(len(own.recv), credits)}
 }
 
-// slotsFor is how many slots of the send queue a message takes.
+// slotsFor returns how many slots of the send queue a message takes.
 func (s *stream) slotsFor(data bool) int {
 	if s.iwarp && data {
 		return 2
@@ -101,8 +100,7 @@ func (s *stream) slotsFor(data bool) int {
 	return 1
 }
 
-// read copies what has arrived. It returns io.EOF at the orderly end, and 0 if there is
-// nothing.
+// read copies data that has arrived. It returns io.EOF at the orderly end, and 0 if there is no data.
 func (s *stream) read(b []byte) (int, error) {
 	n := min(len(b), s.in.buffered())
 	if n == 0 {
@@ -121,7 +119,7 @@ func (s *stream) read(b []byte) (int, error) {
 	return n, nil
 }
 
-// write sends as much of b as may be sent now.
+// write sends as much of b as possible now.
 func (s *stream) write(b []byte) (written int, err error) {
 	for len(b) > 0 {
 		n := 0
@@ -138,7 +136,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	if err := s.unwritable(); err != nil {
 		return 0, err
 	}
-	if !s.mayTell() || !s.offered() {
+	if !s.hasCredit() || !s.offered() {
 		return 0, nil
 	}
 	n, ring := s.load(s.to.fit(b))
@@ -146,10 +144,10 @@ func (s *stream) writeOne(b []byte) (int, error) {
 		return 0, nil
 	}
 	s.m.word, s.m.to = newWord(opData, uint32(n)), s.to.take(n)
-	return n, s.tell(ring)
+	return n, s.sendCredited(ring)
 }
 
-// unwritable is why nothing can be sent any more.
+// unwritable returns the reason why nothing can be sent any more, or nil.
 func (s *stream) unwritable() error {
 	if s.shut || !s.ends.writable() {
 		return syscall.EPIPE
@@ -157,8 +155,8 @@ func (s *stream) unwritable() error {
 	return s.failed
 }
 
-// discard reports whether a Write is to succeed without effect: the first one behind the
-// peer's DISCONNECT. Over TCP it leaves before this side knows that the peer reads no more.
+// discard reports whether a Write succeeds without effect: the first one behind the peer's DISCONNECT. Over
+// TCP such data is sent before this side learns that the peer reads no more.
 func (s *stream) discard() bool {
 	if s.discarded || s.shut || !s.ends.gotDisconnect || s.ends.sentShutdown || s.ends.sentDisconnect {
 		return false
@@ -167,13 +165,13 @@ func (s *stream) discard() bool {
 	return true
 }
 
-// mayTell reports whether there is a credit and a slot for a message with data and a word.
-func (s *stream) mayTell() bool {
+// hasCredit reports whether there is a credit and a slot for a message with data and a word.
+func (s *stream) hasCredit() bool {
 	return !s.silent && s.window.open() && s.slots >= s.slotsFor(true)
 }
 
-// load begins a message with b, or with as much of it as there is room for. It returns
-// how much that is, and how much of the ring it takes up.
+// load begins a message with b, or with the part of it that there is room for. It returns the size of that
+// part, and how many bytes of the ring it takes.
 func (s *stream) load(b []byte) (n, ring int) {
 	if n = len(b); n <= s.own.inline {
 		s.m = message{inline: b}
@@ -190,7 +188,7 @@ func (s *stream) load(b []byte) (n, ring int) {
 	return n, n
 }
 
-// offered makes sure that to is an offer, if there is one.
+// offered reports whether there is an offer, and takes the next one if to is used up.
 func (s *stream) offered() bool {
 	if s.to.length == 0 && s.fresh {
 		if s.to, s.fresh = s.own.table.take(s.next); s.fresh {
@@ -200,20 +198,20 @@ func (s *stream) offered() bool {
 	return s.to.length > 0
 }
 
-// tell posts the message, which has data and a word, for a credit.
-func (s *stream) tell(ring int) error {
+// sendCredited posts the message, which has data and a word, and uses a credit.
+func (s *stream) sendCredited(ring int) error {
 	s.window.seq++
 	return s.send(s.slotsFor(true), ring)
 }
 
-// send posts the message, which takes up so many slots and bytes of the ring.
+// send posts the message, which takes slots slots and ring bytes of the ring.
 func (s *stream) send(slots, ring int) error {
 	s.slots -= slots
 	return s.post(newRefund(ring, slots, 0))
 }
 
-// post posts the message. Few messages of data complete: that tells of a slot or two, and
-// costs an event. Sends complete in order, so the next completion stands for the quiet ones.
+// post posts the message. Most messages of data are quiet: a completion would return only a slot or two, and
+// cost an event. Sends complete in order, so the next completion also stands for the quiet ones before it.
 func (s *stream) post(r refund) error {
 	s.sent += r.slots() + r.spare()
 	s.quiet += r
@@ -229,17 +227,54 @@ func (s *stream) post(r refund) error {
 	return err
 }
 
-// fail ends a connection that has not ended in order.
+// fail stores the error, unless the connection has failed or ended in order before.
 func (s *stream) fail(err error) {
 	if s.failed == nil && !s.ends.gotDisconnect {
 		s.failed = err
 	}
 }
 
-// completed takes back what a message took up, and the quiet ones before it.
+// completed returns the resources of a message and of the quiet ones before it.
 func (s *stream) completed(r refund) {
 	s.sent -= r.slots() + r.spare()
 	s.ring.give(r.ring())
 	s.slots += r.slots()
 	s.spare += r.spare()
 }
+
+// sendRing manages the send buffer. Bytes are taken and returned in order.
+type sendRing struct {
+	size, used, next int
+}
+
+// piece is a part of the send buffer.
+type piece struct{ off, n int }
+
+func (r *sendRing) free() int { return r.size - r.used }
+
+// take takes n bytes, in one piece or two. There must be enough.
+func (r *sendRing) take(n int) [2]piece {
+	first := min(n, r.size-r.next)
+	pieces := [2]piece{{r.next, first}, {0, n - first}}
+	r.used += n
+	r.next = (r.next + n) % r.size
+	return pieces
+}
+
+// give returns the n oldest bytes.
+func (r *sendRing) give(n int) { r.used -= n }
+
+// refund is the resources that the completion of messages returns: bytes of the send buffer, slots for data
+// and slots for words. It serves as the WRID of a work request. The refunds of messages can be added.
+type refund uint64
+
+func newRefund(ring, slots, spare int) refund {
+	return refund(ring)<<32 | refund(slots)<<8 | refund(spare)
+}
+
+func (r refund) ring() int  { return int(r >> 32) }
+func (r refund) slots() int { return int(r >> 8 & 0xffffff) }
+func (r refund) spare() int { return int(r & 0xff) }
+
+// within reports whether neither the bytes nor the slots exceed those of most.
+func (r refund) within(most refund) bool { return r.ring() <= most.ring() && r.slots() <= most.slots() }

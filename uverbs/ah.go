@@ -104,7 +104,7 @@ func (h *addressHandle) issueDestroy() error {
 func ahHint(err error, attr *verbs.AHAttr) string {
 	switch {
 	case unreachable(err):
-		return noWayHint
+		return noRouteHint
 	case errors.Is(err, errNoData):
 		return emptySlotHint
 	case !errors.Is(err, syscall.EINVAL):

@@ -130,7 +130,7 @@ func TestHintsFit(t *testing.T) {
 		mask verbs.QPAttrMask
 		want string
 	}{
-		{syscall.ENETUNREACH, verbs.QPAttrState | verbs.QPAttrAV, noWayHint}, {syscall.ETIMEDOUT, verbs.QPAttrAltPath, noWayHint},
+		{syscall.ENETUNREACH, verbs.QPAttrState | verbs.QPAttrAV, noRouteHint}, {syscall.ETIMEDOUT, verbs.QPAttrAltPath, noRouteHint},
 		{syscall.ENETUNREACH, verbs.QPAttrState, ""}, {syscall.EIO, verbs.QPAttrAV, ""},
 	} {
 		if got := new(QP).explain(c.err, &verbs.QPAttr{}, c.mask); got != c.want {

@@ -326,7 +326,7 @@ func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) stri
 	case errors.Is(err, syscall.EPERM) && mask&verbs.QPAttrQKey != 0:
 		return "a Q_Key with its top bit set needs CAP_NET_RAW"
 	case mask&(verbs.QPAttrAV|verbs.QPAttrAltPath) != 0 && unreachable(err):
-		return noWayHint
+		return noRouteHint
 	case mask&(verbs.QPAttrAV|verbs.QPAttrAltPath) != 0 && errors.Is(err, errNoData):
 		return emptySlotHint
 	case !errors.Is(err, syscall.EINVAL):
@@ -416,4 +416,4 @@ func unreachable(err error) bool {
 	return false
 }
 
-const noWayHint = "no way to DGID from the network device behind SGIDIndex: is the address right, and of the same family, and does the peer answer (`ip neigh`)?"
+const noRouteHint = "no way to DGID from the network device behind SGIDIndex: is the address right, and of the same family, and does the peer answer (`ip neigh`)?"

@@ -26,6 +26,7 @@ import (
 type spy struct {
 	mu         sync.Mutex
 	counts     map[string]int
+	calls      []string    // in order
 	fail       string      // the hook that fails next
 	tellsNoQP  bool        // no Cleaner
 	concluding atomic.Bool // between Do and the end of Modify or Destroy of a QP
@@ -49,6 +50,7 @@ func (s *spy) hook(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[name]++
+	s.calls = append(s.calls, name)
 	if s.fail == name {
 		s.fail = ""
 		return errSpy

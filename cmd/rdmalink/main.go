@@ -1,21 +1,32 @@
-// Rdmalink shows and changes RDMA devices, links and what lives on them, as
-// iproute2's rdma does, and pings over them, as librdmacm's rping and libibverbs's
-// pingpong programs do, and measures them, as perftest does, from one static binary
-// that needs nothing but the kernel.
+// Rdmalink is a command line tool for RDMA: it shows and changes devices, links and
+// the objects on them, as iproute2's rdma does; it tests connections, as librdmacm's
+// rping and libibverbs's pingpong programs do; and it measures, as perftest does. It
+// is one static binary that needs nothing but the kernel.
 package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
+
+//go:generate sh -c "go run . man > ../../docs/rdmalink.8"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// run is the program without its process. It returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	t := &cli.Tool{Output: cli.Output{Stdout: stdout, Stderr: stderr}, Machine: host.This(), Stdin: stdin}
+	return t.Run(ctx, root(), args)
 }

@@ -8,51 +8,56 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
-// TestManIsCurrent: the page in docs is of these tables.
+// TestManIsCurrent checks that the page in docs was generated from these tables.
 func TestManIsCurrent(t *testing.T) {
-	tool, _ := resourceMachine()
-	got := tool.runLine("man", &hosttest.Netdevs{})
+	tool, _ := clitest.Resources()
+	got := runLine(tool, "man", &hosttest.Netdevs{})
 	text, err := os.ReadFile("../../docs/rdmalink.8")
 	if diff := cmp.Diff(string(text), got.Out); err != nil || diff != "" || got.Code != 0 {
 		t.Errorf("run go generate ./cmd/rdmalink: %v (-docs +tables):\n%s", err, diff)
 	}
 }
 
-// TestManTellsOfAll: each command that does something, and each option.
-func TestManTellsOfAll(t *testing.T) {
-	page := manPage()
-	for path := range allCommands(root()) {
+// TestManIsComplete checks that the page has each command that runs, and each option.
+func TestManIsComplete(t *testing.T) {
+	page := cli.ManPage(root())
+	for path := range cli.AllCommands(root()) {
 		c := path[len(path)-1]
-		if c.run != nil && c.name() != "help" && !strings.Contains(page, `.SS "`+roffText(commandLine(path))) {
-			t.Errorf("nothing about %s", commandLine(path))
+		if c.Run != nil && c.Name() != "help" && !strings.Contains(page, `.SS "`+escaped(cli.CommandLine(path))) {
+			t.Errorf("nothing about %s", cli.CommandLine(path))
 		}
-		for _, o := range c.options {
-			if !strings.Contains(page, roffText(o.long)) {
-				t.Errorf("nothing about %s of %s", o.long, commandLine(path))
+		for _, o := range c.Options {
+			if !strings.Contains(page, escaped(o.Long)) {
+				t.Errorf("nothing about %s of %s", o.Long, cli.CommandLine(path))
 			}
 		}
 	}
 }
 
-// TestReadmeTellsOfAll: the table of commands in the README has each, in a word.
-func TestReadmeTellsOfAll(t *testing.T) {
+// escaped escapes a word for roff.
+func escaped(word string) string { return strings.ReplaceAll(word, "-", `\-`) }
+
+// TestReadmeIsComplete checks that the README names each command.
+func TestReadmeIsComplete(t *testing.T) {
 	page, err := os.ReadFile("../../README.md")
 	_, section, _ := strings.Cut(string(page), "\n## Tools\n")
 	section, _, found := strings.Cut(section, "\n## ")
 	if err != nil || !found {
 		t.Fatal("no such section", err)
 	}
-	for _, name := range names(root().sub) {
+	for _, name := range cli.CommandNames(root().Sub) {
 		if name != "version" && !strings.Contains(section, "`"+name+"`") && !strings.Contains(section, "rdmalink "+name+" ") {
 			t.Errorf("nothing about %s", name)
 		}
 	}
 }
 
-// TestManIsRoff has the formatters that are installed read it.
+// TestManIsRoff checks the page with the formatters that are installed.
 func TestManIsRoff(t *testing.T) {
 	for program, args := range map[string]string{
 		"groff":  "-man -Tutf8 -Kutf8 -ww -z",
@@ -62,24 +67,9 @@ func TestManIsRoff(t *testing.T) {
 			continue
 		}
 		cmd := exec.Command(program, strings.Fields(args)...)
-		cmd.Stdin = strings.NewReader(manPage())
+		cmd.Stdin = strings.NewReader(cli.ManPage(root()))
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", program, err, out)
-		}
-	}
-}
-
-func TestRoffText(t *testing.T) {
-	for text, want := range map[string]string{
-		"a -b":  `a \-b`,
-		".x":    `\&.x`,
-		"'x":    `\&'x`,
-		`a\fBx`: `a\efBx`,
-		"2^20~": `2\(ha20\(ti`,
-		" .x":   " .x",
-	} {
-		if got := roffText(text); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

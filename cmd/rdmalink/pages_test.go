@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/pagetest"
 )
 
-// TestPages compares what commands print with what stands on pages that show it.
+// TestPages compares the output of commands with the pages that show it.
 func TestPages(t *testing.T) {
 	t.Chdir("../..")
 	n := 0

@@ -27,7 +27,7 @@ type end struct {
 // connect connects two queue pairs of type RC by rdma_cm, on the two hosts of a network.
 // The server posts its receives in prepare, which may be nil.
 func (l *lab) connect(kind rdmatest.Kind, cfg rdmacm.Config, prepare func(*end)) (client, server *end) {
-	ln := must(rdmacm.Listen(net.JoinHostPort(l.host(kind, 1).addr, "0"), nil))
+	ln := must(rdmacm.Listen(net.JoinHostPort(l.host(kind, 1).addr, "0")))
 	defer ln.Close()
 	accepted := make(chan error, 1)
 	go func() {
@@ -50,7 +50,7 @@ func (l *lab) connect(kind rdmatest.Kind, cfg rdmacm.Config, prepare func(*end))
 		}
 		accepted <- err
 	}()
-	client = l.endOf(must(rdmacm.Dial(background, ln.Addr().String(), &cfg)))
+	client = l.endOf(must((&rdmacm.Dialer{Config: cfg}).Dial(background, ln.Addr().String())))
 	check(<-accepted)
 	return client, server
 }

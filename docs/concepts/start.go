@@ -37,6 +37,6 @@ func start(l *lab) {
 	l.say("a GID of a port that is down: %s", cause(err))
 	device.SetLink(true)
 
-	_, err = rdmacm.Dial(background, host.Addr()+":7471", nil)
+	_, err = rdmacm.Dial(background, host.Addr()+":7471")
 	l.say("nobody listens there: %s", cause(err))
 }

@@ -41,17 +41,18 @@ func main() {
 		log.Fatal(err)
 	}
 	if flag.NArg() == 0 {
-		err = serve(*listen, &cfg)
+		err = serve(*listen, cfg)
 	} else {
-		err = ask(flag.Arg(0), *conns, *rounds, &cfg)
+		err = ask(flag.Arg(0), *conns, *rounds, cfg)
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(address string, cfg *msg.Config) error {
-	l, err := msg.Listen(address, cfg)
+func serve(address string, cfg msg.Config) error {
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), address)
 	if err != nil {
 		return err
 	}
@@ -89,12 +90,13 @@ func answer(pool *msg.Pool) {
 	}
 }
 
-func ask(address string, conns, rounds int, cfg *msg.Config) error {
+func ask(address string, conns, rounds int, cfg msg.Config) error {
+	d := msg.Dialer{Config: cfg}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var clients []*msg.Conn
 	for range conns {
-		c, err := msg.Dial(ctx, address, cfg)
+		c, err := d.Dial(ctx, address)
 		if err != nil {
 			return err
 		}

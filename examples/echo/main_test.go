@@ -26,10 +26,10 @@ func TestEcho(t *testing.T) {
 		}
 	}
 	address := fabric.Host(1).Addr() + ":7471"
-	go func() { t.Error(serve(address, &pools[1])) }()
-	err := ask(address, conns, 3, &pools[0])
+	go func() { t.Error(serve(address, pools[1])) }()
+	err := ask(address, conns, 3, pools[0])
 	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); time.Sleep(time.Millisecond) { // until it listens
-		err = ask(address, conns, 3, &pools[0])
+		err = ask(address, conns, 3, pools[0])
 	}
 	if err != nil {
 		t.Error(err)

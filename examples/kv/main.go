@@ -24,14 +24,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The table has one entry for a key, which is lost when another key has the same entry. An
-// entry is a checksum and what was put: the key, a zero byte, the value.
+// The table has one entry for all keys with the same hash. An entry is a checksum, the key, a zero byte and the value.
 const entries, entrySize = 4096, 256
+const usage = "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."
 
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = usage
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, usage); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
@@ -39,11 +39,6 @@ func main() {
 	if err := ask(flag.Args(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
-}
-
-func usage() {
-	fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
-	flag.PrintDefaults()
 }
 
 func serve(device, address string) error {
@@ -62,7 +57,7 @@ func serve(device, address string) error {
 	for at := 0; at < entries*entrySize; at += entrySize {
 		store(table.Bytes()[at:][:entrySize], nil)
 	}
-	l, err := msg.Listen(address, &msg.Config{Pool: pool})
+	l, err := (&msg.ListenConfig{Config: msg.Config{Pool: pool}}).Listen(context.Background(), address)
 	if err != nil {
 		return err
 	}
@@ -106,7 +101,7 @@ func store(entry, text []byte) {
 func ask(args []string, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := msg.Dial(ctx, args[0], nil)
+	c, err := msg.Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func main() {
 
 // serve lets peers read the text. The connection's private data tells each where it is.
 func serve(ctx context.Context, address, text string) error {
-	ln, err := rdmacm.Listen(address, &rdmacm.Config{Prepare: func(c *rdmacm.Conn) error {
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) error {
 		mr, err := c.PD().AllocMR(max(len(text), 1), verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil)
 		if err != nil {
 			return err
@@ -51,7 +51,8 @@ func serve(ctx context.Context, address, text string) error {
 		where = binary.BigEndian.AppendUint32(where, mr.RKey())
 		c.SetPrivateData(binary.BigEndian.AppendUint32(where, uint32(len(text))))
 		return nil
-	}})
+	}}}
+	ln, err := lc.Listen(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func serve(ctx context.Context, address, text string) error {
 
 // fetch reads the text and prints it.
 func fetch(ctx context.Context, address string, out io.Writer) error {
-	conn, err := rdmacm.Dial(ctx, address, nil)
+	conn, err := rdmacm.Dial(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -71,7 +72,7 @@ func newLeader(ctx context.Context, addresses []string) (*leader, error) {
 
 func reach(ctx context.Context, address string) (*remote, error) {
 	// A replica that is gone ends its connection after half a second. To rxe 7 retries, the default, are without end.
-	conn, err := rdmacm.Dial(ctx, address, &rdmacm.Config{RetryCount: 6, AckTimeout: 14})
+	conn, err := (&rdmacm.Dialer{AckTimeout: 60 * time.Millisecond, Config: rdmacm.Config{RetryCount: 6}}).Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}

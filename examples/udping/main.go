@@ -86,7 +86,7 @@ func serve(address netip.AddrPort, _ int) error {
 	if _, err := rdmacm.OpenUD(address.Addr(), &rdmacm.Config{Prepare: e.prepare}); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address.String(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(context.Background(), address.String())
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func serve(address netip.AddrPort, _ int) error {
 
 func ping(address netip.AddrPort, n int) error {
 	var e end
-	conn, err := rdmacm.DialAddrPort(context.Background(), address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare})
+	conn, err := (&rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare}}).Dial(context.Background(), address.String())
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func main() {
 }
 
 func serve(address, dir string) error {
-	l, err := rsocket.Listen("rsocket", address)
+	l, err := rsocket.Listen(address)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package dialer tries the addresses of a name.
+// Package dialer connects to the first address of a name that answers.
 package dialer
 
 import (
@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// DefaultDelay is how long the first family has before the other is tried beside it.
+// DefaultDelay is how long Soonest waits for the first address family before it tries the other one too.
 const DefaultDelay = 300 * time.Millisecond
 
-// Soonest tries the addresses of the first one's family in turn and, when those fail or
-// after the delay, the others beside them (RFC 8305, as package net reads it). It returns
-// what one of the two gets first, and closes what the other still gets.
+// Soonest connects to the addresses of the first address's family in turn. When those have
+// failed, or after the delay, it also connects to those of the other family in turn (RFC
+// 8305, as package net implements it). It returns the first connection, and closes the one
+// that the other family may still get. If ctx ends, it returns the error of the attempt that
+// ctx ended.
 func Soonest[T io.Closer](ctx context.Context, addrs []netip.AddrPort, delay time.Duration, try func(context.Context, netip.AddrPort) (T, error)) (none T, _ error) {
 	firsts, others := families(addrs)
 	if len(others) == 0 {
@@ -26,14 +28,14 @@ func Soonest[T io.Closer](ctx context.Context, addrs []netip.AddrPort, delay tim
 		found T
 		err   error
 	}
-	results, begin := make(chan result), make(chan struct{})
-	given := make(chan struct{}) // nobody takes results any more
-	defer close(given)
+	results, failed := make(chan result), make(chan struct{})
+	returned := make(chan struct{}) // closed when no result is received any more
+	defer close(returned)
 	run := func(addrs []netip.AddrPort) {
 		found, err := FirstOf(ctx, addrs, try)
 		select {
 		case results <- result{found, err}:
-		case <-given:
+		case <-returned:
 			if err == nil {
 				found.Close()
 			}
@@ -45,8 +47,8 @@ func Soonest[T io.Closer](ctx context.Context, addrs []netip.AddrPort, delay tim
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-begin:
-		case <-given:
+		case <-failed:
+		case <-returned:
 			return
 		}
 		run(others)
@@ -55,15 +57,15 @@ func Soonest[T io.Closer](ctx context.Context, addrs []netip.AddrPort, delay tim
 	if first.err == nil || ctx.Err() != nil {
 		return first.found, first.err
 	}
-	close(begin)
+	close(failed)
 	second := <-results
-	if second.err == nil {
-		return second.found, nil
+	if second.err == nil || ctx.Err() != nil {
+		return second.found, second.err
 	}
 	return none, errors.Join(first.err, second.err)
 }
 
-// families parts the addresses by whether they are of the first one's family.
+// families returns the addresses of the first one's family, and the others.
 func families(addrs []netip.AddrPort) (firsts, others []netip.AddrPort) {
 	for _, addr := range addrs {
 		if addr.Addr().Is4() == addrs[0].Addr().Is4() {
@@ -75,7 +77,8 @@ func families(addrs []netip.AddrPort) (firsts, others []netip.AddrPort) {
 	return firsts, others
 }
 
-// FirstOf goes through addresses until one answers.
+// FirstOf connects to the addresses in turn, and returns the first connection. If all fail,
+// its error joins theirs. If ctx ends, it returns the error of the attempt that ctx ended.
 func FirstOf[T any](ctx context.Context, addrs []netip.AddrPort, try func(context.Context, netip.AddrPort) (T, error)) (none T, _ error) {
 	var errs []error
 	for _, addr := range addrs {

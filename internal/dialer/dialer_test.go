@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// attempt is what comes of a connection to an address.
+// attempt is the outcome of a connection attempt to an address.
 type attempt struct {
 	takes  time.Duration // 0: for ever
 	err    error
@@ -70,6 +70,8 @@ func TestSoonest(t *testing.T) {
 			of: map[netip.AddrPort]*attempt{one6: fails(ms, errOne), one4: fails(ms, errTwo)}},
 		"the context ends": {addrs: []netip.AddrPort{one6, one4}, after: 400 * ms, timeout: 400 * ms, errs: []error{context.DeadlineExceeded},
 			of: map[netip.AddrPort]*attempt{one6: ok(0), one4: ok(0)}},
+		"the context ends the second": {addrs: []netip.AddrPort{one6, one4}, after: 400 * ms, timeout: 400 * ms, errs: []error{context.DeadlineExceeded},
+			of: map[netip.AddrPort]*attempt{one6: fails(ms, errOne), one4: ok(0)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,6 +87,9 @@ func TestSoonest(t *testing.T) {
 				})
 				if took := time.Since(start); took != test.after {
 					t.Errorf("it took %v, want %v", took, test.after)
+				}
+				if timeout, ok := err.(interface{ Timeout() bool }); test.timeout > 0 && (!ok || !timeout.Timeout()) {
+					t.Errorf("%v is no timeout", err)
 				}
 				for _, want := range test.errs {
 					if !errors.Is(err, want) {

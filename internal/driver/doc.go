@@ -48,7 +48,7 @@
 //
 // # How hardware drivers fit
 //
-// Of these, mlx5 and erdma are implemented. "Map" is Map or MapPage.
+// Of these, mlx5 is implemented. "Map" is Map or MapPage.
 //
 //	            mlx5                         efa                   irdma                   bnxt_re          hns
 //	open        Do, again with fewer bytes;  Do, Query(out)        Do, again; MapPage;     Do, map          Do, MapPage
@@ -74,7 +74,7 @@
 //	SRQ         SRQCreator, CreateSRQ.Lock   -                     newer kernels           SRQModifier      SRQModifier
 //	MW          MWAllocator, CreateQP.Bind   -                     MWAllocator, Bind       both             both
 //
-// erdma's queues and doorbell records are memory of the process (Alloc), and its doorbells are
+// The other three providers: erdma's queues and doorbell records are memory of the process (Alloc), and its doorbells are
 // registers (MapPage). siw's doorbell is a system call ([Device].Doorbell), which is skipped while the
 // kernel is busy; arming is a store to the CQ's memory. On rxe, both are system calls (Doorbell,
 // Notifier).

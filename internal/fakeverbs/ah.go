@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// AH is an address handle as the kernel was told of it.
+// AH is an address handle that the kernel made.
 type AH struct {
 	Attr abi.IbUverbsAhAttr
 

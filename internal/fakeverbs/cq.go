@@ -98,7 +98,7 @@ func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 // CQs returns the completion queues, lowest handle first.
 func (k *Kernel) CQs() []*CQ { return bodies[*CQ](k) }
 
-// resizeCQ needs no room checked here: the driver knows what is in the queue.
+// resizeCQ leaves the check of room to the driver, which knows the queue's entries.
 func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	in := request[abi.IbUverbsResizeCq](r)
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
@@ -139,10 +139,10 @@ func (cq *CQ) Armed() bool {
 	return cq.Queue != nil && cq.Queue.IsArmed()
 }
 
-// Awaited tells whether somebody waits for the events of the CQ's channel.
+// Awaited reports whether somebody waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// Overflow tells once of a lost completion: nobody may be reading.
+// Overflow reports a lost completion, once: nobody may be reading.
 func (cq *CQ) Overflow() {
 	if !cq.overrun {
 		cq.overrun = true
@@ -171,6 +171,7 @@ func (cq *CQ) EventBytes(b []byte) {
 	cq.channel.send(b)
 }
 
+// RaiseEvent raises a completion event. The lock is held.
 func (cq *CQ) RaiseEvent() {
 	cq.events++
 	var b [8]byte
@@ -178,6 +179,7 @@ func (cq *CQ) RaiseEvent() {
 	cq.channel.send(b[:])
 }
 
+// Raise raises an asynchronous event of an object, which its cookie names. The lock is held.
 func (k *Kernel) Raise(element uint64, typ uint32) {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], element)
@@ -185,6 +187,7 @@ func (k *Kernel) Raise(element uint64, typ uint32) {
 	k.async.send(b[:])
 }
 
+// RoundPow2 rounds up to a power of two, or to 1<<31.
 func RoundPow2(n uint32) uint32 {
 	p := uint32(1)
 	for p < n && p < 1<<31 {
@@ -362,7 +365,7 @@ func (k *Kernel) AsyncBytes(record []byte) {
 // not a pipe of this process. Its methods are called with the kernel's lock held.
 type Events interface {
 	Send(record []byte)
-	// Reported is told that an object goes. It drops the object's records that nobody has
+	// Reported is called when an object is destroyed. It drops the object's records that nobody has
 	// read, and says how many were read. A record has size bytes and begins with the cookie.
 	Reported(cookie uint64, size int) uint32
 	Close()

@@ -35,11 +35,11 @@ type Crossing struct {
 	Late         func() // with EntryCQE: see [Crossing.Torn]
 }
 
-// Torn has the device hand over a completion before it is written, and call between
+// Torn makes the device hand over a completion before it is written, and call between
 // before it writes the rest.
 func (c *Crossing) Torn(between func()) { c.Late = between }
 
-// CrossingKind says what crosses.
+// CrossingKind is the kind of a crossing.
 type CrossingKind string
 
 // The kinds of crossings. A record is read when a doorbell is stored to; with drivers in
@@ -55,7 +55,7 @@ const (
 	Doorbell CrossingKind = "store" // a store to a register, or the call in its place
 )
 
-// CrossRecord shows a doorbell record to Cross, and returns what that makes of it.
+// CrossRecord shows a doorbell record to Cross, and returns the value that Cross leaves.
 func (k *Kernel) CrossRecord(object uint32, offset, size int, v uint64) uint64 {
 	if k.Cross == nil {
 		return v
@@ -84,7 +84,7 @@ func (k *Kernel) CrossShared(srq uint32, entry []byte) {
 	}
 }
 
-// ShowCrossing shows a crossing to Cross, and returns what that makes of it. If nobody looks, that
+// ShowCrossing shows a crossing to Cross, and returns it as Cross leaves it. Without an observer it
 // is valid until the next one.
 func (k *Kernel) ShowCrossing(c Crossing) *Crossing {
 	if k.Cross == nil {
@@ -110,8 +110,8 @@ func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 	k.Cross(&Crossing{Kind: kind, Call: name, Bytes: b})
 }
 
-// crossDoorbell shows a call that stands for a store, and has it say what an observer makes
-// of it. It reports whether the call shall get there. Without an observer it allocates nothing.
+// crossDoorbell shows a call that stands for a store, and replaces its
+// bytes by those that an observer leaves. It reports whether the call gets there. Without an observer it allocates nothing.
 func (k *Kernel) crossDoorbell(call string, says []byte, object uint32, waiting int) bool {
 	c := k.ShowCrossing(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
 	copy(says, c.Bytes)
@@ -128,7 +128,7 @@ type Seam struct {
 	Kind   CrossingKind // of the entries
 }
 
-// ReadEntry shows an entry that the driver has copied, and has it be what an observer makes of it.
+// ReadEntry shows an entry that the driver has copied, and replaces it by the observer's.
 func (s *Seam) ReadEntry(entry []byte) {
 	if s.Kernel.Cross == nil {
 		return
@@ -138,7 +138,7 @@ func (s *Seam) ReadEntry(entry []byte) {
 	copy(entry, c.Bytes)
 }
 
-// WriteEntry is read for an entry that the driver is about to write. It returns what is to be
+// WriteEntry is ReadEntry for an entry that the driver is about to write. It returns the function to be
 // called when the entry was handed over and is not written.
 func (s *Seam) WriteEntry(entry []byte) (late func()) {
 	if s.Kernel.Cross == nil {
@@ -182,7 +182,7 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	return mmap.NewPage(r, k.stored(key))
 }
 
-// stored has the model see the stores of a page, first how each is made and then what it stores.
+// stored passes the stores of a page to the model: first how each is made, then its value.
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
@@ -215,8 +215,8 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 	}
 }
 
-// listens tells whether stores get to the device. What a program stores after its device is
-// gone, the kernel has go to memory of no meaning.
+// listens reports whether stores get to the device. A program whose
+// device is gone stores to memory of no meaning.
 func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
 // copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.

@@ -115,7 +115,7 @@ func (d *Device) remove(qp *QP) {
 	d.qpns.Free(qp.Num - d.firstQPN())
 }
 
-// SetInfiniBand has the device be on InfiniBand, where port 1 has a LID. It comes before
+// SetInfiniBand puts the device on InfiniBand, where port 1 has a LID. It comes before
 // SetGIDs, and before the device is opened.
 func (d *Device) SetInfiniBand(lid uint16) {
 	p := &d.Limits.Port
@@ -125,6 +125,7 @@ func (d *Device) SetInfiniBand(lid uint16) {
 // LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
 const LinkInfiniBand = 1
 
+// IsInfiniBand reports whether the device is on InfiniBand.
 func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInfiniBand }
 
 // SetGIDs replaces the GID table, which begins with the GID of index 0.
@@ -163,7 +164,7 @@ func gidOf(e *abi.IbUverbsGidEntry) (gid [16]byte) {
 	return gid
 }
 
-// SetLink takes port 1 down or up, and tells everybody.
+// SetLink takes port 1 down or up, and raises the event in all openings.
 func (d *Device) SetLink(up bool) {
 	changed := d.down.Swap(!up) == up
 	event := uint32(abi.IB_EVENT_PORT_ERR)
@@ -177,13 +178,13 @@ func (d *Device) SetLink(up bool) {
 	}
 }
 
-// Up tells whether port 1 is up.
+// Up reports whether port 1 is up.
 func (d *Device) Up() bool { return !d.down.Load() }
 
 // AckDelay is the time that the device takes for an acknowledgement, as a power of two.
 func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 
-// port is what the device says of port 1.
+// port returns the attributes of port 1.
 func (d *Device) port() abi.IbUverbsQueryPortResp {
 	p := d.Limits.Port
 	if !d.Up() {
@@ -192,7 +193,7 @@ func (d *Device) port() abi.IbUverbsQueryPortResp {
 	return p
 }
 
-// Remove unplugs the device: all openings are told, and from then on all their calls are
+// Remove unplugs the device: all openings get an event, and from then on all their calls are
 // EIO, but those that destroy an object. Mappings of user space stay, and nothing looks at them.
 func (d *Device) Remove() {
 	d.removed.Store(true)
@@ -203,8 +204,8 @@ func (d *Device) Remove() {
 
 func (d *Device) isRemoved() bool { return d.removed.Load() }
 
-// Kill frees what the programs have that have the device open, as the kernel does when they are
-// killed. To what is left of them in this process the device is gone. Others may open it.
+// Kill frees the objects of the programs that have the device open, as the kernel does when they are
+// killed. To their goroutines in this process the device is gone. Other programs may open it.
 func (d *Device) Kill() {
 	for _, k := range d.Openings() {
 		k.mu.Lock()
@@ -315,7 +316,7 @@ func (k *Kernel) queryDeviceLegacy(r *ioctl.Request) error {
 	return respond(r, k.limits().Device)
 }
 
-// limiter is a model whose options change what the device says of itself.
+// limiter is a model whose options change the device's attributes.
 type limiter interface{ AdjustLimits(*Limits) }
 
 func (k *Kernel) limits() Limits {
@@ -328,7 +329,7 @@ func (k *Kernel) limits() Limits {
 }
 
 // violations are what user space did that the device does not bear, in words. All openings
-// of a device share them. A kernel can't tell of these, since they are between user space
+// of a device share them. No kernel reports these, since they are between user space
 // and the device.
 type violations struct {
 	mu    sync.Mutex
@@ -357,10 +358,10 @@ func (d *Device) Violations() []string {
 // Violations returns those of the device.
 func (k *Kernel) Violations() []string { return k.Device.Violations() }
 
-// onDemand tells that the device has on-demand paging.
+// onDemand reports whether the device has on-demand paging.
 func (k *Kernel) onDemand() bool { return k.OnDemand || k.limits().ODP.GeneralCaps != 0 }
 
-// Dup has the file be one that another process got a descriptor of: it is closed when it was
+// Dup counts a descriptor that another process got of the file: the file is closed when it was
 // closed once more.
 func (k *Kernel) Dup() *Kernel {
 	k.mu.Lock()
@@ -369,6 +370,7 @@ func (k *Kernel) Dup() *Kernel {
 	return k
 }
 
+// ContextAttrs are the attributes of QUERY_CONTEXT that all drivers have.
 var ContextAttrs = []MethodAttr{
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).Optional(),
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).Optional(),
@@ -376,7 +378,7 @@ var ContextAttrs = []MethodAttr{
 
 type contextQuerier interface{ QueryContext(*ioctl.Request) }
 
-// QueryContext is for drivers that tell another process what they told the first.
+// QueryContext answers another process with the answer that the first one got.
 func (k *Kernel) QueryContext(r *ioctl.Request) error {
 	m, ok := k.Model.(contextQuerier)
 	switch {

@@ -9,7 +9,7 @@ import (
 )
 
 // exported maps a file from a page on that begins at start. The file must have all of the
-// region's bytes: to touch what lies behind its end would kill the program.
+// region's bytes: an access behind its end would kill the program.
 func exported(fd int, start, within, length uint64) (*mmap.Region, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -5,13 +5,13 @@
 // asks for, handles must exist, objects in use refuse to be destroyed, and calls that a driver
 // lacks are not supported. Numbers are used again at once, lowest first, as the kernel's are.
 // Any call can be made to fail ([Kernel.Fail]), any answer can be falsified ([Kernel.Tamper]),
-// and [Kernel.Leaks] lists what was not given back.
+// and [Kernel.Leaks] lists the objects that were not closed.
 //
 // This package is the half that all devices share. Each device has a package below it, with a
 // [Model] of its driver and queues, which registers a [Driver] in the constructor table
 // ([Register]); package models registers all of them. A driver without an entry is hardware of
-// which nothing is known: the fake refuses what the core and every driver of hardware refuse,
-// and reads no private bytes. A new device adds a package, and changes no file here.
+// which nothing is known: the fake makes the checks of the core and of every driver of
+// hardware, and reads no private bytes. A new device adds a package, and changes no file here.
 //
 // Queues are the driver's own, on Go memory so that the race detector sees both sides. A
 // model reads and writes its side of them byte by byte, by the layout that the kernel's

@@ -17,8 +17,8 @@ type Driver struct {
 	ID     uint32 // an RDMA_DRIVER_ number
 	Limits func() Limits
 	New    func(k *Kernel) Model // the model of one opening
-	// NewShared makes what all openings of a device share, which [Shared] returns. It may be
-	// nil.
+	// NewShared makes what all openings of a device share, which Device.Shared holds. It may
+	// be nil.
 	NewShared func() any
 
 	Software      bool   // it has no more than the software drivers of Linux have
@@ -59,34 +59,46 @@ func unknownLimits() Limits {
 	return l
 }
 
-// Model is a driver of one opening: it answers what the core passes on unread, and says
-// what it can't do. The kernel's lock is held.
+// Model is the driver of one opening: it handles the private bytes that the core passes on unread,
+// and refuses the calls that the driver lacks. The kernel's lock is held. Most models embed
+// [Bare]. A model may have the methods of the optional interfaces beside the objects' files too:
+// WQs, device memory, flow rules, XRC, copies to registers, limits that depend on options.
 type Model interface {
+	// Has reports whether the driver has a call, by the names of this package's tables.
 	Has(call string) bool
+	// Context answers GET_CONTEXT.
 	Context(*ioctl.Request) error
+	// Map maps memory that a create call offered, and MapRegisters registers.
 	Map(k *Kernel, offset int64, length int) (*mmap.Region, error)
 	MapRegisters(k *Kernel, key int64, length int) error
+	// Store carries out a store to registers.
 	Store(k *Kernel, key int64, offset, size int, value uint64)
+
 	CreateCQ(*CQ, *ioctl.Request) error
 	ResizeCQ(cq *CQ, entries uint32, r *ioctl.Request) error
+	// Notify arms a CQ by a call, with IB_CQ_ flags.
 	Notify(cq *CQ, flags uint32) error
+
 	CreateQP(*QP, *ioctl.Request) error
 	ModifyQP(*QP, *abi.IbUverbsModifyQp) error
 	DestroyQP(*QP)
+	// Doorbell carries out POST_SEND, the doorbell of drivers in software.
 	Doorbell(*QP) error
-	Waiting(*QP) int // sends that user space has handed over
+	// Waiting returns how many sends user space has handed over.
+	Waiting(*QP) int
+
 	CreateSRQ(*SRQ, *ioctl.Request) error
 	ModifySRQ(*SRQ, *abi.IbUverbsModifySrq, *ioctl.Request) error
 	RegMR(handle uint32, r *ioctl.Request) (key uint32, err error)
 	CreateAH(*AH, *ioctl.Request) error
 }
 
-// Bare is a driver of hardware. The fake knows nothing of its queues, which are between
-// user space and the device, and does not read its private bytes. It refuses what the
-// core and every such driver refuse.
+// Bare is a driver of hardware without a model. The fake knows nothing of its queues, which
+// are between user space and the device, and does not read its private bytes. It makes the
+// checks of the core and those that every such driver makes.
 type Bare struct{}
 
-// Has leaves out what only drivers in software take from user space: doorbells and arming are
+// Has leaves out the calls that only drivers in software have: with hardware, doorbells and arming are
 // stores to a device elsewhere.
 func (Bare) Has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
 
@@ -182,7 +194,7 @@ func (Bare) CreateAH(*AH, *ioctl.Request) error { return nil }
 // ionic is a driver that the headers of Linux 6.12 do not know.
 const ionic = 21
 
-// Refusal is what a kernel driver answers to a call that lacks the private bytes which it
+// Refusal is a kernel driver's error for a call that lacks the private bytes which it
 // wants: In of them, and room for Out.
 type Refusal struct {
 	In, Out int
@@ -249,14 +261,14 @@ var (
 
 const gidEntrySize = 32
 
-// Limits is what a device says of itself.
+// Limits are the attributes of a device.
 type Limits struct {
 	Device abi.IbUverbsQueryDeviceResp
 	Caps   uint64
 	Port   abi.IbUverbsQueryPortResp
 	GIDs   []abi.IbUverbsGidEntry
 
-	// What no device in software has.
+	// These are 0 for devices in software.
 	MaxDM      uint64
 	ClockMask  uint64
 	ClockKHz   uint64
@@ -266,6 +278,7 @@ type Limits struct {
 	ODPXRC     uint32
 }
 
+// BareLimits returns the attributes that a model's limits begin with.
 func BareLimits() Limits {
 	const caps = 0x200000
 	return Limits{

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// Flow is a flow rule as the kernel was told of it.
+// Flow is a flow rule that the kernel made.
 type Flow struct {
 	QP    *QP
 	Attr  abi.IbUverbsFlowAttr
@@ -152,7 +152,7 @@ const (
 type Frame struct {
 	Group bool   // for more than one station
 	IP    []byte // from the header of IPv4 or IPv6 on, or nil
-	Proto uint8  // of what is behind that header,
+	Proto uint8  // of the header behind that one,
 	Inner int    // which begins there in IP
 
 	headers map[uint32][]byte
@@ -196,7 +196,7 @@ func ReadFrame(b []byte) *Frame {
 	return f
 }
 
-// IsIPv4 tells which of the two f.IP is of.
+// IsIPv4 reports whether f.IP is a header of IPv4, and not of IPv6.
 func (f *Frame) IsIPv4() bool { return f.headers[FlowIPv4] != nil }
 
 func (f *Frame) ipv4(b []byte) {
@@ -229,7 +229,7 @@ func (f *Frame) ports(b []byte) {
 	}
 }
 
-// Matches tells whether a frame has all that a rule asks for.
+// Matches reports whether a frame matches all specs of a rule.
 func (r *Flow) Matches(f *Frame) bool {
 	for _, s := range r.Specs {
 		b := f.headers[s.Type]

@@ -25,20 +25,20 @@ type Kernel struct {
 	// Refuse, when set, is asked before each call: an error is the call's answer. Names are
 	// those of Fail. Set it before use.
 	Refuse func(call string) error
-	// Pin, when set, is told how many bytes a region pins, and that many less than none
+	// Pin, when set, is called with the number of bytes that a region pins, and with its negative
 	// when it goes. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
-	// Newest has the kernel be Linux 7.2, and not 6.12. Set it before use.
+	// Newest makes the kernel Linux 7.2 in place of 6.12. Set it before use.
 	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
-	// InBubble has events come from memory instead of pipes, so that testing/synctest
+	// InBubble delivers events through memory instead of pipes, so that testing/synctest
 	// sees that a goroutine waits for one. Set it before use.
 	InBubble bool
-	// OtherCredentials has the process be one whose credentials are not those that the
+	// OtherCredentials gives the process other credentials than those that the
 	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
 	OtherCredentials bool
-	// User is the memory of the process that has the file open; New gives it what this
+	// User is the memory of the process that has the file open; New sets it to the memory that this
 	// process lends. Set it before use.
 	User Memory
 	// Share makes size bytes for a queue of the kernel's that user space maps at a key. The
@@ -48,10 +48,10 @@ type Kernel struct {
 	// Channel makes where the events of a descriptor go, in place of a pipe of this process
 	// that Events hands out. Set it before use.
 	Channel func(fd int32) (Events, error)
-	// Inode tells which file is behind a descriptor of the process that has the file open. New
+	// Inode returns the inode behind a descriptor of the process that has the file open. New
 	// looks at this process. Set it before use.
 	Inode func(fd int32) (uint64, error)
-	// Rang is told of a queue pair that has sends, and of one that changed its state. It is
+	// Rang is called for a queue pair that has sends, and for one that changed its state. It is
 	// called on the goroutine of the call or the store that did it, without locks of the
 	// Kernel's. Set it before use.
 	Rang func(*QP)
@@ -59,7 +59,7 @@ type Kernel struct {
 	// may change it. Its calls of one opening come one after the other; it must not call the
 	// Kernel. Set it before use.
 	Cross func(*Crossing)
-	// Asked is told of each request that the dispatcher let through, before it is carried out.
+	// Asked is called with each request that the dispatcher let through, before it is carried out.
 	// It must not call the Kernel. Set it before use.
 	Asked func(call string, r *ioctl.Request)
 	// Own are attributes of the driver's own, which its methods take beside those of
@@ -79,14 +79,14 @@ type Kernel struct {
 	Offers   map[int64]Offer
 	faults   []fault
 	calls    map[string]int
-	left     []string // what was alive when the file was closed
+	left     []string // the objects that existed when the file was closed
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
 	NullKey  uint32         // of no memory, if the device has one
 	Tick     func()         // moves a clock that the process has mapped
 	lent     lent
-	rung     []*QP    // to tell Rang of
+	rung     []*QP    // for which Rang will be called
 	crossing Crossing // the last, if there is no Cross
 }
 
@@ -145,7 +145,7 @@ func (k *Kernel) method(r *ioctl.Request) (*Method, error) {
 	return m, m.check(r, k.Own)
 }
 
-// Map maps what a create call offered.
+// Map maps the memory that a create call offered.
 func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -180,10 +180,10 @@ func (k *Kernel) IsClosed() bool { return k.closed }
 // Lock takes the opening's lock, under which its model is called.
 func (k *Kernel) Lock() { k.mu.Lock() }
 
-// Unlock releases the lock, and tells nobody.
+// Unlock releases the lock, without calling Rang.
 func (k *Kernel) Unlock() { k.mu.Unlock() }
 
-// Close destroys what is left, as closing the last descriptor does.
+// Close destroys all objects, as closing the last descriptor does.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
 	defer k.unlock()
@@ -215,7 +215,7 @@ func (k *Kernel) freeAll() {
 	}
 }
 
-// Closed tells whether the file was closed.
+// Closed reports whether the file was closed.
 func (k *Kernel) Closed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -312,7 +312,7 @@ func (k *Kernel) fault(call string) error {
 	return nil
 }
 
-// object is what a handle stands for.
+// object is an object of the kernel, which a handle names.
 type object struct {
 	kind string
 	uses []*object
@@ -321,6 +321,8 @@ type object struct {
 	free func()
 }
 
+// Add makes body an object of a kind, which uses others, and returns its handle. The end of the
+// object calls free. The lock is held.
 func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
 	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
 	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
@@ -330,6 +332,7 @@ func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32
 	return h
 }
 
+// Remove ends an object, unless others use it. The lock is held.
 func (k *Kernel) Remove(kind string, handle uint32) error {
 	o, err := k.Find(kind, handle)
 	if err != nil {
@@ -347,6 +350,7 @@ func (k *Kernel) Remove(kind string, handle uint32) error {
 	return nil
 }
 
+// Find returns an object of a kind. The lock is held.
 func (k *Kernel) Find(kind string, handle uint32) (*object, error) {
 	o := k.objects[handle]
 	if o == nil || o.kind != kind {
@@ -432,6 +436,7 @@ func (k *Kernel) infoHandles(r *ioctl.Request) error {
 // Numbers hands out the lowest number that is free, without counting up to it each time.
 type Numbers struct{ below uint32 } // all of these are taken
 
+// Take returns the lowest number that is not taken.
 func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	for isTaken(n.below) {
 		n.below++
@@ -440,4 +445,5 @@ func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	return n.below - 1
 }
 
+// Free returns a number, which comes again.
 func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

@@ -75,8 +75,10 @@ func (o Offer) Mapped(length int) (*mmap.Region, error) {
 	return mmap.Wrap(o.Bytes[:length])
 }
 
+// RoundUp rounds up to whole pages.
 func RoundUp(n int) int { return (n + PageSize - 1) / PageSize * PageSize }
 
+// PageSize is the system's.
 var PageSize = os.Getpagesize()
 
 // own is memory of this process itself, where the race detector watches both sides of a
@@ -101,7 +103,7 @@ const (
 	mostBytes = 1 << 20 // of them together
 )
 
-// Memory of the kernel's is used again at once, because the kernel's side knows who holds it.
+// Memory of the kernel's is used again at once, because the kernel counts its holders.
 // Memory of user space is left alone for a while: a device that writes to a queue too late
 // shall find that it is gone.
 var kernels, users = newSpares(0), newSpares(mostSpare / 2)
@@ -140,7 +142,7 @@ func (o *own) release() {
 	}
 }
 
-// take returns what was put there first, or nil.
+// take returns the piece that was put there first, or nil.
 func (s *spare) take() *own {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,10 +163,10 @@ func (s *spare) put(o *own) {
 }
 
 // Memory is the memory of the process that has the device open. A model reaches it
-// through nothing else. All methods return EFAULT for what is not there, and ESRCH once the
+// through nothing else. All methods return EFAULT for memory that is not there, and ESRCH once the
 // process has ended: it is not to blame then, and its file is about to be closed.
 type Memory interface {
-	// Check tells whether all of it is there.
+	// Check reports whether all of the memory is there.
 	Check(addr, length uint64) error
 	Read(addr uint64, b []byte) error
 	// Write writes as devices do: aligned words that are few come at once.
@@ -199,7 +201,7 @@ func (l *lent) add(p piece) {
 	l.pieces = append(slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() }), p)
 }
 
-// alias has memory be found at another address too, until undo is called.
+// alias makes memory visible at another address too, until undo is called.
 func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +217,7 @@ func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	return func() { _ = twin.Close() }, nil
 }
 
-// forget ends what was lent, with the file.
+// forget ends all loans, with the file.
 func (l *lent) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,7 +229,7 @@ func (l *lent) forget() {
 	l.pieces = nil
 }
 
-// remove takes back what was lent, and reports whether it was. Of several pieces with one
+// remove takes back memory, and reports whether it was lent. Of several pieces with one
 // address it takes the shortest, so that the memory of those that stay is still there.
 func (l *lent) remove(addr uint64) bool {
 	l.mu.Lock()
@@ -424,7 +426,7 @@ func copyUnseen(dst, src []byte, addr uint64) {
 // memoryEvents is an event descriptor in memory, both ends of it.
 type memoryEvents struct {
 	mu      sync.Mutex
-	changed sync.Cond      // of what follows
+	changed sync.Cond      // of the fields below
 	records []memoryRecord // the first taken of them were read
 	taken   int
 	expired bool // the read deadline is in the past
@@ -444,13 +446,13 @@ func newMemoryEvents() *memoryEvents {
 	return m
 }
 
-// unlock wakes everybody who waits.
+// unlock wakes all waiting goroutines.
 func (m *memoryEvents) unlock() {
 	m.mu.Unlock()
 	m.changed.Broadcast()
 }
 
-// send cuts off what is longer than any event.
+// send truncates records that are longer than any event.
 func (m *memoryEvents) send(record []byte) {
 	m.mu.Lock()
 	defer m.unlock()

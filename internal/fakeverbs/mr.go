@@ -24,7 +24,7 @@ func (k *Kernel) destroyPD(r *ioctl.Request) error {
 	return k.Remove("PD", uint32(h))
 }
 
-// MR is a memory region as the kernel was told of it.
+// MR is a memory region that the kernel made.
 type MR struct {
 	PD            uint32 // handle
 	Start, Length uint64
@@ -92,7 +92,7 @@ func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*objec
 	return h, nil
 }
 
-// answerMR tells the handle of a new region, and its key as both of its keys.
+// answerMR answers the handle of a new region, and its key as both of its keys.
 func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
 	r.SetObject(handle, h)
 	if err := Answer(r, lkey, mr.Key); err != nil {
@@ -101,7 +101,7 @@ func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) err
 	return Answer(r, rkey, mr.Key)
 }
 
-// moved has the device find memory at another address than the process does. Of another
+// moved makes memory visible to the device at another address than the process's. Of another
 // process's memory it can't.
 func (k *Kernel) moved(in *abi.IbUverbsRegMr) (undo func(), err error) {
 	if in.HcaVa == in.Start {
@@ -123,7 +123,7 @@ func (k *Kernel) pin(bytes int64) error {
 // OptionalAccess are the access flags that a device may ignore.
 const OptionalAccess = 0x3ff00000
 
-// checkAccess is ib_check_mr_access, and what the driver adds to it.
+// checkAccess is ib_check_mr_access, and the driver's own check.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
 		remote   = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
@@ -139,7 +139,7 @@ func (k *Kernel) checkAccess(access uint32) error {
 	return nil
 }
 
-// reregMR does what drivers in software can: another PD, other access.
+// reregMR changes the PD or the access, as drivers in software can.
 func (k *Kernel) reregMR(r *ioctl.Request) error {
 	in := request[abi.IbUverbsReregMr](r)
 	switch {
@@ -194,7 +194,7 @@ func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	return nil
 }
 
-// prefetch refuses what drivers of hardware refuse of an SGE: a key of no region with on-demand paging,
+// prefetch refuses the SGEs that drivers of hardware refuse: with a key of no region with on-demand paging,
 // another domain's, one that is not writable, memory outside.
 func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 	addr, length := binary.NativeEndian.Uint64(sge), binary.NativeEndian.Uint32(sge[8:])
@@ -218,11 +218,11 @@ func (k *Kernel) destroyMR(r *ioctl.Request) error {
 // MRs returns the memory regions, oldest handle first.
 func (k *Kernel) MRs() []*MR { return bodies[*MR](k) }
 
-// dmaBufAccess is what the core lets a region of a dma-buf have.
+// dmaBufAccess is the access that the core allows to a region of a dma-buf.
 const dmaBufAccess = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_WRITE |
 	abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_RELAXED_ORDERING
 
-// regDMABuf takes any file of memory for a dma-buf. Its memory becomes what the device finds
+// regDMABuf takes any file of memory for a dma-buf. The device then finds its memory
 // from iova on. Another process's descriptors mean nothing here.
 func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	if !k.Device.driver.DMABufs || k.User != Memory(&k.lent) {
@@ -287,14 +287,14 @@ const firstMW = 1 << 19
 type MW struct {
 	Type uint8
 	RKey uint32
-	// Bound is what it opens; nil while it opens nothing.
+	// Bound is the window's binding; nil while it opens nothing.
 	Bound *Binding
 
 	pd uint32 // handle
 	qp *QP    // through which it was bound
 }
 
-// to tells whether the window opens something to the peer of a queue pair. One of type 1
+// to reports whether the window opens something to the peer of a queue pair. One of type 1
 // belongs to a PD.
 func (mw *MW) to(qp *QP) bool {
 	return mw.Bound != nil && (mw.Type == 1 && mw.pd == qp.PD || mw.qp == qp)
@@ -334,7 +334,7 @@ type DM struct {
 	Length   uint64
 	LogAlign uint32
 
-	memory lent   // what it is made of, from address 0 on
+	memory lent   // its bytes, from address 0 on
 	Start  uint64 // of the DM in that
 	Page   uint16 // of the device where it begins
 }
@@ -349,6 +349,7 @@ type dmModel interface {
 	DMAccess() uint64
 }
 
+// AllocDMAttrs are the attributes of DM_ALLOC that all drivers have.
 var AllocDMAttrs = []MethodAttr{
 	Obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
 	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
@@ -451,7 +452,7 @@ var newestMethods = map[[2]uint16]*Method{
 	)},
 }
 
-// PortSpeed is what devices that tell it say of their port, in units of 100 Mb/s.
+// PortSpeed is the speed of a port that a device knows the speed of, in units of 100 Mb/s.
 const PortSpeed = 750
 
 // queryPortSpeed is in the core for all drivers, and carried out by those of hardware.
@@ -469,7 +470,7 @@ func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
 // Processors is how many the machine of a device has that knows DMA handles.
 const Processors = 8
 
-// allocDMAH refuses what the core refuses, and what the drivers refuse that have them.
+// allocDMAH makes the checks of the core, and those of the drivers that have DMA handles.
 func (k *Kernel) allocDMAH(r *ioctl.Request) error {
 	d := &DMAH{}
 	d.HasCPU = ioctl.Argument(r, abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, &d.CPU)

@@ -120,7 +120,7 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	return append(uses, srq), nil
 }
 
-// free ends the queue pair: what was taken and is not done completes no more.
+// free ends the queue pair: sends that were taken and are not done never complete.
 func (qp *QP) free() {
 	qp.k.Device.remove(qp)
 	qp.k.Model.DestroyQP(qp)
@@ -195,14 +195,14 @@ func (k *Kernel) crossPostSend(in *abi.IbUverbsPostSend) bool {
 	return true
 }
 
-// Ring has Rang told of a queue pair, once the lock is let go.
+// Ring makes unlock call Rang for a queue pair.
 func (k *Kernel) Ring(qp *QP) {
 	if k.Rang != nil {
 		k.rung = append(k.rung, qp)
 	}
 }
 
-// unlock lets the lock go, and tells Rang.
+// unlock releases the lock and calls Rang.
 func (k *Kernel) unlock() {
 	if k.Tick != nil {
 		k.Tick()
@@ -238,7 +238,7 @@ func (qp *QP) Attr() abi.IbUverbsModifyQp {
 	return a
 }
 
-// IsIn tells whether the queue pair is attached to a multicast group.
+// IsIn reports whether the queue pair is attached to a multicast group.
 func (qp *QP) IsIn(gid [16]byte) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()

@@ -47,7 +47,7 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 	return nil
 }
 
-// checkModify refuses what the core does, whatever the driver.
+// checkModify makes the checks of the core, whatever the driver.
 func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 	has := func(bits uint32) bool { return in.AttrMask&bits != 0 }
 	switch toRTR := has(abi.IB_QP_STATE) && in.QpState == abi.IB_QPS_RTR; {
@@ -106,7 +106,7 @@ func (qp *QP) Connect() {
 }
 
 // Break puts the QP into the error state, as a lost peer does: all that is on the
-// queues is flushed, and what comes later is not looked at by itself.
+// queues is flushed; requests that are posted later wait for a doorbell.
 func (qp *QP) Break() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -130,7 +130,7 @@ func (qp *QP) Receive(n uint32) bool {
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Receive(n)
 }
 
-// player carries what a test tells it to.
+// player is a queue pair whose requests a test completes one at a time.
 type player interface {
 	Carry(status uint32) bool
 	Receive(n uint32) bool
@@ -179,20 +179,20 @@ func atomics(n uint8) uint8 {
 
 type move struct{ from, to uint8 }
 
-// need is what a transition must have, and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+// need are the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
 type need struct{ must, may [6]uint32 }
 
 const (
-	first  = abi.IB_QP_PKEY_INDEX | abi.IB_QP_PORT
-	heard  = abi.IB_QP_MAX_DEST_RD_ATOMIC | abi.IB_QP_MIN_RNR_TIMER
-	path   = abi.IB_QP_AV | abi.IB_QP_PATH_MTU | abi.IB_QP_DEST_QPN | abi.IB_QP_RQ_PSN
-	retry  = abi.IB_QP_TIMEOUT | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY | abi.IB_QP_MAX_QP_RD_ATOMIC
-	later  = abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PKEY_INDEX
-	live   = abi.IB_QP_CUR_STATE | abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PATH_MIG_STATE
-	keyed  = abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY
-	told   = abi.IB_QP_EN_SQD_ASYNC_NOTIFY
-	rights = first | abi.IB_QP_ACCESS_FLAGS
-	calm   = abi.IB_QP_AV | later | abi.IB_QP_PATH_MIG_STATE
+	first   = abi.IB_QP_PKEY_INDEX | abi.IB_QP_PORT
+	heard   = abi.IB_QP_MAX_DEST_RD_ATOMIC | abi.IB_QP_MIN_RNR_TIMER
+	path    = abi.IB_QP_AV | abi.IB_QP_PATH_MTU | abi.IB_QP_DEST_QPN | abi.IB_QP_RQ_PSN
+	retry   = abi.IB_QP_TIMEOUT | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY | abi.IB_QP_MAX_QP_RD_ATOMIC
+	later   = abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PKEY_INDEX
+	live    = abi.IB_QP_CUR_STATE | abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PATH_MIG_STATE
+	keyed   = abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY
+	drained = abi.IB_QP_EN_SQD_ASYNC_NOTIFY
+	rights  = first | abi.IB_QP_ACCESS_FLAGS
+	calm    = abi.IB_QP_AV | later | abi.IB_QP_PATH_MIG_STATE
 )
 
 // moves is the kernel's qp_state_table, without the moves to RESET and ERR.
@@ -205,14 +205,14 @@ var moves = map[move]need{
 		must: [6]uint32{retry | abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, retry | abi.IB_QP_SQ_PSN, abi.IB_QP_TIMEOUT | abi.IB_QP_SQ_PSN},
 		may:  sending},
 	{abi.IB_QPS_RTS, abi.IB_QPS_RTS}: {may: sending},
-	{abi.IB_QPS_RTS, abi.IB_QPS_SQD}: {may: [6]uint32{told, told, told, told, told}},
+	{abi.IB_QPS_RTS, abi.IB_QPS_SQD}: {may: [6]uint32{drained, drained, drained, drained, drained}},
 	{abi.IB_QPS_SQD, abi.IB_QPS_RTS}: {may: sending},
 	{abi.IB_QPS_SQD, abi.IB_QPS_SQD}: {may: [6]uint32{calm | abi.IB_QP_PORT | retry | heard, calm, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY,
 		calm | abi.IB_QP_PORT | retry, calm | abi.IB_QP_PORT | abi.IB_QP_TIMEOUT | heard}},
 	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
 }
 
-// sending is what may change while sends are carried out.
+// sending are the attributes that may change while sends are carried out.
 var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
 
 // ignored are attributes that the core leaves out of a QP's modification.

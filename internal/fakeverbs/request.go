@@ -19,7 +19,7 @@ const (
 	handle // of an object or a descriptor, existing or new
 )
 
-// MethodAttr is what the kernel wants of an attribute.
+// MethodAttr describes an attribute of a method.
 type MethodAttr struct {
 	id       uint16
 	kind     kind
@@ -27,6 +27,7 @@ type MethodAttr struct {
 	must     bool
 }
 
+// Method is a method of an object, with the attributes that it takes.
 type Method struct {
 	name  string
 	run   func(*Kernel, *ioctl.Request) error
@@ -39,6 +40,9 @@ func NewMethod(name string, run func(*Kernel, *ioctl.Request) error, attrs []Met
 }
 
 const anyLen = 1<<16 - 1
+
+// The functions below describe attributes: Out and OutMin an output of a size or more, Enum a
+// constant, Obj a handle. Destroys is the only attribute of a method that destroys an object.
 
 func in(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
 func inMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }
@@ -434,7 +438,7 @@ func (k *Kernel) quickNotifyCQ(in []byte) error {
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 
-// AttrKind is what an attribute of a method is, which the request itself does not tell.
+// AttrKind is the kind of a method's attribute, which a request itself does not say.
 type AttrKind int
 
 // The kinds.
@@ -445,7 +449,7 @@ const (
 	AttrObject           // a handle or a descriptor, existing or new
 )
 
-// KindOf tells the kind of an attribute of a driver's method. The sandbox takes requests from
+// KindOf returns the kind of an attribute of a driver's method. The sandbox takes requests from
 // other processes and needs it to find the memory that they point at.
 func KindOf(driver uint32, object, method, id uint16) AttrKind {
 	m := methodOf(driver, object, method)

@@ -72,7 +72,7 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
 }
 
-// find finds what an SRQ of an XRC domain is made of, and numbers it.
+// find finds the objects that an SRQ of an XRC domain uses, and numbers the SRQ.
 func (s *SRQ) find(r *ioctl.Request) (uses []*object, err error) {
 	cq, body, err := FindIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
 	if err != nil {
@@ -127,6 +127,7 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsQuerySrqResp{MaxWr: srq.MaxWR, MaxSge: srq.MaxSGE, SrqLimit: srq.Limit})
 }
 
+// Seam returns the place where observers see the SRQ's receives.
 func (s *SRQ) Seam() Seam { return Seam{Kernel: s.k, Object: s.id, srq: true, Kind: EntryRQE} }
 
 // SRQs returns the shared receive queues, lowest handle first.

@@ -7,13 +7,13 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Work is a send that the device took off its queue, whatever the driver. It is owed a
+// Work is a send that the device took off its queue, whatever the driver. It needs a
 // completion.
 type Work struct {
 	ID     uint64
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
 	Flags  uint32 // IB_SEND_; signaled also because the queue pair signals all
-	Front  []byte // of a raw packet, before its data: what the request itself has of it
+	Front  []byte // of a raw packet, before its data: the part that is in the request itself
 	Inline []byte // with IB_SEND_INLINE, or
 	SGL    []SGE
 
@@ -21,7 +21,7 @@ type Work struct {
 	RKey          uint32
 	SRQN          uint32 // of the peer's SRQ, with XRC
 	Imm           uint32 // as it stands; a key to end
-	Compare, Swap uint64 // Compare is also what is added
+	Compare, Swap uint64 // Compare is also the addend
 	To            Destination
 	Bind          Binding
 	Flush         uint32 // bytes
@@ -57,7 +57,7 @@ type Destination struct {
 	AH        *AH // nil: there is none of that number
 }
 
-// Binding is what a window shall open.
+// Binding describes the memory that a window opens.
 type Binding struct {
 	Addr, Length        uint64
 	LKey, RKey, NewRKey uint32 // of the region; of the window, before and after
@@ -74,14 +74,19 @@ type Recv struct {
 	Data    []byte // that come in the completion
 }
 
-// Queues is what every driver does with a queue pair's queues. The kernel's lock is held.
-// Statuses and completions are those of the verbs.
+// Queues is a model's side of a queue pair's queues. The kernel's lock is held. Statuses and
+// completions are those of the verbs. A model whose queues are played by unit tests has the
+// methods of QP.Carry and QP.Receive too.
 type Queues interface {
-	// EnterError is the move to the error state: all is flushed, what was taken first.
+	// EnterError moves the queue pair to the error state: all is flushed, taken sends first.
 	EnterError()
+	// NextSend takes the oldest send.
 	NextSend() (*Work, bool)
-	SendDone(w *Work, status uint32, tell bool) // the oldest that was taken; tell: with a completion
+	// SendDone ends the oldest send that was taken, with a completion or without.
+	SendDone(w *Work, status uint32, completes bool)
+	// NextRecv takes the oldest receive, of the queue pair or its SRQ.
 	NextRecv() (*Recv, bool)
+	// RecvDone completes a receive that was taken.
 	RecvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
 }
 
@@ -116,7 +121,7 @@ func (qp *QP) Sent(w *Work, status uint32) bool {
 	return true
 }
 
-// FlushTaken completes what was taken and is not done.
+// FlushTaken completes the sends that were taken and are not done.
 func (qp *QP) FlushTaken() {
 	taken := qp.Taken
 	qp.Taken = nil
@@ -143,7 +148,7 @@ type keeper interface {
 	KeepFetched(w *Work, data []byte) bool
 }
 
-// Keep has the data of a SEND come in the completion of its receive, in place of the memory
+// Keep puts the data of a SEND into the completion of its receive, in place of the memory
 // that it names. It reports whether the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
 	q, ok := qp.Made.(keeper)
@@ -155,10 +160,10 @@ func (qp *QP) Keep(r *Recv, data []byte) bool {
 	return q.Keep(r, data)
 }
 
-// HasSRQ tells whether receives are those of an SRQ.
+// HasSRQ reports whether receives are those of an SRQ.
 func (qp *QP) HasSRQ() bool { return qp.SRQ != nil }
 
-// KeepFetched is Keep for what a send has brought, in place of the memory that it names.
+// KeepFetched is Keep for the data that a send has fetched.
 func (qp *QP) KeepFetched(w *Work, data []byte) bool {
 	q, ok := qp.Made.(keeper)
 	if !ok || !q.Keeps() {
@@ -197,7 +202,7 @@ func (qp *QP) ReadSGE(s SGE, b []byte) error {
 	return m.Read(addr, b)
 }
 
-// WriteSGE writes to the memory of an SGE in the same way. What is written to no memory is
+// WriteSGE writes to the memory of an SGE in the same way. Data for the key of no memory is
 // dropped.
 func (qp *QP) WriteSGE(s SGE, b []byte) error {
 	if qp.k.isNull(s.LKey) {
@@ -207,15 +212,15 @@ func (qp *QP) WriteSGE(s SGE, b []byte) error {
 	return m.Write(addr, b)
 }
 
-// isNull tells of a key that the device has it for no memory. It is told once, with the context.
+// isNull reports whether a key is the device's key of no memory, which the context's answer has.
 func (k *Kernel) isNull(lkey uint32) bool { return lkey == k.NullKey && lkey != 0 }
 
-// covers tells whether the region has a piece of memory.
+// covers reports whether the region has a piece of memory.
 func (mr *MR) covers(addr, length uint64) bool {
 	return addr >= mr.Start && addr-mr.Start <= mr.Length && length <= mr.Length-(addr-mr.Start)
 }
 
-// LocalOK tells whether a work request of the queue pair may name a piece of memory, to be
+// LocalOK reports whether a work request of the queue pair may name a piece of memory, to be
 // read or written. Nothing needs no key.
 func (qp *QP) LocalOK(s SGE, write bool) bool {
 	if s.Length == 0 {
@@ -231,7 +236,7 @@ func (qp *QP) LocalOK(s SGE, write bool) bool {
 		(!write || mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
 }
 
-// RemoteOK tells whether a peer's key opens memory to it. Right is an access flag.
+// RemoteOK reports whether a peer's key opens memory to it. Right is an access flag.
 func (qp *QP) RemoteOK(key uint32, addr, length uint64, right uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -292,14 +297,14 @@ func (qp *QP) Bind(b *Binding) bool {
 	return true
 }
 
-// HasKey tells whether a key is one of the opening's.
+// HasKey reports whether a key is one of the opening's.
 func (qp *QP) HasKey(key uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.k.keys[key] != nil || qp.k.windows[key] != nil
 }
 
-// Memory is what a key that is right names: where the memory is, and at which address in there.
+// Memory returns the memory that a valid key names, and the address in it.
 func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -309,8 +314,8 @@ func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	return qp.k.User, addr
 }
 
-// RemoteMemory is Memory for a peer's request. The race detector does not see what a peer does
-// with memory of this process, as it sees nothing of a device's access.
+// RemoteMemory is Memory for a peer's request. The race detector does not see a
+// peer's access to memory of this process, as it does not see a device's.
 func (qp *QP) RemoteMemory(key uint32, addr uint64) (Memory, uint64) {
 	m, at := qp.Memory(key, addr)
 	if l, ok := m.(*lent); ok && raceEnabled {

@@ -197,6 +197,7 @@ func (k *Kernel) destroyIndTable(r *ioctl.Request) error {
 	return k.Remove("IND_TBL", uint32(h))
 }
 
+// IsZero reports whether all bytes are 0.
 func IsZero(b []byte) bool {
 	for _, v := range b {
 		if v != 0 {

@@ -23,12 +23,12 @@ var hardwareCalls = map[string]bool{
 	"DMAH_ALLOC": true, "DMAH_FREE": true,
 }
 
-// has tells whether the device's driver has a call.
+// has reports whether the device's driver has a call in this kernel.
 func (k *Kernel) has(call string) bool {
 	return k.Model.Has(call) && (k.Newest || !newest[call]) && !(k.isSoftware() && hardwareCalls[call])
 }
 
-// isSoftware tells of the drivers that have no more than the software ones of Linux.
+// isSoftware reports whether the driver has no more than the software drivers of Linux.
 func (k *Kernel) isSoftware() bool {
 	return k.Device.driver.Software
 }

@@ -152,7 +152,11 @@ var mayImport = map[string][]string{
 	"cmd/":                      {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs", "verbs"},
 	"internal/debug":            nil,
 
-	"cmd/rdmalink/internal/cli":           {"verbs"},
+	"cmd/rdmalink/internal/cli":           {"cmd/rdmalink/internal/host", "verbs"},
+	"cmd/rdmalink/internal/cli/clitest":   {"cmd/rdmalink/internal/", "internal/abi", "netlinkrdma", "netlinkrdma/nltest", "verbs"},
+	"cmd/rdmalink/internal/rdma":          {"cmd/rdmalink/internal/cli", "cmd/rdmalink/internal/host", "netlinkrdma", "verbs"},
+	"cmd/rdmalink/internal/selftest":      {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
+	"cmd/rdmalink/internal/watch":         {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/cm":            {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/doctor":        {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs", "verbs"},

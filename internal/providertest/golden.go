@@ -20,7 +20,7 @@ func Golden(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel)
 	compared(t, golden, run, record.Crossings)
 }
 
-// Requests is Golden for what the core is asked for.
+// Requests is Golden for the requests to the core.
 func Requests(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel))) {
 	t.Helper()
 	compared(t, golden, run, record.Requests)
@@ -40,7 +40,7 @@ func compared(t *testing.T, golden string, run func(attach func(*fakeverbs.Kerne
 	}
 }
 
-// kept is what a file holds, which with -update is written first.
+// kept returns the contents of a file, which with -update is written first.
 func kept(t *testing.T, name, got string) string {
 	t.Helper()
 	if *update {

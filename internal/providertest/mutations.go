@@ -11,23 +11,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Mutations change what crosses the seam in one place at a time, to see who notices.
+// Mutations change one crossing of the seam at a time, and list who notices.
 type Mutations struct {
 	Tours []Tour
 	// Bits are those of byte i of a site that are changed, one at a time.
 	Bits func(s *Site, i int) []int
 	// Stores are changes of how and when something is stored.
 	Stores func(*Site) []Change
-	// Address tells of a byte that is part of an address: at another one there may be
+	// Address reports whether a byte is part of an address: at another one there may be
 	// anything.
 	Address func(s *Site, i int) bool
-	// Why is asked before the reasons why nobody notices what is no change of a byte.
+	// Why is asked first for the reason why nobody notices a change that is not one of a byte.
 	Why     func(site, change string) string
 	Reasons []Reason
 	// RecordBytes is how long a doorbell record is.
 	RecordBytes int
 	Width       int    // of the first column
-	Head, List  string // what the list begins with, and its file
+	Head, List  string // the first lines of the list, and its file
 }
 
 // Reason says why nobody can notice changes of these bytes of sites whose names begin so.
@@ -43,7 +43,7 @@ func Because(sites string, first, last int, bits, why string) Reason {
 	return Reason{sites, first, last, bits, why}
 }
 
-// row is a line of the list: what was changed, and who noticed.
+// row is a line of the list: a change, and who noticed.
 type row struct {
 	what  string
 	bytes [2]int // first and last, with bits
@@ -169,12 +169,12 @@ func (m *Mutations) why(r *row, used map[int]bool) string {
 }
 
 // Tour is short traffic that uses each form of request, each kind of completion and each
-// doorbell, and goes around all queues. It is what mutations have to disturb.
+// doorbell, and goes around all queues. Mutations have to disturb it.
 type Tour struct {
-	// Start makes a pair, whose kernel is told to change before it is used. The pair carries
+	// Start makes a pair, whose kernel is passed to change before it is used. The pair carries
 	// out the traffic in run.
 	Start func(t testing.TB, change func(*fakeverbs.Kernel)) (p *Pair, run func())
-	// Labels returns a function that is shown each crossing in turn, and says what it is for.
+	// Labels returns a function that labels each crossing in turn by its purpose.
 	Labels func() func(*fakeverbs.Crossing) string
 	// Keep leaves out sites. Nil keeps all.
 	Keep func(site string) bool
@@ -195,7 +195,7 @@ type Site struct {
 
 func (s *Site) String() string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Kind, s.Label)) }
 
-// Change is what is done to a crossing.
+// Change is a change of a crossing.
 type Change struct {
 	What string
 	Do   func(*Pair, *fakeverbs.Crossing)
@@ -250,16 +250,16 @@ func flip(byte, bit int) func(*Pair, *fakeverbs.Crossing) {
 	}
 }
 
-// HandedOverEarly has a completion be seen before it is written.
+// HandedOverEarly makes a completion visible before it is written.
 var HandedOverEarly = Change{"is handed over before it is written", func(p *Pair, c *fakeverbs.Crossing) { c.Torn(p.pollEarly) }}
 
-// WrittenLate has an entry be written after the doorbell.
+// WrittenLate writes an entry after the doorbell.
 var WrittenLate = Change{"is written after the doorbell", func(_ *Pair, c *fakeverbs.Crossing) { clear(c.Bytes) }}
 
 // NotMade leaves out a doorbell.
 var NotMade = Change{"is not made", func(_ *Pair, c *fakeverbs.Crossing) { c.Drop = true }}
 
-// pollEarly keeps for Reap what it finds.
+// pollEarly keeps the completions that it finds for Reap.
 func (p *Pair) pollEarly() {
 	for i := range p.Side {
 		wcs := make([]verbs.WC, 2*p.CQE)
@@ -279,8 +279,8 @@ const (
 	byNobody  notice = "-"
 )
 
-// mutated runs the tour with a change at the site, and tells who noticed. That anything
-// panics is an error whatever was changed.
+// mutated runs the tour with a change at the site, and returns who noticed. That anything
+// panics is an error, whatever the change.
 func (s *Site) mutated(t *testing.T, change func(*Pair, *fakeverbs.Crossing)) notice {
 	var p *Pair
 	var k *fakeverbs.Kernel

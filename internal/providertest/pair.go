@@ -32,7 +32,7 @@ type Pair struct {
 	Reach int
 }
 
-// Side is a QP and what it needs.
+// Side is a QP and the objects that it needs.
 type Side struct {
 	CQ   *uverbs.CQ
 	SRQ  *uverbs.SRQ
@@ -46,15 +46,15 @@ type Side struct {
 	Early  []verbs.WC // completions that were polled before Reap
 }
 
-// Options are what a pair is made of.
+// Options describe a pair.
 type Options struct {
 	Info uverbs.DeviceInfo
-	// Kernel is told of the kernel before it is used.
+	// Kernel is called with the kernel before that is used.
 	Kernel func(*fakeverbs.Kernel)
 	Type   verbs.QPType
-	// SignalAll has every send complete.
+	// SignalAll makes every send complete with a completion.
 	SignalAll bool
-	// SRQ has a side receive from an SRQ.
+	// SRQ makes a side receive from an SRQ.
 	SRQ    [2]bool
 	CQE    int
 	Cap    verbs.QPCap
@@ -74,7 +74,7 @@ const (
 	Memory = 1 << 16
 )
 
-// Access is what a region gives to the peer.
+// Access is the access that a region gives to the peer.
 const Access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
 // Must fails the test when there is an error.
@@ -194,7 +194,7 @@ func (p *Pair) Close() {
 	close(true, p.Dev)
 }
 
-// NoViolations is what a test ends with.
+// NoViolations fails the test if the device noted violations. Tests end with it.
 func (p *Pair) NoViolations() {
 	p.T.Helper()
 	for _, v := range p.K.Violations() {
@@ -239,7 +239,7 @@ func Bring(t testing.TB, qp *uverbs.QP) {
 	}
 }
 
-// grh is how much stands in front of what a datagram brings.
+// grh is the length of the header in front of a datagram's data.
 func (p *Pair) grh() int {
 	if p.Type == verbs.QPTypeUD {
 		return 40
@@ -247,7 +247,7 @@ func (p *Pair) grh() int {
 	return 0
 }
 
-// Recv posts a receive of n bytes at an offset of side i's memory, and notes what it owes.
+// Recv posts a receive of n bytes at an offset of side i's memory, and notes the completion that it owes.
 // The header of a datagram comes before.
 func (p *Pair) Recv(i, at, n int, want verbs.WC) {
 	p.T.Helper()
@@ -325,7 +325,7 @@ func (p *Pair) Owe(i int, wr *verbs.SendWR) {
 	s.Want = append(s.Want, want)
 }
 
-// Reap polls both CQs for what is owed, in order of each queue.
+// Reap polls both CQs for the completions that are owed, in order of each queue.
 func (p *Pair) Reap() {
 	p.T.Helper()
 	for i := range p.Side {

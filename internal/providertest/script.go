@@ -226,7 +226,7 @@ func (p *Pair) Tour(s *Script) {
 	p.OneMessage(0, 1, verbs.OpSend, Gathered(30, 70))
 	p.Event(1)
 	p.OneMessage(1, 2, verbs.OpSend, Gathered(30))
-	for range 2 * Depth { // so that what is not written is not zero
+	for range 2 * Depth { // so that bytes that are not written are not zero
 		p.OneMessage(0, 5, verbs.OpSend, Inline(48))
 	}
 	for step, op := range s.Ops {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Wire carries what the QPs of one opening send to each other, within the doorbell.
+// Wire carries the messages of one opening's QPs to each other, within the doorbell.
 type Wire struct {
 	Peers   map[*fakeverbs.QP]*fakeverbs.QP
 	Windows map[uint32]fakeverbs.Binding // that are bound, by key
@@ -27,12 +27,12 @@ func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
 	return w
 }
 
-// isIWARP tells of devices whose QPs a connection manager connects.
+// isIWARP reports whether a connection manager connects the device's QPs.
 func isIWARP(k *fakeverbs.Kernel) bool {
 	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA
 }
 
-// Join has two QPs send to each other. Datagrams find their way themselves.
+// Join connects two QPs to each other. Datagrams carry their own addresses.
 func (w *Wire) Join(a, b *fakeverbs.QP) {
 	w.Peers[a], w.Peers[b] = b, a
 	if isIWARP(w.k) {
@@ -108,7 +108,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	return abi.IB_WC_SUCCESS
 }
 
-// bind opens a window, and ends what its old key opened.
+// bind opens a window, and ends its old key.
 func (w *Wire) bind(b *fakeverbs.Binding, qp *fakeverbs.QP) uint32 {
 	if !qp.Bind(b) {
 		return abi.IB_WC_MW_BIND_ERR
@@ -149,7 +149,7 @@ func (w *Wire) touch(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
 	}
 }
 
-// fetched is what a send brings back.
+// fetched returns the data that a send brings back.
 func (w *Wire) fetched(s *fakeverbs.Work, b []byte, from *fakeverbs.QP) {
 	if !from.KeepFetched(s, b) {
 		w.scatter(s.SGL, b)
@@ -231,7 +231,7 @@ func (w *Wire) refuse(to *fakeverbs.QP, r *fakeverbs.Recv, here, there uint32) u
 	return there
 }
 
-// right is what a send needs at the peer.
+// right is the access that a send needs at the peer.
 func right(s *fakeverbs.Work) uint32 {
 	switch s.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
@@ -291,7 +291,7 @@ func Inline(n int) Payload { return Payload{n, nil} }
 // Gathered is data of SGEs of these lengths.
 func Gathered(lengths ...int) Payload { return Payload{-1, lengths} }
 
-// String says what it is.
+// String returns the verb.
 func (l Payload) String() string {
 	if l.inline >= 0 {
 		return fmt.Sprintf("%d bytes inline", l.inline)
@@ -308,7 +308,7 @@ func (l Payload) Len() int {
 	return n
 }
 
-// IsInline tells inline data.
+// IsInline reports whether the data is inline.
 func (l Payload) IsInline() bool { return l.inline >= 0 }
 
 // Where a message is taken from in the sender's memory, and where it goes in the receiver's.
@@ -325,7 +325,7 @@ func (p *Pair) Fill(i, step int) {
 	clear(p.Side[1-i].Mem[Target:][:p.Reach])
 }
 
-// Message makes the data of a request, and returns what the peer must get.
+// Message makes the data of a request, and returns the data that the peer must get.
 func (p *Pair) Message(i int, wr *verbs.SendWR, l Payload) (data []byte) {
 	s := &p.Side[i]
 	if l.inline >= 0 {

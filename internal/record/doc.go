@@ -1,4 +1,4 @@
-// Package record writes down what crosses the seam between a provider and its driver and
+// Package record writes down all that crosses the seam between a provider and its driver and
 // device: private bytes of calls, entries of queues, doorbells and their records. It is how
 // a provider in Go is held to one in C: both carry out the same script on the same model, and
 // their recordings are compared.
@@ -6,7 +6,7 @@
 //	r := record.New(w)      // w gets a line for each crossing
 //	r.Attach(k)             // for each fakeverbs.Kernel, before it is used
 //
-//	text, err := record.Masked(f)       // what a golden file holds
+//	text, err := record.Masked(f)       // the contents of a golden file
 //	diff, err := record.Diff(a, b)      // "" if they are the same
 //
 // A line has the number of the opening, the stream that it belongs to, what crossed, and
@@ -26,7 +26,7 @@
 // becomes @; keys and numbers become the order in which they first appeared, which has to be
 // the same.
 //
-// Streams are compared one by one, because their order among each other depends on who was
+// Streams are compared one by one, because their order among each other depends on which process was
 // scheduled first: all calls of an opening are one, all its requests for one method another,
 // and each QP's sends, each QP's receives and each CQ's completions and arms are others.
 package record

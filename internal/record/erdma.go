@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// erdmaLine decodes a crossing of eRDMA. It leaves out what no operation uses: rdma-core
+// erdmaLine decodes a crossing of eRDMA. It leaves out fields that no operation uses: rdma-core
 // leaves there what stood there before.
 func erdmaLine(c *fakeverbs.Crossing) (*line, bool) {
 	switch c.Kind {
@@ -23,7 +23,7 @@ func erdmaLine(c *fakeverbs.Crossing) (*line, bool) {
 	case fakeverbs.Doorbell:
 		return doorbellLine(c), true
 	}
-	return nil, false // a record, which holds what the doorbell says, or else the model complains
+	return nil, false // a record, which equals the doorbell, or else the model complains
 }
 
 var erdmaCalls = map[string][]field{
@@ -60,7 +60,7 @@ func (l *line) sge(name string, b entry, at int) {
 	l.key(name+".key", b.u32(at+12))
 }
 
-// opName is a name, or the number of what has none.
+// opName returns an operation's name, or its number if it has none.
 func opName(op uint32) string {
 	if name, ok := sendOps[op]; ok {
 		return name

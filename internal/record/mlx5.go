@@ -36,11 +36,11 @@ func mlx5Line(c *fakeverbs.Crossing) (*line, bool) {
 	case fakeverbs.Doorbell:
 		return mlx5Doorbell(c), c.Offset%0x100 == 0 || c.Offset%0x1000 == 0x20 // of a copy, the first 64 bytes
 	}
-	return nil, false // a record, which holds what the doorbell says, or else the model complains
+	return nil, false // a record, which equals the doorbell, or else the model complains
 }
 
 // mlx5Target leaves out of a call that makes a QP without queues all but its index: the driver
-// reads nothing else, and rdma-core tells it of memory that it has for the queues.
+// reads nothing else, and rdma-core passes memory that it has for the queues.
 func mlx5Target(c *fakeverbs.Crossing) *fakeverbs.Crossing {
 	const queues, end, index = 16, 28, 32
 	if c.Call != "QP_CREATE" || len(c.Bytes) < index+4 || len(bytes.Trim(c.Bytes[queues:end], "\x00")) > 0 {
@@ -75,7 +75,7 @@ func (b mlx5Entry) u32(at int) uint32 {
 	return binary.BigEndian.Uint32(b[at:])
 }
 
-// from is what stands behind the first n bytes. A program may hand over less than it announces.
+// from returns the bytes behind the first n. A program may hand over less than it announces.
 func (b mlx5Entry) from(n int) mlx5Entry { return b[min(n, len(b)):] }
 
 func (b mlx5Entry) u64(at int) uint64 { return uint64(b.u32(at))<<32 | uint64(b.u32(at+4)) }
@@ -139,7 +139,7 @@ func (l *line) mlx5Shared(c *fakeverbs.Crossing, b mlx5Entry) mlx5Entry {
 	return b.from(16)
 }
 
-// mlx5Message is what stands behind the first segment.
+// mlx5Message decodes the segments behind the first.
 func (l *line) mlx5Message(op string, b mlx5Entry) {
 	if !strings.HasPrefix(op, "SEND") {
 		l.addr("raddr", b.u64(0))

@@ -11,7 +11,7 @@ import (
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 )
 
-// TestMasked: what differs from run to run is replaced, in a way that still tells whether
+// TestMasked: values that differ from run to run are replaced, in a way that still shows whether
 // two values are the same, and streams are put together.
 func TestMasked(t *testing.T) {
 	const raw = "7 calls GET_CONTEXT.out a=1\n" +

@@ -120,7 +120,7 @@ func little(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// inputs are what the commands of INVOKE_WRITE begin with. Arrays follow some of them.
+// inputs are the structures that the commands of INVOKE_WRITE begin with. Arrays follow some of them.
 var inputs = map[uint32]reflect.Type{
 	abi.IB_USER_VERBS_CMD_QUERY_DEVICE:                     reflect.TypeFor[abi.IbUverbsQueryDevice](),
 	abi.IB_USER_VERBS_CMD_ALLOC_PD:                         reflect.TypeFor[abi.IbUverbsAllocPd](),
@@ -220,7 +220,7 @@ func (l *line) addr(name string, v uint64) { l.add(name, fmt.Sprintf("@%#x", v))
 func (l *line) key(name string, v uint32)  { l.add(name, fmt.Sprintf("#%#x", v)) }
 func (l *line) qpn(name string, v uint32)  { l.add(name, fmt.Sprintf("%%q%d", v)) }
 
-// masker replaces what differs from run to run.
+// masker replaces values that differ from run to run.
 type masker struct {
 	values                  *regexp.Regexp
 	keys, numbers, openings map[string]string
@@ -261,7 +261,7 @@ func order(seen map[string]string, v string) string {
 	return seen[v]
 }
 
-// Masked reads a recording, and returns it without what differs from run to run, one stream
+// Masked reads a recording, and returns it without values that differ from run to run, one stream
 // after the other in the order in which they began. Openings that made neither a CQ nor a QP
 // are left out: librdmacm has one of its own for each device.
 func Masked(r io.Reader) (string, error) {
@@ -303,7 +303,7 @@ func read(r io.Reader) (lines []recorded, err error) {
 	return lines, s.Err()
 }
 
-// looks are what an opening does that makes nothing.
+// looks are the calls of an opening that make nothing.
 var looks = regexp.MustCompile(`^(calls |asks\.)(GET_CONTEXT|QUERY_|ASYNC_EVENT_ALLOC)`)
 
 // Requests keeps the requests of a recording, and Crossings the rest.
@@ -331,7 +331,7 @@ func busy(lines []recorded) []recorded {
 
 // Diff compares two recordings, and returns where they differ: the lines of the first behind
 // a minus, those of the second behind a plus. It is empty when they are the same but for
-// what is masked.
+// the values that are masked.
 func Diff(a, b io.Reader) (string, error) {
 	before, err := Masked(a)
 	if err != nil {

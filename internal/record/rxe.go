@@ -48,8 +48,8 @@ var rxeOps = map[uint32]string{abi.IB_UVERBS_WR_RDMA_WRITE: "WRITE", abi.IB_UVER
 
 var rxeFlags = []flagName{{abi.IB_SEND_SIGNALED, "signaled"}, {abi.IB_SEND_SOLICITED, "solicited"}, {abi.IB_SEND_FENCE, "fence"}, {abi.IB_SEND_INLINE, "inline"}}
 
-// rxeSend leaves out what the operation does not use, how many SGEs inline data
-// has, which the kernel does not read, and what it sets itself: masks and numbers of packets.
+// rxeSend leaves out the fields that the operation does not use, how many SGEs inline data
+// has, which the kernel does not read, and the fields that the kernel sets itself: masks and numbers of packets.
 func rxeSend(c *fakeverbs.Crossing) *line {
 	var e abi.RxeSendWqe
 	behind := entry(c.Bytes).after(copy(abi.Bytes(&e), c.Bytes))

@@ -51,7 +51,7 @@ func siwOp(code uint8) string {
 var siwFlags = []flagName{{abi.SIW_WQE_VALID, "valid"}, {abi.SIW_WQE_SIGNALLED, "signaled"}, {abi.SIW_WQE_SOLICITED, "solicited"},
 	{abi.SIW_WQE_READ_FENCE, "fence"}, {abi.SIW_WQE_INLINE, "inline"}}
 
-// siwSend leaves out what the operation does not use, and how many SGEs inline data has,
+// siwSend leaves out the fields that the operation does not use, and how many SGEs inline data has,
 // which the kernel sets itself.
 func siwSend(c *fakeverbs.Crossing) *line {
 	var e abi.SiwSqe

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// What follows is the same with siw and rxe, whose doorbells are calls.
+// The functions below are for siw and rxe alike, whose doorbells are calls.
 
 // queueStream is the stream of a crossing of a queue's.
 func queueStream(c *fakeverbs.Crossing, kind fakeverbs.CrossingKind) string {
@@ -40,7 +40,7 @@ func softDoorbell(c *fakeverbs.Crossing) *line {
 	return l
 }
 
-// named adds the names of flags, and what has no name as a number.
+// named adds the names of flags, and flags without a name as a number.
 func (l *line) named(flags uint32, names []flagName) {
 	for _, f := range names {
 		if flags&f.bit != 0 {
@@ -70,5 +70,5 @@ func (l *line) inline(b entry, n int) {
 	l.add("data", fmt.Sprintf("%x", []byte(b[:min(n, len(b))])))
 }
 
-// after is what stands behind the first n bytes.
+// after returns the bytes behind the first n.
 func (b entry) after(n int) entry { return b[min(n, len(b)):] }

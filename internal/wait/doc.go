@@ -18,9 +18,8 @@
 //	following   Its goroutine blocks in a select on its reasons and on the turn.
 //	leading     It holds the turn. It works, sleeps, and checks in between.
 //
-// A change that the leader does not make itself, and that no event follows, wakes it:
-// [Turn.Wake]. A turn may also have a background, which leads while there is no waiter
-// ([Turn.StartBackground]).
+// A change that is not the result of an event has to wake the leader ([Turn.Wake]). A turn may
+// also have a background, which leads while there is no waiter ([Turn.StartBackground]).
 //
 // # Channels
 //
@@ -34,8 +33,8 @@
 //	parked      Its goroutine is parked in Go's netpoller. A record ends this, and a kick,
 //	            which is a read deadline in the past.
 //
-// A kick comes from a context that is done, from the end of a listener, from
-// [Listener.Wake] and from Close. A kick that meets no reader stays for the next one.
+// A kick is caused by a context that is done, the end of a listener,
+// [Listener.Wake] or Close. A kick that meets no reader stays for the next one.
 //
 // A listener's token stands for any number of events. It wakes one of the listener's
 // waiters, which may leave work behind: when it leaves, it wakes the next. If the last

@@ -87,7 +87,7 @@ func (l *Listener) Leave() {
 	}
 }
 
-// Wake makes one waiter check again, whatever its state. If there is no waiter, it makes
+// Wake makes one waiter check again, in any state. If there is no waiter, it creates
 // an event for Get.
 func (l *Listener) Wake() {
 	l.signal()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tape is a source of the records that a test puts on it.
+// tape is a source whose records come from a test.
 type tape struct {
 	records chan uint64
 	kick    chan struct{}
@@ -42,7 +42,7 @@ func (s tape) SetReadDeadline(when time.Time) error {
 func (tape) Await(time.Duration) bool { return false }
 func (tape) Close() error             { return nil }
 
-// start has a waiter join and wait, and returns when it is parked or queued.
+// start starts a waiter, and returns when it leads or follows.
 func start(t *testing.T, l *Listener) <-chan error {
 	done := make(chan error, 1)
 	l.Join()
@@ -51,7 +51,8 @@ func start(t *testing.T, l *Listener) <-chan error {
 	return done
 }
 
-// The end of a listener reaches its waiters, parked or queued, and no others.
+// TestEndWakesWaiters: the end of a listener reaches all its waiters, leading or
+// following, and no others.
 func TestEndWakesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTape()
@@ -76,7 +77,7 @@ func TestEndWakesWaiters(t *testing.T) {
 	})
 }
 
-// One event wakes one waiter, which wakes the next when it leaves.
+// TestLeaveWakesNext: an event wakes one waiter, which wakes the next when it leaves.
 func TestLeaveWakesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTape()
@@ -93,7 +94,7 @@ func TestLeaveWakesNext(t *testing.T) {
 	})
 }
 
-// An event is counted when it was read, whoever read it.
+// TestCounted: an event is counted once it has been read, by any waiter.
 func TestCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTape()
@@ -122,7 +123,8 @@ func newListener(ch *Channel, number uint64) *Listener {
 	return l
 }
 
-// An event that Get left to a waiter, which went without it, is for the next Get.
+// TestEventLeftBehind: an event that was kept for a waiter, which left without it, is
+// for the next Get.
 func TestEventLeftBehind(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)
@@ -140,7 +142,8 @@ func TestEventLeftBehind(t *testing.T) {
 	}
 }
 
-// An event that was Get's is a waiter's as soon as there is one.
+// TestWaiterBeforeGet: an event that was for Get is for a waiter as soon as there is
+// one.
 func TestWaiterBeforeGet(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)
@@ -152,7 +155,8 @@ func TestWaiterBeforeGet(t *testing.T) {
 	l.Leave()
 }
 
-// An event comes as the waiters leave: one of them takes it, or Get finds it.
+// TestEventLeftInARace: if an event comes as the waiters leave, one of them takes it or
+// Get finds it.
 func TestEventLeftInARace(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)
@@ -185,8 +189,8 @@ func TestEventLeftInARace(t *testing.T) {
 	}
 }
 
-// Two listeners had an event, and two goroutines are in Get: the first that finds one
-// wakes the other.
+// TestGetterWakesNext: if two listeners had an event, and two goroutines are in Get,
+// the first to find one wakes the other.
 func TestGetterWakesNext(t *testing.T) {
 	ch := NewChannel(&bell{})
 	one, other := newListener(ch, 1), newListener(ch, 2)
@@ -206,8 +210,8 @@ func TestGetterWakesNext(t *testing.T) {
 	}
 }
 
-// Nothing of a listener that has ended is left in the channel, and late events of it are
-// dropped.
+// TestNothingLeftOfEnded: the channel forgets a listener that has ended, and drops its
+// late events.
 func TestNothingLeftOfEnded(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// heldEvents has a thread held until it is let go, and then a read that only a
-// deadline ends.
+// heldEvents is a source that holds the thread until it is let go. Only a deadline ends
+// the read after that.
 type heldEvents struct {
 	held, kicked, letGo chan struct{}
 	inside              atomic.Bool
@@ -42,8 +42,8 @@ func (h *heldEvents) Close() error {
 	return nil
 }
 
-// Close waits for the thread that is held, which keeps the kernel's file open. All that
-// wait learn of the end.
+// TestCloseWhileHeld: Close waits for the thread that is held, because it keeps the
+// kernel's file open. All waiters return.
 func TestCloseWhileHeld(t *testing.T) {
 	defer func(n int32) { maxHeld = n }(maxHeld)
 	maxHeld = 1
@@ -68,7 +68,7 @@ func TestCloseWhileHeld(t *testing.T) {
 	}
 }
 
-// bell rings, or not, and counts who listens.
+// bell is a source that has a record or not, and counts calls of Await.
 type bell struct {
 	silentEvents
 	rings  bool
@@ -86,7 +86,8 @@ func (silentEvents) Read([]byte) (int, error)        { return 0, nil }
 func (silentEvents) Close() error                    { return nil }
 func (silentEvents) SetReadDeadline(time.Time) error { return nil }
 
-// TestPatience: who is disappointed waits less often, and a success makes up for it.
+// TestPatience: each disappointment makes a waiter hold its thread less often, and a
+// success makes up for it.
 func TestPatience(t *testing.T) {
 	defer func(n int32) { maxHeld = n }(maxHeld)
 	maxHeld = 1

@@ -11,35 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a [Source] on a descriptor. The netpoller knows the descriptor only while
-// goroutines park on it: else each event would wake an idle thread of the runtime too,
-// beside the one that blocks in ppoll, to find nothing to do.
+// file is a [Source] on a descriptor. The descriptor is registered with the netpoller
+// only while goroutines park on it. Otherwise each event would wake an idle thread of
+// the runtime for nothing, in addition to the thread that blocks in ppoll.
 type file struct {
 	fd      int
 	cleanup runtime.Cleanup // closes fd, unless parked has it
-	came    bool            // a record was awaited, and not read yet
-	quick   int             // records in a row that were awaited
+	came    bool            // a record has been awaited and not been read yet
+	quick   int             // records in a row that have been awaited
 
-	mu     sync.Mutex // guards what follows
-	parked *os.File   // fd, as the netpoller knows it; nil if it does not
+	mu     sync.Mutex // guards the fields below
+	parked *os.File   // fd as an os.File if it is registered with the netpoller
 	due    time.Time  // the read deadline
 	closed bool
 }
 
-// Open takes over a descriptor that does not block.
+// Open returns a source that owns a non-blocking descriptor.
 func Open(fd int) Source {
 	e := new(file)
 	e.own(fd)
 	return e
 }
 
-// own has the descriptor closed when nobody knows e any more.
+// own makes the descriptor e's, and closes it when e becomes unreachable.
 func (e *file) own(fd int) {
 	e.fd = fd
 	e.cleanup = runtime.AddCleanup(e, func(fd int) { _ = unix.Close(fd) }, fd)
 }
 
-// OpenFile takes over a file that does not block, a pipe of a fake kernel's.
+// OpenFile returns a source that owns a non-blocking file, such as a pipe of a fake
+// kernel.
 func OpenFile(f *os.File) (Source, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -68,7 +69,7 @@ func (e *file) Read(b []byte) (int, error) {
 	return f.Read(b)
 }
 
-// readNow reads what has been awaited, unless the deadline is over.
+// readNow reads an awaited record, unless the deadline has passed.
 func (e *file) readNow(b []byte) (int, error) {
 	e.mu.Lock()
 	due, closed := e.due, e.closed
@@ -86,7 +87,7 @@ func (e *file) readNow(b []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// park has the netpoller know the file.
+// park registers the file with the netpoller.
 func (e *file) park() (*os.File, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,12 +102,12 @@ func (e *file) park() (*os.File, error) {
 	return e.parked, e.parked.SetReadDeadline(e.due)
 }
 
-// unparkAfter is how many records have to be awaited in a row before the netpoller
-// forgets the file: to tell it costs three system calls.
+// unparkAfter is the number of records in a row that have to be awaited before the file
+// is removed from the netpoller. Registering it again costs three system calls.
 const unparkAfter = 16
 
-// unpark has the netpoller forget the file. That takes another descriptor: an os.File can
-// only be closed. A process that has none left stays parked.
+// unpark removes the file from the netpoller. That takes another descriptor, because an
+// os.File can only be closed. If the process has none left, the file stays.
 func (e *file) unpark() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,9 +135,10 @@ func (e *file) Await(limit time.Duration) bool {
 	return true
 }
 
-// readable waits at most limit for something to read.
+// readable waits for at most limit until the descriptor is readable, and reports
+// whether it is.
 func readable(fd int, limit time.Duration) bool {
-	// Linux writes what is left of the time to it.
+	// Linux writes the remaining time to it.
 	timeout := unix.NsecToTimespec(limit.Nanoseconds())
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Ppoll(fds[:], &timeout, nil)
@@ -156,7 +158,7 @@ func (e *file) SetReadDeadline(due time.Time) error {
 	return nil
 }
 
-// Close implements [Source]. Nobody may Read or Await meanwhile.
+// Close implements [Source]. No goroutine may be in Read or Await.
 func (e *file) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -45,7 +45,7 @@ func TestAwait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.Read(b); !e.Await(ever) || err != io.EOF {
-		t.Error("the end is not told", err)
+		t.Error("the end is not reported", err)
 	}
 	if err := e.Close(); err != nil || e.Await(ever) {
 		t.Error("something to read in a closed file", err)
@@ -91,8 +91,9 @@ func ends(t *testing.T, done <-chan error, want error) {
 	}
 }
 
-// A deadline counts whether it is set before the first Read, which makes the file
-// known to the netpoller, or afterwards; and one that is taken back does not.
+// TestDeadline: a deadline counts whether it is set before or after the first Read,
+// which registers the file with the netpoller. A deadline that is taken back does not
+// count.
 func TestDeadline(t *testing.T) {
 	e, w := newEvents(t)
 	past := time.Unix(1, 0)
@@ -113,7 +114,7 @@ func TestDeadline(t *testing.T) {
 	ends(t, read(e), os.ErrDeadlineExceeded)
 }
 
-// A deadline that is set while a Read is parked ends it.
+// TestDeadlineWakesReader: a deadline that is set while a Read is parked ends the Read.
 func TestDeadlineWakesReader(t *testing.T) {
 	e, _ := newEvents(t)
 	done := read(e)
@@ -123,7 +124,7 @@ func TestDeadlineWakesReader(t *testing.T) {
 	ends(t, done, os.ErrDeadlineExceeded)
 }
 
-// What was awaited is not read when the deadline is over.
+// TestDeadlineAfterAwait: after the deadline, an awaited record is not read.
 func TestDeadlineAfterAwait(t *testing.T) {
 	e, w := newEvents(t)
 	if _, err := w.Write([]byte("a")); err != nil {
@@ -138,7 +139,8 @@ func TestDeadlineAfterAwait(t *testing.T) {
 	ends(t, read(e), os.ErrDeadlineExceeded)
 }
 
-// descriptorCount is how many descriptors the process has, with that of the question.
+// descriptorCount returns the number of descriptors of the process, including one for
+// the count itself.
 func descriptorCount(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -148,7 +150,7 @@ func descriptorCount(t *testing.T) int {
 	return len(entries)
 }
 
-// collect has the collector find what nobody holds, and the cleanups run.
+// collect runs the garbage collector and the cleanups.
 func collect() {
 	for range 3 {
 		done := make(chan struct{})
@@ -158,8 +160,8 @@ func collect() {
 	}
 }
 
-// The collector leaves descriptors alone that were closed, because their numbers may
-// be other files' by then.
+// TestClosedEventsAreNotClosedAgain: the collector does not close descriptors that were
+// closed, because their numbers may belong to other files by then.
 func TestClosedEventsAreNotClosedAgain(t *testing.T) {
 	for _, parked := range []bool{false, true} {
 		makeEvents(t, parked, true)
@@ -180,8 +182,8 @@ func TestClosedEventsAreNotClosedAgain(t *testing.T) {
 	}
 }
 
-// The descriptor of an event file is gone after Close, and after a while when nobody
-// holds the file any more, whether the netpoller has it or not.
+// TestEventsLeaveNoDescriptor: the descriptor of a source is closed by Close, or by the
+// collector when the source is unreachable, whether the netpoller has it or not.
 func TestEventsLeaveNoDescriptor(t *testing.T) {
 	before := descriptorCount(t)
 	for _, closed := range []bool{true, false} {
@@ -196,7 +198,8 @@ func TestEventsLeaveNoDescriptor(t *testing.T) {
 	}
 }
 
-// makeEvents makes an event file, has it park if asked to, and closes or forgets it.
+// makeEvents opens a source, parks on it if parked is set, and closes it if closed is
+// set.
 func makeEvents(t *testing.T, parked, closed bool) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -226,7 +229,7 @@ func makeEvents(t *testing.T, parked, closed bool) {
 	}
 }
 
-// noDescriptors uses up what the process may open until the test ends.
+// noDescriptors opens all descriptors that the process may open, until the test ends.
 func noDescriptors(t *testing.T) {
 	t.Helper()
 	var old unix.Rlimit
@@ -255,8 +258,8 @@ func noDescriptors(t *testing.T) {
 	}
 }
 
-// An event file waits in the netpoller, again and again, in a process that is out
-// of descriptors by then.
+// TestParkWithoutDescriptors: a source parks in the netpoller, repeatedly, in a process
+// that has run out of descriptors.
 func TestParkWithoutDescriptors(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -310,8 +313,8 @@ func TestParkWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// An event file needs no descriptor but its own. That is not an os.File's, which the
-// collector would close once more.
+// TestEventsWithoutDescriptors: a source needs no descriptor but its own. It is not
+// that of an os.File, which the collector would close again.
 func TestEventsWithoutDescriptors(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// plainFile is a file of which nothing is known but that it parks goroutines.
+// plainFile is a file that parks goroutines in the netpoller.
 type plainFile struct{ *os.File }
 
-// OpenFile takes over a file that does not block, a pipe of a fake kernel's.
+// OpenFile returns a source that owns a non-blocking file, such as a pipe of a fake
+// kernel.
 func OpenFile(f *os.File) (Source, error) { return plainFile{f}, nil }
 
 // Await implements [Source].

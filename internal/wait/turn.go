@@ -13,14 +13,14 @@ var ErrEnded = errors.New("the wait has been ended")
 // never released.
 var ErrRetire = errors.New("there will be no more work")
 
-// Turn is a lock that one of several waiters holds while it works for all of them, and
-// that the others can wait for together with other channels. See [Await].
+// Turn is a lock that one of several waiters holds while it works for all of them. Unlike a
+// mutex, it can be waited for together with other channels. See [Await].
 //
-// Nobody can acquire the turn before Init.
+// A turn can't be acquired before Init.
 type Turn struct {
 	held       atomic.Bool
 	released   chan struct{} // holds a token after a Release; wakes one waiter
-	sleeping   atomic.Bool   // the holder needs a wake-up to notice a change
+	sleeping   atomic.Bool   // the holder notices a change only if it is woken
 	wake       func()        // ends the holder's sleep, or the next one
 	background *background   // nil unless StartBackground was called
 }
@@ -73,9 +73,9 @@ func (t *Turn) Release() {
 	}
 }
 
-// Wake makes the holder of the turn check all waits again. It is called after a change
-// that may end a wait and that the holder does not make itself. It costs nothing while the
-// holder does not sleep.
+// Wake makes the holder of the turn check its wait again. It is called after a change that
+// may end a wait and that is not a result of Work. It is cheap while the holder does not
+// sleep. Waiters that follow need no wake-up, because they receive from their channels.
 func (t *Turn) Wake() {
 	if t.sleeping.Load() {
 		t.wake()
@@ -85,8 +85,8 @@ func (t *Turn) Wake() {
 // IsSleeping reports whether the holder sleeps or is about to.
 func (t *Turn) IsSleeping() bool { return t.sleeping.Load() }
 
-// Awake notes that the holder will check the waits again before it sleeps, so that Wake
-// need not wake it. Only the holder may call it, from Work.
+// Awake notes that the holder will check its wait again before it sleeps, so that Wake need
+// not wake it. Only the holder may call it, from Work.
 func (t *Turn) Awake() { t.sleeping.Store(false) }
 
 // Await returns a value received from ready. It returns [ErrEnded] when end is closed

@@ -1,4 +1,4 @@
 package siw
 
-// Idle: when Fail returns, all work requests have completed.
+// Idle implements driver.Idler. All work requests have completed when Flush returns.
 func (q *qp) Idle() bool { return q.failed }

@@ -26,7 +26,7 @@ var ErrCorrupt = errors.New("data came back changed")
 // back and compares.
 func Client(ctx context.Context, addr string, size int) (*Result, error) {
 	var s session
-	conn, err := rdmacm.Dial(ctx, addr, &rdmacm.Config{Prepare: s.prepare})
+	conn, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: s.prepare}}).Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}

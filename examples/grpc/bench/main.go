@@ -70,11 +70,13 @@ func (s *server) EmptyCall(context.Context, *grpc_testing.Empty) (*grpc_testing.
 }
 
 func serve(tcp bool, address string) error {
-	listen := rsocket.Listen
+	var l net.Listener
+	var err error
 	if tcp {
-		listen = net.Listen
+		l, err = net.Listen("tcp", address)
+	} else {
+		l, err = rsocket.Listen(address)
 	}
-	l, err := listen("tcp", address)
 	if err != nil {
 		return err
 	}

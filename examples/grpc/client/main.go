@@ -35,7 +35,7 @@ func main() {
 	// Without "passthrough" gRPC would look the name up by itself.
 	conn, err := grpc.NewClient("passthrough:///"+flag.Arg(0), grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return rsocket.DialContext(ctx, "rsocket", address)
+			return rsocket.Dial(ctx, address)
 		}))
 	if err != nil {
 		log.Fatal(err)

@@ -39,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var lc rsocket.ListenConfig
-	l, err := lc.Listen(ctx, "rsocket", *listen)
+	l, err := lc.Listen(ctx, *listen)
 	if err != nil {
 		log.Fatal(err)
 	}

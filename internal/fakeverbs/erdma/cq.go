@@ -19,11 +19,11 @@ type CQ struct {
 	ring         uint64 // address
 	record       uint64
 	pi           uint32      // entries written, free-running
-	old          []byte      // what the device last wrote, or zeros
-	entry, there [entry]byte // to write, and what is there before
+	old          []byte      // as the device last wrote it, or zeros
+	entry, there [entry]byte // to write, and the bytes that it replaces
 
 	arms     uint32
-	ci       uint32 // as the last arm told
+	ci       uint32 // as of the last arm
 	armed    bool
 	solicits bool   // armed for solicited and failed completions only
 	raised   uint32 // events
@@ -99,7 +99,7 @@ func cq(d *fakeverbs.Device, num uint32) *CQ {
 	return shared(d).cqs[num]
 }
 
-// beforeFirst is what the record of a CQ holds that was never armed.
+// beforeFirst returns the record of a CQ that was never armed.
 func (q *CQ) beforeFirst() uint64 { return 0xff<<56 | uint64(q.Num)<<32 | 3<<28 }
 
 // wantRecord looks at the record of a CQ that was not armed: hardware takes it for the last
@@ -222,7 +222,7 @@ func (q *CQ) arm(v uint64) {
 	}
 	q.arms = q.arms&^0xff | index + 1
 	q.ci = ci
-	// An event that nobody has read stands for what comes; with it unread, arming does nothing.
+	// An event that nobody has read stands for later ones too; while it is unread, arming does nothing.
 	switch (q.raised - events) & 3 {
 	case 0:
 		q.armed, q.solicits = true, v>>30&1 != 0

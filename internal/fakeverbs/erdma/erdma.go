@@ -1,3 +1,4 @@
+// Package erdma is the model of the eRDMA driver and its device, for package fakeverbs.
 package erdma
 
 import (
@@ -24,7 +25,7 @@ func init() {
 // model answers as the eRDMA driver, and is its device too: queues and doorbell records are
 // user memory, doorbells are registers. Its rules come from the kernel driver and from
 // rdma-core's provider; where these say nothing, a comment names the choice. It notes each
-// breach of a rule as a violation, see [Kernel.Violations].
+// breach of a rule as a violation, see [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
 	k       *fakeverbs.Kernel
@@ -32,14 +33,14 @@ type model struct {
 	page    []byte // of a new queue that is read
 }
 
-// Options are what differs between eRDMA devices.
+// Options are the differences between eRDMA devices.
 type Options struct {
 	// SDBType is how the context's doorbells for sends are laid out, an erdmaSDB number,
 	// and SDBOffset says where with type 1.
 	SDBType, SDBOffset uint32
 	NoAtomics          bool
 	// OldRecords is for rdma-core of before 2026: CQs' records begin with 0, and those of QPs
-	// with what was in that memory before.
+	// with the memory's former contents.
 	OldRecords bool
 	// Late says that stores are seen some time after they were made, when further ones may
 	// have been made: records may be newer, and doorbells may be missing.
@@ -158,7 +159,7 @@ func QPOf(qp *fakeverbs.QP) *QP {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.armed }
 
 func (e *model) AdjustLimits(l *fakeverbs.Limits) {
@@ -169,7 +170,7 @@ func (e *model) AdjustLimits(l *fakeverbs.Limits) {
 
 const entry = 32 // bytes of any entry
 
-// pin is what the kernel does with a queue: all of it must be there.
+// pin pins a queue, as the kernel does: all of it must be there.
 func (e *model) pin(what string, addr uint64, length, least uint32) error {
 	if addr%erdmaPage != 0 {
 		e.note("%s: the queue at %#x is not page-aligned", what, addr)
@@ -200,7 +201,7 @@ func (e *model) wantZeros(what string, addr uint64, length uint32) {
 	}
 }
 
-// pinRecord is what the kernel does with a slot of doorbell records: it pins the page.
+// pinRecord pins the page of a slot of doorbell records, as the kernel does.
 func (e *model) pinRecord(what string, addr uint64) error {
 	if addr%16 != 0 {
 		e.note("%s: the doorbell record at %#x is not aligned to 16 bytes", what, addr)

@@ -74,7 +74,7 @@ func (e *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	return answerWhole(e, "QP_CREATE", r, abi.ErdmaUrespCreateQp{QpId: qp.Num, NumSqe: q.sqDepth, NumRqe: q.rqDepth, RqOffset: offset})
 }
 
-// ModifyQP knows ERR and what closes a connection; only the connection manager moves a QP
+// ModifyQP knows ERR and the states that close a connection; only the connection manager moves a QP
 // to RTS. Other moves are accepted and do nothing.
 func (e *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if in.AttrMask&abi.IB_QP_STATE == 0 {
@@ -108,8 +108,8 @@ func (e *model) DestroyQP(qp *fakeverbs.QP) {
 	e.forgetRecord(q.record)
 }
 
-// stop is the kernel's command that ends a QP: what the device was told of is flushed, and
-// it is told of nothing later. The kernel gives it once.
+// stop is the kernel's command that ends a QP: the device flushes the requests that it knows,
+// and learns of none later. The kernel gives it once.
 func (q *QP) stop() {
 	if !q.stopped {
 		q.EnterError()
@@ -227,7 +227,7 @@ func (q *QP) takeRecvs(v uint64) {
 	case n != 1 && !e.options.Late:
 		e.note("%v: a doorbell for %d receives, which takes one", q, n)
 		return
-	case n == 0: // the record told before
+	case n == 0: // the record had said so before
 		return
 	case uint32(len(q.recvs))+n > q.rqDepth:
 		e.note("%v: %d receives are not completed, of a queue of %d", q, len(q.recvs)+int(n), q.rqDepth)
@@ -273,8 +273,8 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome uint8) {
 		Index: w.Index, QPN: q.qp.Num, Size: w.Len()})
 }
 
-func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
-	if tell {
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
+	if completes {
 		q.sent(w, q.syndrome(w, status))
 	}
 }
@@ -313,7 +313,7 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	CQOf(q.qp.RecvCQ).complete(c)
 }
 
-// EnterError flushes the requests that the device was told of. It leaves later ones until the kernel
+// EnterError flushes the requests that the device knows. It leaves later ones until the kernel
 // stops the QP. The real device may differ: nothing in rdma-core depends on it, because its
 // provider posts nothing after a failure. For QPs of its own the kernel has a command by which
 // the device looks at later requests.
@@ -388,8 +388,8 @@ var recvSyndromes = map[uint32]uint8{
 	abi.IB_WC_LOC_LEN_ERR: recvAddr, abi.IB_WC_REM_ACCESS_ERR: recvRight, abi.IB_WC_WR_FLUSH_ERR: flushed,
 }
 
-// syndrome is how the device tells that a send ended with a status of the verbs. Of bad
-// memory of its own it knows what is wrong.
+// syndrome returns the device's number for a status of the verbs. For bad memory of its
+// own it finds the fault.
 func (q *QP) syndrome(w *fakeverbs.Work, status uint32) uint8 {
 	switch status {
 	case abi.IB_WC_SUCCESS:
@@ -407,7 +407,7 @@ func (q *QP) syndrome(w *fakeverbs.Work, status uint32) uint8 {
 	return general
 }
 
-// writesHere tells whether a send has the device write to local memory.
+// writesHere reports whether the device writes to local memory for a send.
 func writesHere(w *fakeverbs.Work) bool {
 	switch w.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV,

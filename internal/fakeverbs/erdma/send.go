@@ -300,7 +300,7 @@ func (c *sendCheck) atomic() {
 	}
 }
 
-// immediate reads what stands behind the header: a number in network order, or a key.
+// immediate reads the word behind the header: a number in network order, or a key.
 func (c *sendCheck) immediate() {
 	switch c.Opcode {
 	case abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,

@@ -17,18 +17,18 @@ const (
 	tickShift = 20
 	tickMult  = 6_710_886 // of 6.4 ns
 
-	clockKey = 7 << 8 // of the page that tells how to make times of ticks, in pages
+	clockKey = 7 << 8 // of the page by which ticks become times, in pages
 	ticksKey = 5 << 8 // of the page that has the clock itself
 	ticksAt  = 0x78   // and where in it
 )
 
 // clock is the device's clock, and the page of it that programs map.
 type clock struct {
-	offer fakeverbs.Offer
-	page  *mmap.Region
-	told  uint64    // when the page was brought up to date
-	start time.Time // when the clock was first asked
-	ticks struct {  // the page of the clock itself
+	offer   fakeverbs.Offer
+	page    *mmap.Region
+	updated uint64    // when the page was brought up to date
+	start   time.Time // when the clock was first asked
+	ticks   struct {  // the page of the clock itself
 		offer fakeverbs.Offer
 		page  *mmap.Region
 	}
@@ -94,7 +94,7 @@ func (m *model) Close() {
 	}
 }
 
-// update tells in the page what the clock is now. Its first word is odd meanwhile.
+// update writes the time to the page, whose first word is odd meanwhile.
 func (c *clock) update(now uint64) {
 	sign, _ := c.page.Word(0)
 	sign.Add(1)
@@ -104,7 +104,7 @@ func (c *clock) update(now uint64) {
 		w.Store(binary.NativeEndian.Uint64(abi.Bytes(&info)[at:]))
 	}
 	sign.Add(1)
-	c.told = now
+	c.updated = now
 }
 
 // now is the time in nanoseconds, by the monotonic clock, which takes half as long to ask
@@ -119,7 +119,7 @@ func (c *clock) now() uint64 {
 // stamp is the time of a completion. The kernel brings its page up to date now and then.
 func (c *clock) stamp() uint64 {
 	now := c.now()
-	if c.page != nil && now-c.told > uint64(time.Second) {
+	if c.page != nil && now-c.updated > uint64(time.Second) {
 		c.update(now)
 	}
 	return ticks(now)

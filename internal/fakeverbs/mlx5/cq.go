@@ -146,7 +146,7 @@ func addCQ(d *fakeverbs.Device, q *CQ) {
 	q.Num = 0x400 + shared.cqs&0xfffff
 }
 
-// Free implements [CQQueue].
+// Free implements [fakeverbs.CQQueue].
 func (q *CQ) Free() {
 	q.armed = false
 	q.m.forgetRecord(q.record)
@@ -164,7 +164,7 @@ type CQE struct {
 	SLID                     uint16
 	Path                     uint8
 	Solicited                bool
-	Checks                   [2]byte // of a raw packet: what is right, and the types of its headers
+	Checks                   [2]byte // of a raw packet: the checksums that are right, and the types of its headers
 	Data                     []byte  // of a short message, in place of its receive
 }
 
@@ -238,7 +238,7 @@ func (q *CQ) write(b *[64]byte) {
 }
 
 // event raises an event if the CQ is armed for a completion of this kind. A CQ that is
-// moderated waits for as many as it was told, or for as long.
+// moderated waits for the number of completions that was set, or for the time.
 func (q *CQ) event(solicited bool) {
 	if !q.armed || !solicited && q.solicits {
 		return
@@ -369,7 +369,7 @@ func (q *QP) KeepFetched(w *fakeverbs.Work, data []byte) bool {
 	return true
 }
 
-// holds tells that a completion has room for data, and that there is any.
+// holds reports whether there is data, and a completion has room for it.
 func (q *CQ) holds(data []byte) bool {
 	most := cqeData
 	if q.size == 128 {

@@ -13,13 +13,13 @@ import (
 const (
 	maxDM      = 256 << 10
 	logDMBlock = 6
-	maxDMAlign = logDMBlock + 6 // what the device can align to
+	maxDMAlign = logDMBlock + 6 // the largest alignment
 	dmKey      = 8 << 8         // command 8, in pages
 	dmAccess   = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ |
 		abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_ZERO_BASED
 )
 
-// mlx5DM is what a DM is mapped as.
+// mlx5DM is a DM's memory, to be mapped.
 type mlx5DM struct {
 	offer  fakeverbs.Offer
 	region *mmap.Region
@@ -49,7 +49,7 @@ func (p *pages) set(first, n int, used bool) {
 	}
 }
 
-// AllocDM has memory begin behind the start of its first page where there is room, as on a
+// AllocDM places memory behind the start of its first page where there is room, as on a
 // device whose memory does not begin at a page.
 func (m *model) AllocDM(dm *fakeverbs.DM, r *ioctl.Request) (free func(), err error) {
 	if kind, ok := r.Value(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE); ok && kind != abi.MLX5_IB_UAPI_DM_TYPE_MEMIC {
@@ -93,7 +93,7 @@ func (m *model) freeDM(key int64, first, pages int) {
 
 func (*model) DMAccess() uint64 { return dmAccess }
 
-// queryDM tells another process of the descriptor how to map a DM.
+// queryDM answers another process of the descriptor how to map a DM.
 func queryDM(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	_, dm, err := fakeverbs.FindIn[*fakeverbs.DM](k, "DM", r, abi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE)
 	if err != nil {

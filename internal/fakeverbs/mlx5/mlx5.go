@@ -1,3 +1,4 @@
+// Package mlx5 is the model of the mlx5 driver and its device, for package fakeverbs.
 package mlx5
 
 import (
@@ -35,30 +36,30 @@ type device struct {
 func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
 
 // model answers as the mlx5 driver of Linux 6.12, and is its device too: queues and doorbell
-// records are user memory, doorbells are registers of UARs. What it insists on was taken
-// from the kernel driver's structures and from what the device documents. What user space
-// does wrong is a violation, see [Kernel.Violations].
+// records are user memory, doorbells are registers of UARs. Its demands were taken
+// from the kernel driver's structures and from the device's documentation. What user space
+// does wrong is a violation, see [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
-	k       *fakeverbs.Kernel
-	options Options
-	version uint8 // of completions
-	told    abi.Mlx5IbAllocUcontextResp
-	dynamic bool
-	uars    map[int64]*uar // by the key that they are mapped at
-	lastUAR uint32
-	nextReg uint32          // static register for the next QP
-	records map[uint64]bool // cache lines in use
-	indexes map[uint32]bool // of queue pairs
-	shared  bool            // by processes, each of which counts its own indexes
-	cqs     map[uint32]*CQ
-	dms     map[int64]mlx5DM // by the key that they are mapped at
-	part    []byte           // of a new queue that is read
-	clock   clock
-	exited  bool // the process has: what it left half done is no violation
+	k        *fakeverbs.Kernel
+	options  Options
+	version  uint8 // of completions
+	answered abi.Mlx5IbAllocUcontextResp
+	dynamic  bool
+	uars     map[int64]*uar // by the key that they are mapped at
+	lastUAR  uint32
+	nextReg  uint32          // static register for the next QP
+	records  map[uint64]bool // cache lines in use
+	indexes  map[uint32]bool // of queue pairs
+	shared   bool            // by processes, each of which counts its own indexes
+	cqs      map[uint32]*CQ
+	dms      map[int64]mlx5DM // by the key that they are mapped at
+	part     []byte           // of a new queue that is read
+	clock    clock
+	exited   bool // the process has: its unfinished work is no violation
 }
 
-// Options are what differs between mlx5 devices and their kernels.
+// Options are the differences between mlx5 devices and their kernels.
 type Options struct {
 	Infiniband bool
 	NoAtomics  bool
@@ -76,13 +77,13 @@ type Options struct {
 	Request int
 	// FirstUAR is the number of the first dynamic UAR.
 	FirstUAR uint32
-	// NoClock is a kernel that does not tell how to make times of a clock's ticks.
+	// NoClock is a kernel without the page by which ticks of the clock become times.
 	NoClock bool
-	// NoMAC is a kernel that does not tell the MAC of an address.
+	// NoMAC is a kernel that does not answer the MAC of an address.
 	NoMAC bool
 	// NoTicks is a kernel that does not let programs read the device's clock.
 	NoTicks bool
-	// NoNullKey is a kernel that does not tell of the key of no memory.
+	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
 	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
@@ -94,7 +95,7 @@ type Options struct {
 	Late bool
 }
 
-// What the device says of itself.
+// The attributes of the device.
 const (
 	bfSize     = 512
 	line       = 64
@@ -141,7 +142,7 @@ func limits() fakeverbs.Limits {
 	return l
 }
 
-// applyOptions has the device say of itself what the options make of it.
+// applyOptions changes the device's attributes by the options.
 func (m *model) applyOptions() {
 	d := m.k.Device
 	d.Lock()
@@ -154,7 +155,7 @@ func (m *model) applyOptions() {
 	}
 }
 
-// Has leaves out what the model does not carry out.
+// Has leaves out the calls that the model does not carry out.
 func (m *model) Has(call string) bool {
 	switch call {
 	case "COUNTERS_CREATE":
@@ -164,7 +165,7 @@ func (m *model) Has(call string) bool {
 }
 
 // input reads the private bytes of a create call. Fewer than least are refused; behind
-// what the kernel knows only zeros may stand.
+// the bytes that the kernel knows only zeros may follow.
 func input[T any](m *model, call string, r *ioctl.Request, least int) (in T, err error) {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	all := abi.Bytes(&in)
@@ -249,7 +250,7 @@ func (m *model) Context(r *ioctl.Request) error {
 		resp.DumpFillMkey = nullKey
 	}
 	m.k.NullKey = resp.DumpFillMkey
-	m.told = resp
+	m.answered = resp
 	return answer(m, "GET_CONTEXT", r, resp)
 }
 
@@ -260,7 +261,7 @@ func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
 	return (h + 1) << 8, nil
 }
 
-// CreateAH tells the MAC, which here is made of the end of the GID.
+// CreateAH answers the MAC, which here is made of the end of the GID.
 func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 	if m.options.Infiniband {
 		m.note("CREATE_AH on InfiniBand, where addresses are made in user space alone")
@@ -274,7 +275,7 @@ func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 
 func mlx5MAC(gid [16]uint8) [6]uint8 { return [6]uint8{2, gid[11], gid[12], gid[13], gid[14], gid[15]} }
 
-// pinRecord is what the kernel does with a doorbell record: it pins the page. The cache
+// pinRecord pins the page of a doorbell record, as the kernel does. The cache
 // line that it stands in belongs to it alone.
 func (m *model) pinRecord(call string, addr uint64) error {
 	if addr%8 != 0 {
@@ -310,7 +311,7 @@ func (m *model) load(what fmt.Stringer, object uint32, addr uint64) uint32 {
 	return uint32(m.k.CrossRecord(object, int(addr%8), 4, uint64(bits.ReverseBytes32(v))))
 }
 
-// pin is what the kernel does with a queue: all of it must be there.
+// pin pins a queue, as the kernel does: all of it must be there.
 func (m *model) pin(call string, addr, length uint64) error {
 	if addr%block != 0 {
 		m.note("%s: the queue at %#x is not aligned to %d bytes", call, addr, block)
@@ -326,11 +327,11 @@ func (q *QP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }
 
 func (m *model) QueryContext(r *ioctl.Request) {
 	b, _ := r.Bytes(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX)
-	clear(b[copy(b, abi.Bytes(&m.told)):])
+	clear(b[copy(b, abi.Bytes(&m.answered)):])
 	m.shared = true
 }
 
-// queryPD tells the device's number of a PD.
+// queryPD answers the device's number of a PD.
 func queryPD(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	h, _ := r.Value(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
 	if _, err := k.Find("PD", uint32(h)); err != nil {
@@ -375,7 +376,7 @@ func SRQOf(srq *fakeverbs.SRQ) *SRQ {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.armed }
 
 func (m *model) AdjustLimits(l *fakeverbs.Limits) {
@@ -389,7 +390,7 @@ func (m *model) AdjustLimits(l *fakeverbs.Limits) {
 	}
 }
 
-// named is what has no more than a name.
+// named is a Stringer of its own text.
 type named string
 
 func (n named) String() string { return string(n) }

@@ -23,7 +23,7 @@ type QP struct {
 	index    uint32 // user space's own, or 0xffffff
 	uar      *uar
 	register int    // offset in the UAR, or -1: any of it
-	told     uint32 // blocks of sends, free-running
+	posted   uint32 // blocks of sends, free-running
 	sends    []*send
 	busy     []*send     // taken, and not known to be done
 	keys     bool        // the last send changed a key
@@ -110,7 +110,7 @@ func (q *QP) pinQueues(call string, in *abi.Mlx5IbCreateQp) error {
 	return m.pin(call, in.BufAddr, receives+sends)
 }
 
-// checkSizes refuses what the kernel does, and notes what is smaller than was asked for.
+// checkSizes refuses sizes that the kernel refuses, and notes those that are too small.
 func (q *QP) checkSizes(in *abi.Mlx5IbCreateQp) error {
 	c, receives := &q.qp.Cap, q.qp.SRQ == nil && q.qp.Cap.MaxRecvWr > 0
 	switch {
@@ -187,7 +187,7 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	switch {
 	case qp.CurState == was:
 	case qp.CurState == abi.IB_QPS_RESET:
-		q.told, q.sends, q.busy, qp.Taken, q.keys = 0, nil, nil, nil, false
+		q.posted, q.sends, q.busy, qp.Taken, q.keys = 0, nil, nil, nil, false
 		q.rq.reset()
 	case was == abi.IB_QPS_RESET:
 		for i, what := range []string{"receives", "sends"} {
@@ -213,12 +213,12 @@ func (m *model) DestroyQP(qp *fakeverbs.QP) {
 	}
 }
 
-// doorbell has the device read what the record tells of. b is the start of the last
+// doorbell reads the sends that the record announces. b is the start of the last
 // request, or all of it. It returns the last request, if there is a new one.
 func (q *QP) doorbell(b []byte) (last *send) {
 	m := q.m
 	rec := m.load(q, q.qp.Num, q.record+4)
-	n := uint32(uint16(rec - q.told))
+	n := uint32(uint16(rec - q.posted))
 	switch {
 	case q.qp.CurState < abi.IB_QPS_RTS:
 		m.note("%v: a send before it is ready to send", q)
@@ -232,7 +232,7 @@ func (q *QP) doorbell(b []byte) (last *send) {
 		return nil
 	}
 	first := len(q.sends)
-	q.takeSends(q.told + n)
+	q.takeSends(q.posted + n)
 	fresh := q.sends[first:]
 	last = fresh[len(fresh)-1]
 	switch {
@@ -249,14 +249,14 @@ func (q *QP) doorbell(b []byte) (last *send) {
 
 // hasRoom notes more sends than the queue has blocks for.
 func (q *QP) hasRoom(n uint32) bool {
-	used := q.told + n - q.oldest()
+	used := q.posted + n - q.oldest()
 	if used > q.sq.blocks {
 		q.m.note("%v: %d blocks of sends are not completed, of a queue of %d", q, used, q.sq.blocks)
 	}
 	return used <= q.sq.blocks
 }
 
-// checkCopy: what is copied is one send, just as it stands in the queue.
+// checkCopy notes a copy that differs from the one send in the queue.
 func (q *QP) checkCopy(b []byte, last *send, fresh int) {
 	switch {
 	case fresh != 1:
@@ -279,7 +279,7 @@ func (q *QP) oldest() uint32 {
 	case len(q.sends) > 0:
 		return q.sends[0].at
 	}
-	return q.told
+	return q.posted
 }
 
 // NextSend answers a malformed send with an error, which is the end of the QP.
@@ -341,8 +341,8 @@ func syndrome(status uint32) (syndrome, vendor uint8) {
 	return 0x7f, 0xff
 }
 
-func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
-	if !tell {
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
+	if !completes {
 		return
 	}
 	syndrome, vendor := syndrome(status)
@@ -400,7 +400,7 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	q.received(r, c)
 }
 
-// received is what a completion of a receive says of any message.
+// received makes the part of a receive's completion that all types of QPs share.
 func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
 	c := &CQE{Opcode: cqeRecv, Bytes: wc.ByteLen, Solicited: solicited, Data: r.Data}
 	switch {
@@ -419,7 +419,7 @@ func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
 	return c
 }
 
-// EnterError flushes what the device was told of. Of receives on an SRQ it knows nothing.
+// EnterError flushes the requests that the device knows. It knows no receives of an SRQ.
 func (q *QP) EnterError() {
 	q.qp.CurState = abi.IB_QPS_ERR
 	q.qp.FlushTaken()
@@ -441,7 +441,7 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// Look has a queue pair in the error state flush the receives that were posted since. The
+// Look flushes the receives that were posted to a queue pair in the error state. The
 // device finds them by itself, some time later: nothing is stored to a register for a
 // receive.
 func (q *QP) Look() {
@@ -477,7 +477,7 @@ func (q *QP) FailRecv(syndrome, vendor uint8) bool {
 	return ok
 }
 
-// look does what doorbells of a page may ask for, of CQs or of sends, by the records alone.
+// look carries out the doorbells of a page, of CQs or of sends, by the records alone.
 func (u *uar) look(ofCQs bool) {
 	if ofCQs {
 		for cq := range fakeverbs.Objects[*fakeverbs.CQ](u.m.k) {
@@ -504,14 +504,14 @@ func (q *CQ) look() {
 	}
 }
 
-// look takes the sends that the record tells of.
+// look takes the sends that the record announces.
 func (q *QP) look() {
 	rec := q.m.load(q, q.qp.Num, q.record+4)
-	n := uint32(uint16(rec - q.told))
+	n := uint32(uint16(rec - q.posted))
 	if n == 0 || q.qp.CurState < abi.IB_QPS_RTS || !q.hasRoom(n) {
 		return
 	}
-	q.takeSends(q.told + n)
+	q.takeSends(q.posted + n)
 	if q.qp.CurState == abi.IB_QPS_ERR {
 		q.EnterError()
 	}

@@ -24,7 +24,7 @@ type rq struct {
 
 func (r *rq) reset() { r.taken, r.busy = 0, nil }
 
-// oldest reads the oldest receive. What there is, the record tells; nothing else does.
+// oldest reads the oldest receive. Only the record says how many there are.
 func (r *rq) oldest() (b []byte, place uint32, ok bool) {
 	m := r.q.m
 	rec := m.load(r.q, r.q.qp.Num, r.q.record)
@@ -101,7 +101,7 @@ type SRQ struct {
 	index   uint32 // user space's own, of XRC
 }
 
-// CreateSRQ computes the distance of entries from what the core is told.
+// CreateSRQ computes the distance of entries from the attributes that the core gets.
 func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 	const call = "SRQ_CREATE"
 	if srq.MaxWR > maxSRQ || srq.MaxSGE > maxRQDesc/16-1 || srq.Limit > srq.MaxWR {
@@ -151,7 +151,7 @@ func (m *model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, r *ioct
 	return m.Bare.ModifySRQ(srq, in, r)
 }
 
-// Free implements [SRQQueue].
+// Free implements [fakeverbs.SRQQueue].
 func (s *SRQ) Free() {
 	s.m.forgetRecord(s.record)
 	if s.xrc {
@@ -247,10 +247,10 @@ func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateWqResp{ResponseLength: 8})
 }
 
-// StandIn implements [WQQueue].
+// StandIn implements [fakeverbs.WQQueue].
 func (q *QP) StandIn() *fakeverbs.QP { return q.qp }
 
-// EndWQ implements [WQQueue].
+// EndWQ implements [fakeverbs.WQQueue].
 func (q *QP) EndWQ() {
 	q.m.forgetRecord(q.record)
 	delete(q.m.indexes, q.index)
@@ -290,7 +290,7 @@ func (m *model) ModifyWQ(w *fakeverbs.WQ, in *abi.IbUverbsExModifyWq, r *ioctl.R
 
 const hashKey = 40 // bytes
 
-// CreateRSSQP takes what the device can compute from: addresses of one version of IP, and ports
+// CreateRSSQP takes the fields that the device can hash: addresses of one version of IP, and ports
 // of one transport.
 func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	const call = "QP_CREATE"
@@ -307,9 +307,9 @@ func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
 }
 
-// CreateTarget reads what the driver wants to know of a target QP, which is the same as of
+// CreateTarget reads the private bytes of a target QP, which are the same as those of
 // others, and of which no queue counts. librdmacm asks for room to receive all the same, and
-// libmlx5 then tells the size of a receive queue that it does not make.
+// libmlx5 then passes the size of a receive queue that it does not make.
 func (m *model) CreateTarget(r *ioctl.Request) error {
 	const call = "QP_CREATE"
 	in, err := input[abi.Mlx5IbCreateQp](m, call, r, 48)
@@ -373,7 +373,7 @@ func (c *reader) sharedNumber() {
 	}
 }
 
-// target has a target QP receive through an SRQ of its domain, whose process may be
+// target is a target QP's view of an SRQ of its domain, whose process may be
 // another. The lock is that of the SRQ's kernel.
 type target struct {
 	fakeverbs.Gone
@@ -402,7 +402,7 @@ func (t *target) EnterError() {
 	})
 }
 
-// Target implements [targetQueue].
+// Target implements the SRQ queues that target QPs receive through.
 func (s *SRQ) Target(view *fakeverbs.QP, srq *fakeverbs.SRQ) fakeverbs.Queues {
 	return &target{qp: view, srq: srq}
 }

@@ -58,32 +58,32 @@ func (c *reader) note(format string, args ...any) {
 	c.q.m.note("%v: send at block %d: "+format, append([]any{c.q, uint16(c.at)}, args...)...)
 }
 
-// takeSends reads the sends up to where the record tells.
+// takeSends reads the sends up to the record's index.
 func (q *QP) takeSends(to uint32) {
-	for q.told != to {
+	for q.posted != to {
 		s := q.readSend(to)
-		q.told += s.blocks
+		q.posted += s.blocks
 		q.sends = append(q.sends, s)
 	}
 }
 
 func (q *QP) readSend(to uint32) *send {
-	left := to - q.told
-	q.sq.read(q, q.told, q.head[:])
+	left := to - q.posted
+	q.sq.read(q, q.posted, q.head[:])
 	segs := uint32(q.head[7] & 0x3f)
 	blocks := (segs + 3) / 4
 	if blocks == 0 || blocks > left {
 		blocks = 1
 	}
-	s := &send{at: q.told, first: q.head}
+	s := &send{at: q.posted, first: q.head}
 	s.raw = append(s.first[:], make([]byte, (blocks-1)*block)...)
-	q.sq.read(q, q.told+1, s.raw[block:])
+	q.sq.read(q, q.posted+1, s.raw[block:])
 	b := s.raw
 	q.m.k.CrossSend(q.qp, b)
 	segs = uint32(b[7] & 0x3f)
 	s.Work, s.blocks, s.code = &s.work, max(1, (segs+3)/4), b[3]
 	c := &reader{q: q, send: s}
-	c.Opcode, c.Index, c.SGL = fakeverbs.NoOpcode, uint32(uint16(q.told)), c.SGLRoom[:0]
+	c.Opcode, c.Index, c.SGL = fakeverbs.NoOpcode, uint32(uint16(q.posted)), c.SGLRoom[:0]
 	if segs == 0 || c.blocks > left || int(segs)*16 > len(b) {
 		c.note("it has %d segments, and the record leaves %d blocks", segs, left)
 		c.blocks = left
@@ -113,7 +113,7 @@ func (c *reader) control(b []byte) {
 	c.mask = b
 }
 
-// flags: when a completion is written, whether it is solicited, and what the send waits for.
+// flags reads when a completion is written, whether it is solicited, and which requests the send waits for.
 func (c *reader) flags(f uint8) {
 	if f&0x11 != 0 {
 		c.note("reserved flags are set: %#x", f)
@@ -269,7 +269,7 @@ func (c *reader) inlineData(allowed bool) {
 	c.rest = nil
 }
 
-// What a change of a key changes, as its mask has it.
+// The parts of a key, in the mask of a change.
 const (
 	maskLength = 1 << 0
 	maskStart  = 1 << 6
@@ -349,7 +349,7 @@ func (c *reader) checkHead(head []byte, mask uint64, type2, binds bool) {
 	c.wantZeros("the change of a key", head[16:])
 }
 
-// binding reads what the window covers, from the key and from the one list behind it.
+// binding reads the memory that the window covers, from the key and from the one list behind it.
 func (c *reader) binding(key []byte, old, word uint32) {
 	list := c.take("a list", 64)
 	c.wantZeros("a list", list[16:])
@@ -411,7 +411,7 @@ func (c *reader) address(b []byte) {
 	c.roce(&a, b[20:26], port)
 }
 
-// roce holds an address to what the kernel was asked for, and told.
+// roce compares an address with the kernel's answer to CREATE_AH.
 func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 	if want := mlx5MAC(a.Grh.Dgid); string(mac) != string(want[:]) {
 		c.note("the MAC is %x, and the kernel said %x", mac, want)
@@ -450,7 +450,7 @@ const (
 	headersRight = 0x06 // layers 3 and 4
 )
 
-// ipv4OK are the bytes of a completion that tell of a packet of IPv4 whose checksums are right.
+// ipv4OK are the bytes of a completion for a packet of IPv4 whose checksums are right.
 var ipv4OK = [2]byte{headersRight, 2 << 2}
 
 // ethernet reads the segment in front of a raw packet: which checksums the device shall fill

@@ -22,13 +22,13 @@ type uar struct {
 	regs   map[int]*register
 	copied mlx5Copy
 	part   [64]byte // of a copy, the last
-	told   struct { // the last request that a word told of, and where
+	last   struct { // the last request that a word announced, and where
 		at   int
 		send *send
 	}
 }
 
-// register is one that sends are told of.
+// register is a doorbell register of sends.
 type register struct {
 	half int // offset of the half that is next, with copies
 }
@@ -96,7 +96,7 @@ func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
 	return u
 }
 
-// addStatic makes the UARs of a context that has them from the start: their keys are their
+// addStatic makes the UARs of a context without dynamic ones: their keys are their
 // indexes, low bits and high bits apart.
 func (m *model) addStatic() {
 	perPage := fakeverbs.PageSize / uarSize
@@ -145,7 +145,7 @@ func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 	return nil
 }
 
-// Watch looks at what a store is, before it is carried out: one to a UAR goes through
+// Watch looks at the kind of a store, before it is carried out: one to a UAR goes through
 // memory that may combine writes, so it needs the barriers for that.
 func (m *model) Watch(key int64, s mmap.Store) {
 	u := m.uars[key]
@@ -196,13 +196,13 @@ func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 // goOn is a store behind the start of a request: a copy that is made word by word. Its first
 // word was the doorbell.
 func (u *uar) goOn(start, within int, b []byte) {
-	t := u.told
+	t := u.last
 	if t.send == nil || t.at != start || within+8 > len(t.send.raw) || !bytes.Equal(t.send.raw[within:][:8], b) {
 		u.m.note("UAR %d: %x at %#x goes on with no request", u.number, b, start+within)
 	}
 }
 
-// Copy64 is a store of 64 bytes, of a request that may have more. The request itself tells
+// Copy64 is a store of 64 bytes, of a request that may have more. The request itself says
 // how long it is.
 func (m *model) Copy64(key int64, offset int, b [64]byte) {
 	u := m.uars[key]
@@ -261,7 +261,7 @@ func (u *uar) send(offset int, b []byte) {
 	if offset != want {
 		m.note("%v: the doorbell is at %#x, and its turn was %#x", q, offset, want)
 	}
-	u.told.at, u.told.send = offset, q.doorbell(b)
+	u.last.at, u.last.send = offset, q.doorbell(b)
 	m.k.Ring(qp)
 }
 
@@ -290,7 +290,7 @@ func (m *model) findUAR(number uint32) *uar {
 	return nil
 }
 
-// sameBytes tells whether a copy of a request is what stands in the queue.
+// sameBytes reports whether a copy of a request equals the request in the queue.
 func sameBytes(copied, queue []byte) bool {
 	return bytes.Equal(copied[:min(len(copied), len(queue))], queue)
 }

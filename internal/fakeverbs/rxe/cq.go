@@ -49,7 +49,7 @@ func (q *CQ) complete(e *abi.IbUverbsWc, solicited bool) bool {
 // SetProducer has the kernel's index in shared memory be anything.
 func (q *CQ) SetProducer(index uint32) { q.ring.producer.Store(index) }
 
-// Notify adds to what was asked for before, as since Linux 6.2.
+// Notify adds to earlier requests, as since Linux 6.2.
 func (*model) Notify(cq *fakeverbs.CQ, flags uint32) error {
 	CQOf(cq).notify |= flags
 	return nil
@@ -173,7 +173,7 @@ func (q *ring) put(element []byte) bool {
 	return true
 }
 
-// move copies what is in q, from index first to before last, to the start of
+// move copies the elements of q, from index first to before last, to the start of
 // another ring, and leaves q empty.
 func (q *ring) move(to *ring, first, last uint32) error {
 	n := (last - first) & q.mask

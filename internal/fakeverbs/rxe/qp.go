@@ -52,7 +52,7 @@ func capOK(c *abi.IbUverbsQpCap, srq bool) bool {
 
 func (*model) Waiting(qp *fakeverbs.QP) int { return int(QPOf(qp).sq.count()) }
 
-// Doorbell has a QP in the error state flush what was posted since. Otherwise the
+// Doorbell flushes the new requests of a QP in the error state. Otherwise the
 // test plays the driver.
 func (*model) Doorbell(qp *fakeverbs.QP) error {
 	QPOf(qp).sq.ReadRecord(QPOf(qp).sq.producer)
@@ -110,7 +110,7 @@ func (q *QP) reset() {
 }
 
 // ModifyQP checks as rxe_qp_chk_attr and __qp_chk_state do, moves the QP, then
-// takes over what the mask names.
+// takes over the attributes that the mask names.
 func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if err := m.checkAttr(qp, in); err != nil {
 		return err
@@ -225,9 +225,9 @@ func ah(k *fakeverbs.Kernel, num uint32) *fakeverbs.AH {
 }
 
 // SendDone leaves the opcode of a failure 0, as rxe does.
-func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	q.sq.drop()
-	if !tell {
+	if !completes {
 		return
 	}
 	wc := &abi.IbUverbsWc{WrId: w.ID, Status: status, QpNum: q.qp.Num}
@@ -275,7 +275,7 @@ func (q *QP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 // Send is a send as user space wrote it.
 type Send struct {
 	abi.RxeSendWqe
-	// Payload is what stands behind it: SGEs, or inline data.
+	// Payload are the bytes behind it: SGEs, or inline data.
 	Payload [maxInline]byte
 }
 
@@ -414,7 +414,7 @@ var remote = map[uint32]bool{
 	abi.IB_UVERBS_WR_FLUSH: true, abi.IB_UVERBS_WR_ATOMIC_WRITE: true,
 }
 
-// check notes what leads the driver astray: it works on a send where user space left it.
+// check notes fields that mislead the driver, which works on a send where user space left it.
 func (q *QP) check(s *Send) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Wr.WrId}, args...)...)

@@ -1,3 +1,4 @@
+// Package rxe is the model of the soft RoCE driver, for package fakeverbs.
 package rxe
 
 import (
@@ -130,11 +131,11 @@ func SRQOf(srq *fakeverbs.SRQ) *SRQ {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.notify != 0 }
 
-// Free implements [CQQueue].
+// Free implements [fakeverbs.CQQueue].
 func (q *CQ) Free() {}
 
-// Free implements [SRQQueue].
+// Free implements [fakeverbs.SRQQueue].
 func (q *SRQ) Free() {}

@@ -58,8 +58,8 @@ func (m *model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, r *ioct
 	return nil
 }
 
-// resizeSRQ tells of the new ring at an address of user space, before it moves
-// what was posted there.
+// resizeSRQ writes the new ring's offset to an address of user space, before it moves
+// the posted receives there.
 func (m *model) resizeSRQ(srq *fakeverbs.SRQ, n uint32, addr uint64) error {
 	var mem fakeverbs.QueueMemory
 	ring, mi, err := m.newRing(srq.Seam(), &mem, n, recvSize(srq.MaxSGE))

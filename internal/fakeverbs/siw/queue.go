@@ -140,10 +140,10 @@ func (q *SRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 // sendFlags are those that user space may set.
 const sendFlags = abi.SIW_WQE_VALID | abi.SIW_WQE_INLINE | abi.SIW_WQE_SIGNALLED | abi.SIW_WQE_SOLICITED | abi.SIW_WQE_READ_FENCE
 
-// reads tells of an operation that fills the first SGE, whatever their number is.
+// reads reports whether an operation fills the first SGE, whatever their number is.
 func reads(op uint8) bool { return op == abi.SIW_OP_READ || op == abi.SIW_OP_READ_LOCAL_INV }
 
-// check notes what the driver refuses. Such a send stays where it is, and so does all behind it.
+// check notes a send that the driver refuses. Such a send stays where it is, as do all behind it.
 func (q *QP) check(s *abi.SiwSqe) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Id}, args...)...)
@@ -220,8 +220,8 @@ func sgl(sgl []fakeverbs.SGE, from *[abi.SIW_MAX_SGE]abi.SiwSge, n uint8) []fake
 	return sgl
 }
 
-func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
-	if !tell {
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
+	if !completes {
 		return
 	}
 	CQOf(q.qp.SendCQ).complete(abi.SiwCqe{Id: w.ID, Opcode: uint8(w.Index), Bytes: w.Len(), Status: siwStatus(status), QpId: uint64(q.qp.Num)},

@@ -11,9 +11,9 @@ import (
 )
 
 // ring is the driver's side of one of siw's queues: entries of one size, whose owner
-// a flag tells. It knows the layout by its offsets and reads and writes bytes, so that
+// a flag marks. It knows the layout by its offsets and reads and writes bytes, so that
 // it shares no mistake with the rings of package mmap. Go has no atomics of 8 and 16
-// bits: what the driver does to a flag alone is done to the word of 32 bits that the
+// bits: the driver's changes of a flag alone are made to the word of 32 bits that the
 // flag is the start of.
 type ring struct {
 	fakeverbs.Seam

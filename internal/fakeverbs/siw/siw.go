@@ -1,3 +1,4 @@
+// Package siw is the model of the soft iWARP driver, for package fakeverbs.
 package siw
 
 import (
@@ -25,7 +26,7 @@ type model struct {
 
 func (m *model) Freed(key int64) { m.places.Free(uint32(key / room)) }
 
-// Sizes of the entries, and of what stands behind a CQ's.
+// Sizes of the entries, and of the control word behind a CQ's.
 const (
 	sqeSize  = 120
 	rqeSize  = 112
@@ -218,11 +219,11 @@ func SRQOf(srq *fakeverbs.SRQ) *SRQ {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.notify.Load() != abi.SIW_NOTIFY_NOT }
 
-// Free implements [CQQueue].
+// Free implements [fakeverbs.CQQueue].
 func (q *CQ) Free() {}
 
-// Free implements [SRQQueue].
+// Free implements [fakeverbs.SRQQueue].
 func (q *SRQ) Free() {}

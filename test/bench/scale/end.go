@@ -60,7 +60,7 @@ func take(ctx context.Context, cq *uverbs.CQ) error {
 // dial connects with a Config that says no more than it must.
 func dial(ctx context.Context, addr netip.AddrPort) (*end, error) {
 	e := new(end)
-	_, err := rdmacm.DialAddrPort(ctx, addr, &rdmacm.Config{Prepare: e.prepare})
+	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: e.prepare}}).Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 func serve(addr string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	l, err := rdmacm.Listen(addr, &rdmacm.Config{Backlog: 1024})
+	l, err := (&rdmacm.ListenConfig{Backlog: 1024}).Listen(context.Background(), addr)
 	if err != nil {
 		return err
 	}

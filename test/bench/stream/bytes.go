@@ -17,7 +17,7 @@ func (x exchange) listen() (net.Listener, error) {
 	if x.kind == "tcp" || x.kind == "http-tcp" {
 		return net.Listen("tcp", x.addr)
 	}
-	return rsocket.Listen("rsocket", x.addr)
+	return rsocket.Listen(x.addr)
 }
 
 func (x exchange) connect(ctx context.Context) (net.Conn, error) {

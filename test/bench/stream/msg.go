@@ -11,7 +11,7 @@ import (
 type msgEnd struct{ *msg.Conn }
 
 func acceptMsg(ctx context.Context, x exchange) (ender, error) {
-	l, err := msg.Listen(x.addr, nil)
+	l, err := msg.Listen(x.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func acceptMsg(ctx context.Context, x exchange) (ender, error) {
 }
 
 func dialMsg(ctx context.Context, x exchange) (ender, error) {
-	c, err := msg.Dial(ctx, x.addr, nil)
+	c, err := msg.Dial(ctx, x.addr)
 	if err != nil {
 		return nil, err
 	}

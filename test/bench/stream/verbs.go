@@ -80,7 +80,7 @@ func (e *verbsEnd) close() error { return e.conn.Close() }
 
 func acceptVerbs(ctx context.Context, x exchange) (ender, error) {
 	e := &verbsEnd{size: x.size}
-	l, err := rdmacm.Listen(x.addr, &rdmacm.Config{Prepare: e.prepare})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{Prepare: e.prepare}}).Listen(context.Background(), x.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func acceptVerbs(ctx context.Context, x exchange) (ender, error) {
 
 func dialVerbs(ctx context.Context, x exchange) (ender, error) {
 	e := &verbsEnd{size: x.size}
-	if _, err := rdmacm.Dial(ctx, x.addr, &rdmacm.Config{Prepare: e.prepare}); err != nil {
+	if _, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: e.prepare}}).Dial(ctx, x.addr); err != nil {
 		return nil, err
 	}
 	return e, nil

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func server(ctx context.Context, addr string, count int, stdout io.Writer) error {
-	ln, err := rdmacm.Listen(addr, nil)
+	ln, err := rdmacm.Listen(addr)
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,15 @@ import (
 
 func main() {
 	var inbox *uverbs.MR
-	ln, err := rdmacm.Listen(os.Args[1], &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
 		if inbox, err = c.PD().AllocMR(4096, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(inbox)
 		_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{inbox.SGE(0, inbox.Len())}}})
 		return err
-	}})
+	}}}
+	ln, err := lc.Listen(context.Background(), os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}

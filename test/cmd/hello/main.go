@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	conn, err := rdmacm.Dial(context.Background(), os.Args[1], nil)
+	conn, err := rdmacm.Dial(context.Background(), os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}

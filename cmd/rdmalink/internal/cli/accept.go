@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// AcceptAll serves connections side by side, at most so many at a time, until ctx is done
-// or the listener fails. It then closes the listener, ends the context that serve got, and
+// AcceptAll serves connections concurrently, at most most at a time, until ctx is done or
+// the listener fails. It then closes the listener, cancels the context that serve got, and
 // returns once every serve has returned.
 //
-// While as many connections are served as may be, no other is accepted: clients wait.
-// complain is given what the user should know at once: temporary errors, that clients have
-// to wait, and that a failed listener ends connections.
+// While the limit is reached, no further connection is accepted: clients wait. complain is
+// called with errors that the user should see at once: temporary errors, the limit, and
+// that a failed listener ends connections.
 func AcceptAll(ctx context.Context, l net.Listener, most int, serve func(context.Context, net.Conn), complain func(error)) error {
 	serving, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -66,8 +66,8 @@ func AcceptAll(ctx context.Context, l net.Listener, most int, serve func(context
 	}
 }
 
-// temporary reports whether a listener goes on after the error: it concerned one client, or
-// something was scarce.
+// temporary reports whether the listener continues after the error: it concerned one
+// client, or a resource was exhausted.
 func temporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()
@@ -84,7 +84,7 @@ func scarce(err error) bool {
 	return false
 }
 
-// pause waits for this machine to have again what it ran out of.
+// pause waits for resources of this machine to become available again.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(100 * time.Millisecond):

@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// script is a listener whose Accept returns what stands in it, then blocks until Close.
+// script is a listener whose Accept returns the results in steps, then blocks until
+// Close.
 type script struct {
 	net.Listener
 	steps  chan error // nil: a connection
@@ -47,12 +48,12 @@ func (s *script) Close() error {
 	return nil
 }
 
-// peerError is what a listener returns of one client.
+// peerError is an error that concerns one client.
 type peerError struct{ error }
 
 func (peerError) Temporary() bool { return true }
 
-// TestAcceptAll: errors that pass end nothing.
+// TestAcceptAll checks that temporary errors do not end the loop.
 func TestAcceptAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newScript(&net.OpError{Op: "accept", Err: syscall.EMFILE}, nil, peerError{errors.New("handshake")}, nil)
@@ -73,8 +74,8 @@ func TestAcceptAll(t *testing.T) {
 	})
 }
 
-// TestAcceptAllFails: a listener that fails is closed, its failure told, and the idle
-// clients let go, at once.
+// TestAcceptAllFails checks that a listener that fails is closed, that its failure is
+// reported, and that idle clients are disconnected at once.
 func TestAcceptAllFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
@@ -91,7 +92,8 @@ func TestAcceptAllFails(t *testing.T) {
 	})
 }
 
-// TestAcceptAllLimit: above the limit clients wait, which is said, and their turn comes.
+// TestAcceptAllLimit checks that clients above the limit wait, that this is reported,
+// and that they are served later.
 func TestAcceptAllLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newScript(nil, nil, nil)

@@ -8,14 +8,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Getopt is the options of a command that takes them as C's getopt_long does:
-// from its rows come -h, the parser and its errors. T is what they set.
+// Getopt is the list of options of a command that parses them as C's getopt_long does.
+// The help, the parser and its errors come from its rows. T is the type that the
+// options set.
 type Getopt[T any] []*Row[T]
 
 // Row is an option.
 type Row[T any] struct {
 	Letter      byte   // 0 when there is none
-	Long, Value string // Value names what follows; a flag has none
+	Long, Value string // Value is the placeholder of the value; empty for a flag
 	Help        string // "" for an option that is refused
 	Set         func(o *T, value string) error
 }
@@ -88,13 +89,13 @@ func (g Getopt[T]) long(o *T, word string, args []string) (left []string, err er
 	return nil, g.badWord(word)
 }
 
-// argument takes a value from the next word; what names it.
-func argument(args []string, what string) (value string, left []string, err error) {
+// argument takes a value from the next word. placeholder names it in errors.
+func argument(args []string, placeholder string) (value string, left []string, err error) {
 	switch {
 	case len(args) == 0:
-		return "", nil, Expected("", what)
+		return "", nil, Expected("", placeholder)
 	case args[0] == "":
-		return "", nil, UsageError{Text: `"": expected ` + what}
+		return "", nil, UsageError{Text: `"": expected ` + placeholder}
 	}
 	return args[0], args[1:], nil
 }
@@ -132,7 +133,8 @@ func (g Getopt[T]) letter(letter byte) *Row[T] {
 	return nil
 }
 
-// badWord says which options there are: in the long form if word is that of a long one.
+// badWord returns the error for an unknown option. It lists the options, in the long
+// form if word is a long option.
 func (g Getopt[T]) badWord(word string) error {
 	var want []string
 	for _, r := range g {
@@ -147,7 +149,7 @@ func (g Getopt[T]) badWord(word string) error {
 	return Expected(word, want...)
 }
 
-// Help is what -h says of the options.
+// Help returns the help text of the options.
 func (g Getopt[T]) Help() string {
 	var b strings.Builder
 	for _, r := range g {
@@ -169,11 +171,11 @@ func Flag[T any](field func(*T) *bool) func(*T, string) error {
 }
 
 // Number takes all that strtol takes: 0x10 is 16.
-func Number[T any](what string, least, most int64, field func(*T) *int) func(*T, string) error {
+func Number[T any](name string, least, most int64, field func(*T) *int) func(*T, string) error {
 	return func(o *T, value string) error {
 		n, err := strconv.ParseInt(value, 0, 64)
 		if err != nil || n < least || n > most {
-			return UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, what, least, most)}
+			return UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, name, least, most)}
 		}
 		*field(o) = int(n)
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -61,16 +62,16 @@ func escapeControls(b []byte) []byte {
 	return append(out, b[done:]...)
 }
 
-// Note prints what the user should know although the command did its work, to standard
-// error. Control characters are escaped as in Printf.
+// Note prints information for the user about a command that succeeded, to standard error.
+// Control characters are escaped as in Printf.
 func (o *Output) Note(format string, args ...any) {
 	fmt.Fprintf(o.Stderr, "rdmalink: note: %s\n", printableText(fmt.Sprintf(format, args...)))
 }
 
 // Printable returns s with every character that is not printable replaced by its escape in
-// Go syntax, line breaks and bytes that are not UTF-8 included. Whatever a peer, a device, a
-// file or the kernel names goes through it on its way to a terminal: such strings may hold
-// escape sequences that move the cursor, change the title or hide what follows.
+// Go syntax, including line breaks and bytes that are not UTF-8. All names from a peer, a
+// device, a file or the kernel go through it on their way to a terminal: they may hold
+// escape sequences that move the cursor, change the title or hide the text that follows.
 func Printable(s string) string {
 	plain := func(c byte) bool { return c >= ' ' && c < 0x7f }
 	first := 0
@@ -116,13 +117,62 @@ func printableText(s string) string {
 	return b.String()
 }
 
-// packages are the names that begin an error, or the one it wraps.
+// packages matches the package names at the beginning of an error, or of a wrapped one.
 var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
 
-// Plain returns the text of an error without the packages that it comes from: the operation
-// says enough. Control characters are escaped, for errors quote what peers and files named;
-// line breaks stay, because they separate joined errors.
+// Plain returns the text of an error without the package names, because the operation is
+// enough. Control characters are escaped, because errors quote names from peers and files.
+// Line breaks stay, because they separate joined errors.
 func Plain(err error) string { return printableText(packages.ReplaceAllString(err.Error(), "$1")) }
 
 // PlainLine is Plain in one line.
 func PlainLine(err error) string { return strings.ReplaceAll(Plain(err), "\n", "; ") }
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendJSON appends a string in quotes. Bytes that are no UTF-8, which JSON
+// can't hold, become U+FFFD.
+func AppendJSON(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case c == utf8.RuneError && size == 1:
+			b = append(b, "\ufffd"...)
+		case c == '"' || c == '\\':
+			b = append(b, '\\', byte(c))
+		case c < ' ' || c >= 0x7f && c < 0xa0: // also C1, which terminals obey
+			b = appendControl(b, byte(c))
+		default:
+			b = append(b, s[i:i+size]...)
+		}
+		i += size
+	}
+	return append(b, '"')
+}
+
+func appendControl(b []byte, c byte) []byte {
+	switch c {
+	case '\t':
+		return append(b, `\t`...)
+	case '\n':
+		return append(b, `\n`...)
+	case '\r':
+		return append(b, `\r`...)
+	case '\f':
+		return append(b, `\f`...)
+	case '\b':
+		return append(b, `\b`...)
+	}
+	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conn is one end of a connection: an ID, and the queue pair with what it needs.
+// conn is one end of a connection: an ID, its queue pair and the objects of the queue pair.
 type conn struct {
 	channel *channel
 	id      *rdmacm.ID
@@ -28,7 +29,8 @@ type conn struct {
 // roomForEvents is more than an ID reports in its life.
 const roomForEvents = 16
 
-// newConn is the side that asks, with a queue pair of that type; 0 is that of the port space.
+// newConn returns the active side of a connection, with a queue pair of that type; 0 is the
+// type of the port space.
 func (c *channel) newConn(ps verbs.PortSpace, typ verbs.QPType) (*conn, error) {
 	id, err := c.NewID(ps, typ)
 	if err != nil {
@@ -37,14 +39,14 @@ func (c *channel) newConn(ps verbs.PortSpace, typ verbs.QPType) (*conn, error) {
 	return c.adopt(id), nil
 }
 
-// adopt is a connection of an ID that there is.
+// adopt returns a connection for an existing ID.
 func (c *channel) adopt(id *rdmacm.ID) *conn {
 	n := &conn{channel: c, id: id, events: make(chan *rdmacm.Event, roomForEvents)}
 	c.add(n)
 	return n
 }
 
-// await waits for the next event, which has to be of that type.
+// await waits for the next event, which must be of the given type.
 func (n *conn) await(ctx context.Context, want rdmacm.EventType) error {
 	select {
 	case ev := <-n.events:
@@ -69,7 +71,7 @@ func outcome(ev *rdmacm.Event, want rdmacm.EventType) error {
 	return fmt.Errorf("%v came instead of %v", ev.Type, want)
 }
 
-// patience is how long the kernel may look for an address or a route.
+// patience is the time for the kernel to resolve an address or a route.
 const patience = 2 * time.Second
 
 func (n *conn) resolveAddr(ctx context.Context, src netip.Addr, dst netip.AddrPort, limit time.Duration) error {
@@ -104,7 +106,7 @@ func (n *conn) accept(ctx context.Context, p *rdmacm.ConnParam) error {
 	return during("wait for the peer's confirmation", n.await(ctx, rdmacm.EventEstablished))
 }
 
-// during names the step in which an event told of an error.
+// during adds the step to an error that an event reported.
 func during(step string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -112,8 +114,8 @@ func during(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// portTaken tells of a source port that a TCP connection of this host still has. The
-// connection manager chooses ports without a look at those.
+// portTaken adds a hint to the error for a source port that a TCP connection of this host
+// still uses. The connection manager does not check for that when it chooses a port.
 func portTaken(err error) bool {
 	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE)
 }
@@ -126,5 +128,183 @@ func (n *conn) close() error {
 		err = errors.Join(err, destroyed)
 	}
 	n.channel.remove(n)
+	return err
+}
+
+// makeQP creates the queue pair on the ID's device, with room for count messages in each
+// direction.
+func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, err error)) (err error) {
+	if n.dev, err = d.of(n.id); err != nil {
+		return err
+	}
+	send, recv, err := cqs()
+	if err != nil {
+		return err
+	}
+	room := uint32(max(count, 1))
+	n.qp, err = n.dev.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv,
+		Cap: verbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	if err != nil {
+		return err
+	}
+	n.made.add(n.qp)
+	return n.id.AttachQP(n.qp)
+}
+
+// idleCQs are for queue pairs that carry nothing.
+func (n *conn) idleCQs() (send, recv *uverbs.CQ, err error) { return n.dev.idle, n.dev.idle, nil }
+
+// ownCQs creates CQs with room for the given numbers of completions.
+func (n *conn) ownCQs(count int) (send, recv *uverbs.CQ, err error) {
+	var cqs [2]*uverbs.CQ
+	for i := range cqs {
+		if cqs[i], err = n.dev.CreateCQ(max(count, 1), &uverbs.CQOptions{Channel: n.dev.channel}); err != nil {
+			return nil, nil, err
+		}
+		n.made.add(cqs[i])
+	}
+	return cqs[0], cqs[1], nil
+}
+
+// prepare creates the queue pair and posts a receive for each message.
+func (n *conn) prepare(d *devices, count, size int) error {
+	err := n.makeQP(d, count, func() (send, recv *uverbs.CQ, err error) { return n.ownCQs(count) })
+	if err != nil || count == 0 {
+		return err
+	}
+	if n.mr, err = n.dev.pd.AllocMR(2*size, verbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	n.made.add(n.mr)
+	for range count {
+		if _, err := n.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{n.mr.SGE(0, size)}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *conn) postSends(count, size int) error {
+	for range count {
+		wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{n.mr.SGE(size, size)}}
+		if _, err := n.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take waits for n completions, and returns an error if one of them failed.
+func (n *conn) take(ctx context.Context, cq *uverbs.CQ, count int) error {
+	var wcs [8]verbs.WC
+	for count > 0 {
+		got, err := cq.Wait(ctx, wcs[:min(count, len(wcs))])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:got] {
+			if err := wcs[i].Err(); err != nil {
+				return n.whyFailed(&wcs[i])
+			}
+		}
+		count -= got
+	}
+	return nil
+}
+
+// whyFailed finds the reason for which a work request was dropped. The event may come a
+// little after the completion.
+func (n *conn) whyFailed(wc *verbs.WC) error {
+	if wc.Status != verbs.StatusWRFlushErr {
+		return wc.Err()
+	}
+	select {
+	case ev := <-n.events:
+		return outcome(ev, rdmacm.EventTimewaitExit)
+	case <-time.After(5 * time.Second):
+		return wc.Err()
+	}
+}
+
+// lastSends handles the sends that the peer may have aborted by disconnecting. A peer
+// disconnects when it has received them, possibly before its device has acknowledged
+// them.
+func (n *conn) lastSends() error {
+	var wcs [8]verbs.WC
+	for {
+		got, err := n.qp.SendCQ().Poll(wcs[:])
+		if got == 0 || err != nil {
+			return err
+		}
+		for i := range wcs[:got] {
+			if err := wcs[i].Err(); err != nil && wcs[i].Status != verbs.StatusWRFlushErr {
+				return err
+			}
+		}
+	}
+}
+
+// device is an open device with the objects that its connections share.
+type device struct {
+	*uverbs.Device
+	pd      *uverbs.PD
+	channel *uverbs.CompChannel
+	idle    *uverbs.CQ // of queue pairs that are posted nothing
+	made    closers
+}
+
+// devices holds the open devices of the connections.
+type devices struct {
+	mu   sync.Mutex
+	open map[uint32]*device
+}
+
+// of is the device that the connection manager chose for an ID.
+func (d *devices) of(id *rdmacm.ID) (*device, error) {
+	addr, err := id.QueryAddr()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.open[addr.DeviceIndex]; known != nil {
+		return known, nil
+	}
+	dev, err := uverbs.OpenIndex(addr.DeviceIndex, addr.NodeGUID)
+	if err != nil {
+		return nil, err
+	}
+	opened := &device{Device: dev}
+	if err := opened.prepare(); err != nil {
+		return nil, errors.Join(err, opened.made.close())
+	}
+	if d.open == nil {
+		d.open = make(map[uint32]*device)
+	}
+	d.open[addr.DeviceIndex] = opened
+	return opened, nil
+}
+
+func (d *device) prepare() (err error) {
+	d.made.add(d.Device)
+	if d.pd, err = d.AllocPD(); err != nil {
+		return err
+	}
+	d.made.add(d.pd)
+	if d.channel, err = d.CreateCompChannel(); err != nil {
+		return err
+	}
+	d.made.add(d.channel)
+	if d.idle, err = d.CreateCQ(1, nil); err != nil {
+		return err
+	}
+	d.made.add(d.idle)
+	return nil
+}
+
+func (d *devices) close() (err error) {
+	for _, one := range d.open {
+		err = errors.Join(err, one.made.close())
+	}
 	return err
 }

@@ -16,7 +16,7 @@ type datagrams struct {
 	mr          *uverbs.MR // a message to receive with the header in front, then one to send
 }
 
-// config makes it, with so many receives posted.
+// config returns the configuration for the given number of posted receives.
 func (d *datagrams) config(receives int) *rdmacm.Config {
 	room := uint32(max(d.count, 1))
 	return &rdmacm.Config{

@@ -3,13 +3,14 @@ package cm
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 )
 
-// closeAll frees what there is of connections, side by side: much of it is waiting in the
-// kernel.
+// closeAll closes connections concurrently, because closing mostly waits for the kernel.
 func closeAll(conns []*conn) error {
 	errs := make([]error, len(conns))
 	var all sync.WaitGroup
@@ -37,4 +38,35 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	}
 	all.Wait()
 	return peer.Interrupted(context.Cause(ctx))
+}
+
+// closers are objects that go in the opposite order of their making.
+type closers []io.Closer
+
+func (c *closers) add(one io.Closer) { *c = append(*c, one) }
+
+func (c *closers) close() (err error) {
+	for i := len(*c) - 1; i >= 0; i-- {
+		err = errors.Join(err, (*c)[i].Close())
+	}
+	*c = nil
+	return err
+}
+
+// countdown signals when the last of a number of operations is done.
+type countdown struct {
+	left atomic.Int64
+	zero chan struct{} // closed then
+}
+
+func newCountdown(n int) *countdown {
+	c := &countdown{zero: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdown) down() {
+	if c.left.Add(-1) == 0 {
+		close(c.zero)
+	}
 }

@@ -17,10 +17,10 @@ var mckey = &Program{
 	Name: "mckey", Args: "-m GROUP [OPTIONS]",
 	Summary: "send to a multicast group or receive from it; the other members may be mckey",
 	text: `
-Without -s it receives. The sender waits for 3 seconds after it has joined, as
-long as mckey does: start receivers first, or together with it. Datagrams can be
-lost, and then a receiver waits until it is interrupted. iWARP has no multicast, and
-RoCE v2 none over IPv6.
+Without -s, mckey receives. The sender waits for 3 seconds after it has joined, like C's
+mckey: start receivers before it, or together with it. If datagrams are lost, a
+receiver waits until it is interrupted. iWARP has no multicast, and RoCE v2 has none
+over IPv6.
 
 ---
 `,

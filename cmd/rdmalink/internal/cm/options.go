@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// options are those of all programs; each has some.
+// options holds the options of all programs. Each program uses some of them.
 type options struct {
 	server, bind, group string
 	port                int
@@ -49,7 +49,7 @@ func connectionsRow(what string) row {
 	return cli.NewRow('c', "connections", "N", what, cli.Number("number of connections", 1, 1<<20, func(o *options) *int { return &o.connections }))
 }
 
-// setFormat knows C's words, of which C looks at the beginning only.
+// setFormat parses C's words. C compares only their beginning.
 func setFormat(o *options, value string) error {
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "name"):

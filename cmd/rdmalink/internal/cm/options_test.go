@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOptions: the letters are those of C's programs.
+// TestOptions checks that the letters are those of C's programs.
 func TestOptions(t *testing.T) {
 	for _, test := range []struct {
 		p    *Program
@@ -69,7 +69,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-// TestDetails: -h tells of each option.
+// TestDetails checks that the help lists each option.
 func TestDetails(t *testing.T) {
 	for _, p := range Programs {
 		for _, r := range p.table {

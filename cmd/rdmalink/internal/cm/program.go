@@ -1,4 +1,5 @@
-// Package cm has the test programs of librdmacm: each may be the other end.
+// Package cm has equivalents of librdmacm's test programs, each of which may be the
+// other end.
 package cm
 
 import (
@@ -21,7 +22,7 @@ type Program struct {
 // Programs are all of them.
 var Programs = []*Program{ucmatose, udaddy, mckey, cmtime, rdmaClient, rdmaServer, rdmaXClient, rdmaXServer}
 
-// Details is what -h tells.
+// Details returns the help text.
 func (p *Program) Details() string {
 	before, after, _ := strings.Cut(p.text, "---\n")
 	return before + p.table.Help() + after + `

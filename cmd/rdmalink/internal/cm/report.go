@@ -35,7 +35,7 @@ func newSession(program string, out cli.Output, o options) *session {
 	return s
 }
 
-// say prints what is said as it happens.
+// say prints a line of progress.
 func (s *session) say(format string, args ...any) error {
 	if s.JSON {
 		return nil
@@ -43,7 +43,7 @@ func (s *session) say(format string, args ...any) error {
 	return s.Printf(s.report.Program+": "+format+"\n", args...)
 }
 
-// passedOver tells of a client that did not connect.
+// passedOver prints a note about a client that did not connect.
 func (s *session) passedOver(err error) { s.Note("%s", cli.PlainLine(err)) }
 
 // connected notes that all connections stand, over the device.

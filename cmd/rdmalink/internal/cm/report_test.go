@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 )
 
-// TestReport: a run as text, and as JSON, where it also tells of a failure.
+// TestReport checks the report of a run as text and as JSON, which includes the
+// error.
 func TestReport(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
@@ -48,7 +49,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestEach: the first error ends the others, and is what is told.
+// TestEach checks that the first error stops the other connections and is the one
+// returned.
 func TestEach(t *testing.T) {
 	broken := errors.New("broken")
 	err := each(t.Context(), 3, func(ctx context.Context, i int) error {
@@ -83,7 +85,7 @@ func TestCountdown(t *testing.T) {
 	<-c.zero
 }
 
-// TestResolve: addresses and names, of which -f ip wants the former.
+// TestResolve checks addresses and names. -f ip accepts only addresses.
 func TestResolve(t *testing.T) {
 	s := newSession("ucmatose", cli.Output{}, options{numeric: true, bind: "::ffff:10.0.0.1", port: 9})
 	if ip, err := s.source(t.Context()); err != nil || ip.String() != "10.0.0.1" {

@@ -3,7 +3,9 @@ package cm
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -15,14 +17,14 @@ var ucmatose = &Program{
 	Name: "ucmatose", Args: "[OPTIONS]",
 	Summary: "make many reliable connections and pass messages over each; the other end may be ucmatose",
 	text: `
-Both ends get the same -c, -C and -S. When all connections stand, the server sends
-its messages on each; the client answers with as many, and the server
+Both ends need the same -c, -C and -S. When all connections are established, the
+server sends its messages on each; the client answers with as many, and the server
 disconnects.
 
 ---
 
-Over iWARP the end that connects has to send first, and here the server does. It
-waits for 50 ms before, so that the client's kernel is ready; nothing tells it.
+Over iWARP the end that connects has to send first, but here the server does. So it
+waits for 50 ms until the client's kernel is ready; no event reports that.
 `,
 	table: cli.Options(serverRow, bindRow, formatRow,
 		cli.NewRow('P', "port-space", "PS", "tcp (default) or ib", setMatoseSpace),
@@ -71,12 +73,12 @@ func (m *matose) close() error {
 	return errors.Join(closeAll(m.conns), destroy(m.ids), m.channel.close(), m.devices.close())
 }
 
-// stand tells that all connections do.
+// stand prints that all connections are established.
 func (m *matose) stand() error {
 	return m.connected(m.conns[0].dev.Info().Name, len(m.conns))
 }
 
-// setOptions sets what is asked for on a new ID.
+// setOptions applies the options to a new ID.
 func (m *matose) setOptions(id *rdmacm.ID) error {
 	if m.tos >= 0 && m.server != "" {
 		if err := id.SetTOS(uint8(m.tos)); err != nil {
@@ -84,9 +86,17 @@ func (m *matose) setOptions(id *rdmacm.ID) error {
 		}
 	}
 	if m.ackTimeout >= 0 {
-		return id.SetAckTimeout(uint8(m.ackTimeout))
+		return id.SetAckTimeout(ackTimeout(m.ackTimeout))
 	}
 	return nil
+}
+
+// ackTimeout returns the timeout for an exponent. 0 stands for no timeout.
+func ackTimeout(exponent int) time.Duration {
+	if exponent == 0 {
+		return 0
+	}
+	return 4096 * time.Nanosecond << exponent
 }
 
 func (m *matose) send(ctx context.Context, i int) error {
@@ -101,8 +111,229 @@ func (m *matose) receive(ctx context.Context, i int) error {
 	return m.conns[i].take(ctx, m.conns[i].qp.RecvCQ(), m.count)
 }
 
-// counted tells of the messages of all connections.
+// counted prints the number of messages of all connections.
 func (m *matose) counted(start time.Time) error {
 	n := len(m.conns) * m.count
 	return m.transferred(start, n, n)
+}
+
+// ask is the client.
+func (m *matose) ask(ctx context.Context) error {
+	src, err := m.source(ctx)
+	if err != nil {
+		return err
+	}
+	dst, err := m.destination(ctx)
+	if err != nil {
+		return err
+	}
+	if err := each(ctx, len(m.conns), func(ctx context.Context, i int) error { return m.dial(ctx, i, src, dst) }); err != nil {
+		return err
+	}
+	if err := m.stand(); err != nil {
+		return err
+	}
+	if err := m.answer(ctx); err != nil {
+		return err
+	}
+	if err := m.move(); err != nil {
+		return err
+	}
+	if err := each(ctx, len(m.conns), m.leave); err != nil {
+		return err
+	}
+	return m.say("disconnected")
+}
+
+// portTries bounds how many source ports of the kernel's choice a connection tries.
+const portTries = 16
+
+// dial establishes connection i.
+func (m *matose) dial(ctx context.Context, i int, src netip.Addr, dst netip.AddrPort) error {
+	for try := 1; ; try++ {
+		n, err := m.channel.newConn(m.portSpace, m.qpType)
+		if err != nil {
+			return err
+		}
+		m.conns[i] = n
+		if err = m.dialOn(ctx, n, src, dst); err == nil || try == portTries || !portTaken(err) {
+			return err
+		}
+		m.conns[i] = nil
+		if err := n.close(); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *matose) dialOn(ctx context.Context, n *conn, src netip.Addr, dst netip.AddrPort) error {
+	if err := m.setOptions(n.id); err != nil {
+		return err
+	}
+	if err := n.resolveAddr(ctx, src, dst, patience); err != nil {
+		return err
+	}
+	if err := n.resolveRoute(ctx, patience); err != nil {
+		return err
+	}
+	if err := n.prepare(&m.devices, m.count, m.size); err != nil {
+		return err
+	}
+	return n.connect(ctx, &rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 5})
+}
+
+// answer receives the server's messages and sends as many.
+func (m *matose) answer(ctx context.Context) error {
+	if m.count == 0 {
+		return nil
+	}
+	start := time.Now()
+	if err := each(ctx, len(m.conns), m.receive); err != nil {
+		return err
+	}
+	if err := each(ctx, len(m.conns), m.send); err != nil {
+		return err
+	}
+	return m.counted(start)
+}
+
+// leave waits for the server to disconnect, and does so too.
+func (m *matose) leave(ctx context.Context, i int) error {
+	n := m.conns[i]
+	if err := during("wait for the server to disconnect", n.await(ctx, rdmacm.EventDisconnected)); err != nil {
+		return err
+	}
+	_ = n.id.Disconnect() // over iWARP the kernel has
+	if m.count == 0 {
+		return nil
+	}
+	return n.lastSends()
+}
+
+// serve is the server.
+func (m *matose) serve(ctx context.Context) (err error) {
+	requests := make(chan *rdmacm.ID, len(m.conns))
+	var came atomic.Int64
+	m.ids, err = m.listen(ctx, m.channel, func(ev *rdmacm.Event) {
+		if came.Add(1) > int64(len(m.conns)) {
+			refuse(ev.ID)
+			return
+		}
+		requests <- ev.ID
+	})
+	if err != nil {
+		return err
+	}
+	left := newCountdown(len(m.conns))
+	if err := each(ctx, len(m.conns), func(ctx context.Context, i int) error { return m.admit(ctx, i, requests, left) }); err != nil {
+		return err
+	}
+	if err := m.stand(); err != nil {
+		return err
+	}
+	if err := m.speak(ctx); err != nil {
+		return err
+	}
+	if err := m.move(); err != nil {
+		return err
+	}
+	if err := each(ctx, len(m.conns), m.end); err != nil {
+		return err
+	}
+	return m.say("disconnected")
+}
+
+// admit takes the next request, and returns when no other is due.
+func (m *matose) admit(ctx context.Context, i int, requests <-chan *rdmacm.ID, left *countdown) error {
+	var id *rdmacm.ID
+	select {
+	case id = <-requests:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	n := m.channel.adopt(id)
+	m.conns[i] = n
+	if err := m.admitOn(ctx, n); err != nil {
+		_ = id.Reject(nil)
+		return err
+	}
+	left.down()
+	select {
+	case <-left.zero:
+		return nil
+	case ev := <-n.events:
+		return outcome(ev, rdmacm.EventTimewaitExit)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *matose) admitOn(ctx context.Context, n *conn) error {
+	if err := m.setOptions(n.id); err != nil {
+		return err
+	}
+	if err := n.prepare(&m.devices, m.count, m.size); err != nil {
+		return err
+	}
+	return n.accept(ctx, nil)
+}
+
+// iwarpPause is the time for the client's kernel to read the server's reply, which must
+// not be followed by data at once. iWARP requires the connecting end to send first, which
+// the protocol of ucmatose does not do. No event reports that the client is ready.
+const iwarpPause = 50 * time.Millisecond
+
+// speak sends all messages and receives as many.
+func (m *matose) speak(ctx context.Context) error {
+	if m.count == 0 {
+		return nil
+	}
+	start := time.Now()
+	if m.conns[0].dev.Info().NodeType == verbs.NodeRNIC {
+		select {
+		case <-time.After(iwarpPause):
+		case <-ctx.Done():
+		}
+	}
+	for _, step := range []func(context.Context, int) error{m.send, m.sent, m.receive} {
+		if err := each(ctx, len(m.conns), step); err != nil {
+			return err
+		}
+	}
+	return m.counted(start)
+}
+
+// end disconnects.
+func (m *matose) end(ctx context.Context, i int) error {
+	n := m.conns[i]
+	if err := n.id.Disconnect(); err != nil {
+		return err
+	}
+	return during("wait for the client to disconnect", n.await(ctx, rdmacm.EventDisconnected))
+}
+
+// move takes all IDs to another event channel, where their ends are reported.
+func (m *matose) move() error {
+	if !m.migrate {
+		return nil
+	}
+	to, err := openChannel()
+	if err != nil {
+		return err
+	}
+	from := m.channel
+	from.mu.Lock()
+	to.request = from.request
+	from.mu.Unlock()
+	for _, id := range m.ids {
+		err = errors.Join(err, id.Migrate(to.EventChannel))
+	}
+	for _, n := range m.conns {
+		to.add(n)
+		err = errors.Join(err, n.id.Migrate(to.EventChannel))
+		from.remove(n)
+		n.channel = to
+	}
+	m.channel = to
+	return errors.Join(err, from.close(), m.say("moved to another event channel"))
 }

@@ -18,9 +18,9 @@ var udaddy = &Program{
 	Name: "udaddy", Args: "[OPTIONS]",
 	Summary: "look up datagram services and exchange datagrams with each; the other end may be udaddy",
 	text: `
-Both ends get the same -c, -C and -S. The client sends its messages on each queue
-pair; the server answers with as many. Datagrams can be lost, and then either end
-waits until it is interrupted. iWARP has no datagrams.
+Both ends need the same -c, -C and -S. The client sends its messages on each queue
+pair; the server answers with as many. If datagrams are lost, either end waits
+until it is interrupted. iWARP has no datagrams.
 
 ---
 `,
@@ -83,9 +83,8 @@ func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	}
 	err = each(ctx, len(ends), func(ctx context.Context, i int) error {
 		e := s.newDatagrams()
-		cfg := e.config(s.count)
-		cfg.Source, cfg.TOS = src, uint8(max(s.tos, 0))
-		if _, err := rdmacm.DialAddrPort(ctx, dst, cfg); err != nil {
+		d := rdmacm.Dialer{LocalAddr: src, TOS: uint8(max(s.tos, 0)), Config: *e.config(s.count)}
+		if _, err := d.Dial(ctx, dst.String()); err != nil {
 			return err
 		}
 		ends[i] = e
@@ -106,7 +105,7 @@ func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	})
 }
 
-// exchange passes all messages, if there are any.
+// exchange exchanges all messages, if there are any.
 func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(context.Context, *datagrams) error) error {
 	if s.count == 0 {
 		return nil
@@ -121,7 +120,7 @@ func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(con
 
 // beFound is the server.
 func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
-	l, err := rdmacm.Listen(s.listenAddress(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(ctx, s.listenAddress())
 	if err != nil {
 		return err
 	}

@@ -159,8 +159,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// Names that lead out of the directory, or to what is no file, are refused, and nothing is
-// written.
+// TestNames checks that names which lead out of the directory, or to something other
+// than a file, are refused, and that nothing is written.
 func TestNames(t *testing.T) {
 	s := serve(t)
 	defer s.stop()
@@ -224,7 +224,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// A server answers what makes no sense, or leaves, and goes on with other clients.
+// TestHostileClient checks that the server replies to malformed messages, or disconnects,
+// and continues to serve other clients.
 func TestHostileClient(t *testing.T) {
 	s := serve(t)
 	message := func(h header, body ...byte) []byte {
@@ -286,7 +287,8 @@ func (c interrupting) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// What the client was refused the user is told, also if the server is to end.
+// TestRefusedAtTheEnd checks that the server's refusal is reported to the user, also if the
+// server is about to end.
 func TestRefusedAtTheEnd(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go func() {
@@ -302,7 +304,7 @@ func TestRefusedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A server that lies is told of.
+// TestHostileServer checks the errors for wrong replies of a server.
 func TestHostileServer(t *testing.T) {
 	for name, answer := range map[string]header{
 		"another command": {Command: cmdClose | cmdAnswer, Length: headerSize},
@@ -333,8 +335,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// TestPatience: a client that is idle or stalls is let go, and nothing of its upload stays;
-// one that is slow is not.
+// TestPatience checks that an idle or stalled client is disconnected, without a trace of
+// its upload, unlike a slow one.
 func TestPatience(t *testing.T) {
 	size := func(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
 	name := append([]byte("file"), 0, 0, 0, 0)
@@ -403,7 +405,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestPatientClient: a server that never answers, or takes nothing, does not hold a client.
+// TestPatientClient checks that a server that never answers, or reads nothing, does not
+// block a client.
 func TestPatientClient(t *testing.T) {
 	for what, server := range map[string]func(net.Conn){
 		"silent": func(conn net.Conn) { _, _, _ = receive(conn) },

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The commands of rcopy. An answer repeats the command and has the upper bit set.
+// The commands of rcopy. A reply repeats the command and has the upper bit set.
 const (
 	cmdOpen   = 1 // data is the mode; the path follows, with zeros up to a multiple of 8
 	cmdClose  = 2
@@ -28,7 +28,7 @@ type header struct {
 	Version, Command uint8
 	Length           uint16 // of the message, without the content
 	Data             uint32 // in an answer an errno
-	ID               uint64 // the answer has the same
+	ID               uint64 // the reply has the same
 }
 
 const headerSize = 16
@@ -39,7 +39,7 @@ const headerSize = 16
 type patient struct {
 	net.Conn
 	limit time.Duration // 0: none
-	left  time.Duration // of limit, for what is under way
+	left  time.Duration // remaining part of limit, for the current bytes
 	todo  int           // bytes until limit begins anew
 }
 
@@ -84,7 +84,7 @@ func send(w io.Writer, h header, body []byte) error {
 	return err
 }
 
-// receive receives a message. It returns io.EOF if there is none any more.
+// receive receives a message. It returns io.EOF at the end of the connection.
 func receive(r io.Reader) (h header, body []byte, err error) {
 	var b [headerSize]byte
 	if _, err = io.ReadFull(r, b[:]); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// progress is a bar on a terminal, which is gone at the end. It counts what is written
-// to it.
+// progress is a bar on a terminal. It counts the bytes written to it, and is erased at
+// the end.
 type progress struct {
 	out   io.Writer
 	name  string
@@ -26,7 +26,7 @@ const (
 	progressWidth = 30
 )
 
-// newProgress shows a bar until stop is called, unless nobody watches.
+// newProgress shows a bar until stop is called, if the output is a terminal.
 func newProgress(out io.Writer, name string, total int64) *progress {
 	p := &progress{out: out, name: name, total: total, stop: func() {}}
 	if cli.IsTerminal(out) {

@@ -2,6 +2,7 @@ package cp
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,10 +11,13 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"net"
 	"os"
 	"path"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // receiver takes the files of one client, one after the other.
@@ -24,7 +28,7 @@ type receiver struct {
 	began time.Time
 
 	name string   // of the file that is open
-	part *os.File // has the content until all of it is there; nil if no file is open
+	part *os.File // holds the content until it is complete; nil if no file is open
 	temp string   // its name
 }
 
@@ -70,9 +74,9 @@ func (r *receiver) do(h header, body []byte) error {
 	return syscall.EINVAL
 }
 
-// open makes a file beside the one that is named. It takes that one's place when its
-// content is complete, so that no half of a file and nothing but files is ever written to.
-// root refuses names that lead out of the directory.
+// open creates a temporary file beside the named file. It replaces the named file when its
+// content is complete. So the server never exposes an incomplete file, and never writes to
+// anything but a file. root refuses names that lead out of the directory.
 func (r *receiver) open(name []byte, mode fs.FileMode) (err error) {
 	if r.part != nil {
 		return syscall.EBUSY
@@ -117,11 +121,11 @@ func (r *receiver) write(size uint64) error {
 	if err != nil {
 		return err
 	}
-	r.tell(&copied{r.conn.RemoteAddr().String(), r.name, n, time.Since(r.began).Seconds(), hex.EncodeToString(sum.Sum(nil))})
+	r.print(&copied{r.conn.RemoteAddr().String(), r.name, n, time.Since(r.began).Seconds(), hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }
 
-// drop forgets the file that is open, and what did not become one.
+// drop closes the open file, and removes it if it is incomplete.
 func (r *receiver) drop() {
 	if r.part == nil {
 		return
@@ -131,7 +135,7 @@ func (r *receiver) drop() {
 	r.part = nil
 }
 
-// status is the errno that a client is told.
+// status returns the errno for the reply to a client.
 func status(err error) uint32 {
 	var errno syscall.Errno
 	var pathError *fs.PathError
@@ -144,4 +148,47 @@ func status(err error) uint32 {
 		return uint32(syscall.EACCES)
 	}
 	return uint32(syscall.EIO)
+}
+
+// serve takes files from any number of clients until ctx is over.
+func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) error {
+	return cli.AcceptAll(ctx, l, c.clients,
+		func(ctx context.Context, conn net.Conn) { c.client(ctx, conn, root) },
+		func(err error) { c.complain("%s", cli.PlainLine(err)) })
+}
+
+// client serves one of them.
+func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	r := &receiver{command: c, conn: c.patient(conn), root: root}
+	err := r.run()
+	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+		return // the user's wish, or the listener failed, which has been said
+	}
+	if err != nil {
+		c.complain("%q from %s: %s", r.name, conn.RemoteAddr(), cli.PlainLine(err))
+	}
+}
+
+// print prints the result of a file.
+func (c *command) print(r *copied) {
+	c.printing.Lock()
+	defer c.printing.Unlock()
+	if c.JSON {
+		_ = c.WriteJSON(r)
+		return
+	}
+	way := "to"
+	if c.file == "" {
+		way = "from"
+	}
+	_ = c.Printf("%q %s %s: %d bytes in %.2f seconds = %.2f Gb/sec, sha256 %s\n",
+		r.Name, way, r.Peer, r.Bytes, r.Seconds, float64(r.Bytes)*8/1e9/r.Seconds, r.SHA256)
+}
+
+func (c *command) complain(format string, args ...any) {
+	c.printing.Lock()
+	defer c.printing.Unlock()
+	c.Note(format, args...)
 }

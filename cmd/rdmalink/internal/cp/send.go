@@ -41,7 +41,7 @@ func (c *command) sendFile(ctx context.Context) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", c.file)
 	}
-	conn, err := rsocket.DialContext(ctx, "rsocket", net.JoinHostPort(c.host, c.port))
+	conn, err := rsocket.Dial(ctx, net.JoinHostPort(c.host, c.port))
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,14 @@ func (c *command) sendFile(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%s to %s: %w", c.file, conn.RemoteAddr(), err)
 	}
-	c.tell(r)
-	// The server has answered, so it has everything. This process goes on until the server has
-	// the end of the connection too, which it would else take for a failure.
-	_ = conn.(*rsocket.Conn).Shutdown(ctx)
+	c.print(r)
+	// The server's reply shows that it has everything. This process stays until the server has
+	// seen the end of the connection, which the server would otherwise treat as a failure.
+	_ = conn.Shutdown(ctx)
 	return nil
 }
 
-// sendTo speaks rcopy.
+// sendTo runs the protocol of rcopy.
 func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, error) {
 	start := time.Now()
 	conn := c.patient(to)
@@ -93,10 +93,10 @@ func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, e
 	if err != nil && (!errors.As(err, &broken) || errors.Is(err, os.ErrDeadlineExceeded)) {
 		return nil, err
 	}
-	// A server that gives up on the file says why before it leaves.
+	// A server that fails sends the reason before it disconnects.
 	conn.message()
-	if told := answered(conn, cmdWrite); told != nil {
-		return nil, fmt.Errorf("write there: %w", told)
+	if refusal := answered(conn, cmdWrite); refusal != nil {
+		return nil, fmt.Errorf("write at the server: %w", refusal)
 	}
 	r := &copied{conn.RemoteAddr().String(), c.name, n, time.Since(start).Seconds(), hex.EncodeToString(sum.Sum(nil))}
 	conn.message()
@@ -107,5 +107,5 @@ func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, e
 	return r, answered(conn, cmdClose)
 }
 
-// regular is what the mode of a regular file has besides the permissions.
+// regular is the file type of a regular file in a mode.
 const regular = 0o100000

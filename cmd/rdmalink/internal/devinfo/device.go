@@ -14,16 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// inspector gathers what is known of devices from netlink, the devices
-// themselves and sysfs.
+// inspector gathers the properties of devices from netlink, the devices themselves
+// and sysfs.
 type inspector struct {
 	*host.Machine
 	details bool
 	netdevs map[uint32]string // names by number
 }
 
-// subject is a device on the table. dev, attr and gids are nil when it can't be
-// opened or does not tell; missing says why.
+// subject is a device of the table. dev, attr and gids are nil if the device can't
+// be opened or does not report them; missing has the reasons.
 type subject struct {
 	*inspector
 	netlinkrdma.Device
@@ -41,7 +41,7 @@ func (i *inspector) device(d netlinkrdma.Device) (table.Table, error) {
 	s := &subject{inspector: i, Device: d}
 	s.openDevice()
 	if s.dev != nil {
-		defer s.dev.Close() // nothing was made from it
+		defer s.dev.Close() // it has no objects
 	}
 	t := table.Table{{Key: "ifname", Value: d.Name}, {Key: "ifindex", Value: d.Index}}
 	s.driver(&t)
@@ -81,7 +81,7 @@ func (s *subject) openDevice() {
 	}
 }
 
-// driver tells who runs the device, and whether this build can use it.
+// driver returns the driver of the device, and whether this build supports it.
 func (s *subject) driver(t *table.Table) {
 	c, err := s.RDMA.UverbsCharDev(s.Index)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *subject) driver(t *table.Table) {
 	}
 }
 
-// node tells what kind of device it is.
+// node returns the node type of a device.
 func (s *subject) node(t *table.Table) {
 	t.Add("node_type", s.NodeType.String())
 	t.Add("transport", transport(s.NodeType))
@@ -114,8 +114,8 @@ func (s *subject) node(t *table.Table) {
 	}
 }
 
-// transport names it as libibverbs does, which takes RoCE for InfiniBand; the
-// protocol tells them apart.
+// transport returns libibverbs's name for the transport. It is InfiniBand for RoCE
+// too; only the protocol differs.
 func transport(n verbs.NodeType) string {
 	switch n {
 	case verbs.NodeCA, verbs.NodeSwitch, verbs.NodeRouter:
@@ -130,7 +130,7 @@ func transport(n verbs.NodeType) string {
 	return "unspecified"
 }
 
-// place tells what sysfs knows of a device as a whole.
+// place returns the properties of a device in sysfs, except those of its ports.
 func (s *subject) place(t *table.Table) {
 	sys := s.Sys
 	if !sys.Has(s.sysDir()) {
@@ -150,8 +150,8 @@ func (s *subject) place(t *table.Table) {
 
 func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name) }
 
-// charDevices lists those of verbs, as netlink has it, and of management
-// datagrams, as sysfs has: to ask netlink for those loads the module.
+// charDevices lists the char devices of verbs, from netlink, and of management
+// datagrams, from sysfs, because a netlink request for those would load the module.
 func (s *subject) charDevices() (all []table.Table) {
 	if c, err := s.RDMA.UverbsCharDev(s.Index); err == nil {
 		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))
@@ -169,4 +169,74 @@ func (s *subject) charDevices() (all []table.Table) {
 func charDevice(name, number string) table.Table {
 	kind := strings.TrimRight(name, "0123456789")
 	return table.Table{{Key: "name", Value: name}, {Key: "type", Value: kind}, {Key: "path", Value: netlinkrdma.CharDev{Name: name}.Path()}, {Key: "dev", Value: number}}
+}
+
+// limits adds the capabilities and limits of the device.
+func (s *subject) limits(t *table.Table) {
+	if s.attr == nil || !s.details {
+		return
+	}
+	a := s.attr
+	t.Add("num_comp_vectors", s.dev.CompVectors())
+	t.Add("max_mr_size", fmt.Sprintf("0x%x", a.MaxMRSize))
+	t.Add("page_size_cap", fmt.Sprintf("0x%x", a.PageSizeCap))
+	for _, l := range []struct {
+		name string
+		most uint32
+	}{
+		{"max_qp", a.MaxQP}, {"max_qp_wr", a.MaxQPWR}, {"max_sge", a.MaxSGE}, {"max_sge_rd", a.MaxSGERead},
+		{"max_cq", a.MaxCQ}, {"max_cqe", a.MaxCQE}, {"max_mr", a.MaxMR}, {"max_pd", a.MaxPD}, {"max_mw", a.MaxMW}, {"max_ah", a.MaxAH},
+		{"max_qp_rd_atom", a.MaxQPRDAtom}, {"max_res_rd_atom", a.MaxResRDAtom}, {"max_qp_init_rd_atom", a.MaxQPInitRDAtom},
+		{"max_srq", a.MaxSRQ}, {"max_srq_wr", a.MaxSRQWR}, {"max_srq_sge", a.MaxSRQSGE},
+		{"max_mcast_grp", a.MaxMcastGrp}, {"max_mcast_qp_attach", a.MaxMcastQPAttach}, {"max_total_mcast_qp_attach", a.MaxTotalMcastQPAttach},
+		{"max_pkeys", uint32(a.MaxPKeys)}, {"local_ca_ack_delay", uint32(a.LocalCAAckDelay)},
+	} {
+		t.Add(l.name, l.most)
+	}
+	t.Add("atomic_cap", atomicCap(a.AtomicCap))
+	t.Add("device_cap_flags", fmt.Sprintf("0x%x", uint64(a.CapFlags)))
+	t.Add("device_caps", bitList(a.CapFlags))
+	t.Add("general_odp_caps", bitList(a.ODP.General))
+	t.Add("rc_odp_caps", bitList(a.ODP.RC))
+	t.Add("uc_odp_caps", bitList(a.ODP.UC))
+	t.Add("ud_odp_caps", bitList(a.ODP.UD))
+	t.Add("xrc_odp_caps", bitList(a.ODP.XRC))
+	t.Add("completion_timestamp_mask", fmt.Sprintf("0x%016x", a.TimestampMask))
+	t.AddUnit("hca_core_clock", a.HCACoreClock, table.KHz)
+	t.AddUnit("max_dm_size", a.MaxDMSize, table.Bytes)
+	t.Add("max_cq_count", a.CQModerationMaxCount)
+	t.AddUnit("max_cq_period", uint64(a.CQModerationMaxPeriod), table.Usec)
+	t.Add("rss_supported_qp", fmt.Sprintf("0x%x", a.RSS.SupportedQPTypes))
+	t.Add("max_rwq_indirection_tables", a.RSS.MaxIndirectionTables)
+	t.Add("max_rwq_indirection_table_size", a.RSS.MaxIndirectionTableSize)
+	t.Add("max_wq_type_rq", a.MaxWQTypeRQ)
+	t.Add("raw_packet_caps", fmt.Sprintf("0x%x", a.RawPacketCaps))
+	t.Add("max_num_tags", a.TagMatching.MaxTags)
+	if a.TagMatching.MaxTags > 0 {
+		t.AddUnit("max_rndv_hdr_size", uint64(a.TagMatching.MaxRndvHdrSize), table.Bytes)
+		t.Add("tag_matching_flags", fmt.Sprintf("0x%x", a.TagMatching.Flags))
+		t.Add("tag_matching_max_ops", a.TagMatching.MaxOps)
+		t.Add("tag_matching_max_sge", a.TagMatching.MaxSGE)
+	}
+}
+
+// atomicCap has C's names, as ibv_devinfo does.
+func atomicCap(c verbs.AtomicCap) string {
+	switch c {
+	case verbs.AtomicNone:
+		return "ATOMIC_NONE"
+	case verbs.AtomicHCA:
+		return "ATOMIC_HCA"
+	case verbs.AtomicGlobal:
+		return "ATOMIC_GLOB"
+	}
+	return c.String()
+}
+
+// bitList takes the names of a set apart.
+func bitList(set fmt.Stringer) table.Names {
+	if s := set.String(); s != "0" {
+		return strings.Split(s, "|")
+	}
+	return table.Names{}
 }

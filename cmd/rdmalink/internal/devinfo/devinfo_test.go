@@ -24,7 +24,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// printed is what Show prints.
+// printed returns the output of Show.
 func printed(m host.Machine, out cli.Output, name string) (string, error) {
 	var b strings.Builder
 	out.Stdout = &b
@@ -110,7 +110,8 @@ mlx4_0
 	}
 }
 
-// TestDevinfoJSON: JSON has what text has, and numbers as numbers.
+// TestDevinfoJSON checks that JSON contains everything that text contains, and
+// numbers as numbers.
 func TestDevinfoJSON(t *testing.T) {
 	m, _, _ := hosttest.Informed()
 	got, err := printed(m, cli.Output{JSON: true, Details: 1}, "")
@@ -137,7 +138,7 @@ func TestDevinfoJSON(t *testing.T) {
 	}
 }
 
-// TestDevinfoLeft: whatever says no, the rest is told.
+// TestDevinfoLeft checks that everything else is printed if one source fails.
 func TestDevinfoLeft(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -179,7 +180,7 @@ func TestDevinfoErrors(t *testing.T) {
 	if got, err := printed(m, cli.Output{JSON: true}, ""); !errors.Is(err, syscall.EIO) || got != "[]\n" {
 		t.Errorf("%s, %v", got, err)
 	}
-	// What was found before something failed is told.
+	// Values that were found before a failure are printed.
 	m, kernel, _ = hosttest.Informed()
 	m.RDMA.Kernel = failingOn{kernel, 5}
 	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx4_0: input/output error" {
@@ -187,7 +188,7 @@ func TestDevinfoErrors(t *testing.T) {
 	}
 }
 
-// failingOn tells nothing of the ports of a device.
+// failingOn returns an error for the ports of a device.
 type failingOn struct {
 	*nltest.Kernel
 	device byte
@@ -200,7 +201,7 @@ func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	return f.Kernel.Execute(req)
 }
 
-// TestVirtualLanes: the kernel sends a code of their number.
+// TestVirtualLanes checks the kernel's code for the number of virtual lanes.
 func TestVirtualLanes(t *testing.T) {
 	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
 		var port table.Table

@@ -1,5 +1,5 @@
-// Package devinfo tells all about devices in one table: what netlink, the devices
-// themselves and sysfs know.
+// Package devinfo prints all properties of devices in one table, from netlink, the
+// devices themselves and sysfs.
 package devinfo
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Show prints what is known of the device of this name, or of all: with
-// details, all of it.
+// Show prints the properties of the device of this name, or of all devices; with
+// details, all properties.
 func Show(m *host.Machine, out *cli.Output, name string) error {
 	i := inspector{Machine: m, details: out.Details > 0, netdevs: netdevNames(m)}
 	tables := []table.Table{}

@@ -23,8 +23,8 @@ func checkNodes(p *patient) (all []finding) {
 	return all
 }
 
-// refused is the failure of what the kernel would not do. Of the limit of a cgroup
-// the error tells the cause only.
+// refused returns the finding for an operation that the kernel refused. The error
+// of a cgroup limit does not name the cgroup.
 func refused(err error) finding {
 	if errors.Is(err, syscall.EAGAIN) {
 		return found(problem, "raise rdma.max of the cgroup, or of the one above that is full", "%s", cli.Plain(err))
@@ -32,7 +32,7 @@ func refused(err error) finding {
 	return failure(err, "look at the kernel's log: dmesg")
 }
 
-// checkProvider speaks of this binary, and so of programs built like it.
+// checkProvider checks this binary, which stands for programs built like it.
 func checkProvider(p *patient) (all []finding) {
 	for _, l := range p.devices {
 		if l.nodeErr != nil {
@@ -61,7 +61,7 @@ func checkCM(p *patient) []finding {
 	return []finding{found(fine, "", "/dev/infiniband/rdma_cm opens")}
 }
 
-// checkRegister tries what all the limits are about.
+// checkRegister registers memory, which all the limits affect.
 func checkRegister(p *patient) (all []finding) {
 	for _, l := range p.devices {
 		if l.dev == nil || l.info.Provider() != nil {

@@ -7,8 +7,8 @@ type check struct {
 	run   func(*patient) []finding
 }
 
-// checks are in the order in which a program would come upon them. docs/doctor.md
-// tells of each.
+// checks lists the checks in the order in which a program would run into the
+// problems. docs/doctor.md describes each.
 var checks = []check{
 	{"core", "the kernel has RDMA, and answers", checkCore},
 	{"devices", "there are RDMA devices in this network namespace", checkDevices},

@@ -31,7 +31,8 @@ func checkDevices(p *patient) []finding {
 	return []finding{found(fine, "", "there is %s", strings.Join(names, ", "))}
 }
 
-// softRemedy is how to come by a device: hardware's driver loads by itself.
+// softRemedy is the remedy for a host without devices. Drivers of hardware load
+// automatically.
 func (p *patient) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
@@ -50,8 +51,8 @@ var halves = [][2]string{
 	{"cxgb4", "iw_cxgb4"}, {"qede", "qedr"}, {"hns3", "hns_roce_hw_v2"}, {"be2net", "ocrdma"}, {"mana", "mana_ib"},
 }
 
-// checkModules: what is loaded alone is a problem only when nothing else is
-// there, for not every card of these drivers can do RDMA.
+// checkModules reports missing modules as a problem only if there is no device at
+// all, because not every card of these drivers supports RDMA.
 func checkModules(p *patient) []finding {
 	text, err := fs.ReadFile(p.Proc, "modules")
 	if err != nil {
@@ -96,7 +97,7 @@ func (p *patient) listed(list, name string) bool {
 	})
 }
 
-// checkNetns also looks for ports whose network device is in another namespace.
+// checkNetns also finds ports whose network device is in another namespace.
 func checkNetns(p *patient) []finding {
 	if !p.exposed {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// checkLossless reads what the network devices of RoCE ports do when a buffer is full. It
-// finds no problem, because small networks work without.
+// checkLossless reads how the network devices of RoCE ports handle a full buffer. It reports
+// no problem, because small networks work without lossless settings.
 func checkLossless(p *patient) []finding {
 	return p.eachRoCE(func(l *limb, d host.Netdev) []finding {
 		dcb, err := p.DCB(d.Name)
@@ -31,7 +31,7 @@ func checkLossless(p *patient) []finding {
 	})
 }
 
-// lossless says what is missing for RoCE that loses nothing, or what is there.
+// lossless returns the settings for lossless RoCE, or those that are missing.
 func lossless(netdev string, d *host.DCB) (all []finding) {
 	note := func(remedy, format string, args ...any) {
 		all = append(all, found(noted, remedy, netdev+" "+format, args...))
@@ -72,7 +72,8 @@ func lossless(netdev string, d *host.DCB) (all []finding) {
 	return all
 }
 
-// checkECN looks whether the host's own queues mark packets. Those of switches can't be seen.
+// checkECN checks whether the host's own queues mark packets. The queues of switches are not
+// accessible.
 func checkECN(p *patient) []finding {
 	return p.eachRoCE(func(_ *limb, d host.Netdev) []finding {
 		queues, err := p.Qdiscs(d.Index)

@@ -65,7 +65,7 @@ func TestLossless(t *testing.T) {
 	}
 }
 
-// findings are those of one check.
+// findings returns the findings of one check.
 func findings(t *testing.T, w *ward, check string) (all []finding) {
 	t.Helper()
 	w.Proc, w.Sys, w.Modules = hosttest.Tree(w.proc), hosttest.Tree(w.sys), hosttest.Tree(w.modules)
@@ -85,7 +85,8 @@ func findings(t *testing.T, w *ward, check string) (all []finding) {
 	return all
 }
 
-// TestNoDCB: a card's network device without DCB is worth a note, a soft one's is not.
+// TestNoDCB checks that a card's network device without DCB yields a note, unlike a
+// virtual one.
 func TestNoDCB(t *testing.T) {
 	got := findings(t, withCard(new(hosttest.Rtnetlink)), "lossless")
 	if len(got) != 1 || got[0].level != noted || !strings.HasPrefix(got[0].text, "dummy0 has no DCB, or does not show it") {
@@ -100,7 +101,7 @@ func TestNoDCB(t *testing.T) {
 	}
 }
 
-// TestCutReplies: whatever the kernel leaves out, nothing panics.
+// TestCutReplies checks that truncated replies of the kernel cause no panic.
 func TestCutReplies(t *testing.T) {
 	d := bridged()
 	for cut := range 400 {
@@ -129,7 +130,7 @@ func TestECN(t *testing.T) {
 	}
 }
 
-// TestNoRoCE: iWARP and InfiniBand need none of it, and neither is asked for it.
+// TestNoRoCE checks that iWARP and InfiniBand are not checked.
 func TestNoRoCE(t *testing.T) {
 	w := healthy()
 	w.Route = func(uint16, bool, []byte) ([][]byte, error) { return nil, errors.New("nobody should ask") }

@@ -120,7 +120,7 @@ func noDevices(w *ward) {
 	w.kernel.Devices, w.kernel.Ports = nil, nil
 }
 
-// TestDoctorFinds makes one thing wrong at a time.
+// TestDoctorFinds breaks one thing at a time.
 func TestDoctorFinds(t *testing.T) {
 	const limitRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd unit; --ulimit memlock=-1 for the container; memlock in /etc/security/limits.conf"
 	limit := func(soft string) func(w *ward) {
@@ -220,7 +220,7 @@ func TestDoctorFinds(t *testing.T) {
 			"rdmalink del siw0, then rdmalink add siw0 type siw netdev dummy0"},
 		{"no GID on rxe", []func(*ward){gids(0)}, "gid", problem,
 			"rxe0/1 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
-		{"GIDs not told", []func(*ward){func(w *ward) {
+		{"GIDs not reported", []func(*ward){func(w *ward) {
 			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.Fail("QUERY_GID_TABLE", 0, syscall.EIO)
 			w.Open = hosttest.Opens(k)
@@ -268,7 +268,7 @@ func TestDoctorFinds(t *testing.T) {
 			for _, wrong := range test.make {
 				wrong(w)
 			}
-			got, told := w.doctor(cli.Output{JSON: true}, "")
+			got, failed := w.doctor(cli.Output{JSON: true}, "")
 			var all []map[string]string
 			if err := json.Unmarshal([]byte(got), &all); err != nil {
 				t.Fatal(err)
@@ -281,8 +281,8 @@ func TestDoctorFinds(t *testing.T) {
 				}
 				wrong = wrong || f["check"] == test.check && f["level"] == string(test.level) && f["finding"] == test.text && f["remedy"] == test.remedy
 			}
-			if !wrong || problems != (told != nil) {
-				t.Errorf("%v\n%s", told, strings.ReplaceAll(got, "},{", "},\n{"))
+			if !wrong || problems != (failed != nil) {
+				t.Errorf("%v\n%s", failed, strings.ReplaceAll(got, "},{", "},\n{"))
 			}
 		})
 	}
@@ -292,7 +292,7 @@ func portIs(n int, s verbs.PortState) func(*ward) {
 	return func(w *ward) { w.kernel.Ports[n].State = s }
 }
 
-// gids has devices tell of their first n only.
+// gids limits the GIDs that devices report to the first n.
 func gids(n uint64) func(*ward) {
 	return func(w *ward) {
 		w.Open = func(name string) (*uverbs.Device, error) {
@@ -311,7 +311,8 @@ func gids(n uint64) func(*ward) {
 	}
 }
 
-// TestDoctorClosesWhatItOpened also when what it tries fails.
+// TestDoctorClosesWhatItOpened checks that everything is closed, also if a check
+// fails.
 func TestDoctorClosesWhatItOpened(t *testing.T) {
 	for _, fail := range []string{"", "ALLOC_PD", "REG_MR", "QUERY_GID_TABLE"} {
 		w := healthy()
@@ -330,7 +331,7 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 	}
 }
 
-// TestDoctorWriteFails: the reader has gone away.
+// TestDoctorWriteFails checks the error if the output is closed.
 func TestDoctorWriteFails(t *testing.T) {
 	w := healthy()
 	if _, err := w.doctor(cli.Output{}, ""); err != nil {
@@ -343,7 +344,7 @@ func TestDoctorWriteFails(t *testing.T) {
 	}
 }
 
-// TestDoctorDocumented: docs/doctor.md tells of every check, in order.
+// TestDoctorDocumented checks that docs/doctor.md describes every check, in order.
 func TestDoctorDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/doctor.md")
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// memlockEnough is less than most programs register, and more than systems allow
-// that nobody has set up for RDMA: 64 KiB, or 8 MiB since Linux 5.16.
+// memlockEnough is less than most programs register, and more than the defaults of
+// systems: 64 KiB, or 8 MiB since Linux 5.16.
 const memlockEnough = 64 << 20
 
 const memlockRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd unit; --ulimit memlock=-1 for the container; memlock in /etc/security/limits.conf"
 
-// checkMemlock compares RLIMIT_MEMLOCK, which does not hold for who has
+// checkMemlock checks RLIMIT_MEMLOCK, which does not apply to processes with
 // CAP_IPC_LOCK.
 func checkMemlock(p *patient) []finding {
 	if p.inSandbox() {
@@ -57,7 +57,7 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%d KiB", bytes>>10)
 }
 
-// memlock is the soft limit as /proc has it.
+// memlock returns the soft limit from /proc.
 func (p *patient) memlock() (limit string, known bool) {
 	for line := range strings.Lines(p.Proc.Text("self/limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
@@ -69,8 +69,8 @@ func (p *patient) memlock() (limit string, known bool) {
 	return "", false
 }
 
-// mayLock tells whether the process has CAP_IPC_LOCK. One in a user namespace of
-// its own can't have it, whatever its mask says.
+// mayLock reports whether the process has CAP_IPC_LOCK. A process in a user
+// namespace other than the first never has it, even if its mask includes it.
 func (p *patient) mayLock() bool {
 	const capIPCLock = 14
 	if users := strings.Fields(p.Proc.Text("self/uid_map")); len(users) > 0 && strings.Join(users, " ") != "0 0 4294967295" {

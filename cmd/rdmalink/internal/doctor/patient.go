@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patient is what the checks look at, asked for once.
+// patient holds the data that the checks use, read once.
 type patient struct {
 	*host.Machine
 	coreErr  error // why devices can't be listed
@@ -24,15 +24,15 @@ type limb struct {
 	netlinkrdma.Device
 	ports   []netlinkrdma.Port
 	info    uverbs.DeviceInfo // name, driver and ABI
-	nodeErr error             // why there is no char device
+	nodeErr error             // the error for a missing char device
 	dev     *uverbs.Device
 	openErr error // why it is not open
 	gids    []verbs.GIDEntry
-	gidErr  error  // why there are none
-	sandbox string // the address of a device that rdmalink sandbox made, else empty
+	gidErr  error  // the error for missing GIDs
+	sandbox string // the address of a device of rdmalink sandbox, otherwise empty
 }
 
-// examine looks at all devices, or the one of that name.
+// examine reads all devices, or the one of that name.
 func examine(m *host.Machine, name string) (*patient, error) {
 	p := &patient{Machine: m, netdevs: make(map[uint32]host.Netdev)}
 	p.coreErr = m.ForDevices("", func(d netlinkrdma.Device) error {
@@ -76,14 +76,14 @@ func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port
 	return l
 }
 
-// onNetdev tells whether the device sends through network devices.
+// onNetdev reports whether the device sends through network devices.
 func (l *limb) onNetdev() bool { return l.Protocol == "roce" || l.Protocol == "iw" }
 
-// dismiss closes what examine opened.
+// dismiss closes the devices that examine opened.
 func (p *patient) dismiss() {
 	for _, l := range p.devices {
 		if l.dev != nil {
-			l.dev.Close() // checks close what they make
+			l.dev.Close() // checks close their own objects
 		}
 	}
 }

@@ -19,7 +19,7 @@ func checkPort(p *patient) []finding {
 	})
 }
 
-// inactive tells why a port is not active, and what helps.
+// inactive explains why a port is not active, and suggests a remedy.
 func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) {
 	d, here := p.netdevs[port.NetdevIndex]
 	switch {
@@ -39,8 +39,7 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 	return fmt.Sprintf("although network device %s is up", d.Name), "look at the kernel's log: dmesg"
 }
 
-// checkGID looks at ports that are active, of devices that are open: why others
-// have none was found before.
+// checkGID checks active ports of open devices. Earlier checks report the others.
 func checkGID(p *patient) []finding {
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
 		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != verbs.PortActive || !here && l.onNetdev() {
@@ -80,8 +79,8 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	return found(fine, "", "has GIDs")
 }
 
-// checkAddress is about what add sees to when a link is added; addresses can go
-// later.
+// checkAddress checks the address that add sets when it adds a link. It may have
+// been removed later.
 func checkAddress(p *patient) []finding {
 	if p.doubtful != nil {
 		return []finding{found(noted, "", "network devices can't be listed: %v", p.doubtful)}

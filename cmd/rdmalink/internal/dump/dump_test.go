@@ -52,7 +52,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestWrite: a copy reads as the original does.
+// TestWrite checks that a copy decodes like the original.
 func TestWrite(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy.pcap")
 	if out, err := dump(t, "", "-w", copied, rcFile); err != nil || out != "" {

@@ -23,11 +23,12 @@ type live struct {
 	buf      []byte
 }
 
-// room is what the kernel may keep for us. A device that segments passes 64 KiB at a time.
+// room is the size of the kernel's buffer. A device with segmentation offload passes up to
+// 64 KiB at a time.
 const room = 32 << 20
 
-// listen opens a packet socket on the device. The end of ctx is the end of the packets. The
-// function that closes it notes what the kernel dropped.
+// listen opens a packet socket on the device. The packets end when ctx ends. The function
+// that closes the socket prints a note with the number of packets that the kernel dropped.
 func listen(ctx context.Context, netdev string, note func(string, ...any)) (capture.Source, func() error, error) {
 	dev, err := net.InterfaceByName(netdev)
 	if err != nil {
@@ -92,7 +93,8 @@ func (l *live) Next() (capture.Record, error) {
 	}
 }
 
-// receive waits for a packet. It tells the length, and whether it comes or goes.
+// receive waits for a packet. It returns the length, and whether the packet is incoming or
+// outgoing.
 func (l *live) receive() (n int, kind uint8, err error) {
 	conn, err := l.file.SyscallConn()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDropped: what the kernel left out is told.
+// TestDropped checks the note about packets that the kernel dropped.
 func TestDropped(t *testing.T) {
 	var notes strings.Builder
 	source, closing, err := listen(t.Context(), "lo", func(format string, args ...any) { fmt.Fprintf(&notes, format, args...) })
@@ -34,7 +34,7 @@ func TestDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer to.Close()
-	for range 1000 { // nobody reads them
+	for range 1000 { // without a reader
 		if _, err := to.WriteTo(make([]byte, 1000), to.LocalAddr()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package dump prints RDMA as it is on the wire: RoCE v2 and iWARP, from a capture file
-// or from a network device.
+// Package dump prints RoCE v2 and iWARP packets, from a capture file or from a network
+// device.
 package dump
 
 import (
@@ -8,35 +8,38 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/capture"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/decode"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
-FILE is a capture in pcap or pcapng, - for standard input. It prints a line for each
-packet of RoCE v2, and for each frame of iWARP: number and time of the packet, from
-where to where, then the headers and their fields. ICRC and CRC are computed and
-compared. Packets to QP 1 are shown as the messages of the connection manager that
-they hold. A connection of iWARP is shown if the capture has its beginning, by which
-it is found.
+FILE is a capture in pcap or pcapng format, - for standard input. dump prints a line
+for each packet of RoCE v2, and for each frame of iWARP: number and time of the packet,
+source and destination, then the headers and their fields. It verifies ICRC and CRC,
+and decodes the connection manager's messages in packets to QP 1. It finds an iWARP
+connection by its beginning, so the capture must include that.
 
 At most 4096 directions of iWARP connections are followed at a time, in 64 MiB. The one
-that was silent for longest is left out first, and a line "damaged" says so.
+that was silent for longest is dropped first, with a line "damaged".
 
 A packet that rxe sends to its own device never reaches a network device, so rxe's
-loopback can't be seen. siw's can, on lo.
+loopback can't be captured. siw's can, on lo.
 
 ` + flags.Help() + `
--i needs CAP_NET_RAW and ends with an interrupt. Packets that come faster than they are
-read are left out, and a note says how many. -w leaves out what is neither sent to
-RoCE's port nor TCP. The exit code is 0 at the end of the file or after an interrupt, 1 for what
-can't be read, 2 for a command line that makes no sense.`
+-i needs CAP_NET_RAW and runs until interrupted. If packets arrive faster than dump
+reads them, some are lost, and a note has their number. -w writes only packets to
+RoCE's port and TCP packets. The exit code is 0 at the end of the file or after an
+interrupt, 1 after a read error, 2 for a command line that makes no sense.`
 }
 
 // Run is the command.
@@ -71,7 +74,7 @@ func isNetdev(name string) bool {
 	return err == nil
 }
 
-// open is what packets come from, and what to call in the end.
+// open returns the source of packets, and a function to call at the end.
 func (o *options) open(ctx context.Context, stdin io.Reader, note func(string, ...any)) (capture.Source, func() error, error) {
 	if o.netdev != "" {
 		return listen(ctx, o.netdev, note)
@@ -92,4 +95,145 @@ func (o *options) open(ctx context.Context, stdin io.Reader, note func(string, .
 		return nil, nil, errors.Join(err, closing())
 	}
 	return source, closing, nil
+}
+
+// options is the command line.
+type options struct {
+	netdev, file, to string
+	count            int
+	asJSON           bool
+}
+
+// flags are in the words of tcpdump(8).
+var flags = cli.Options(
+	cli.NewRow('i', "interface", "NETDEV", "print what passes a network device, in place of a file", func(o *options, v string) error { o.netdev = v; return nil }),
+	cli.NewRow('w', "write", "FILE", "write the packets to FILE (pcap) in place of printing them", func(o *options, v string) error { o.to = v; return nil }),
+	cli.NewRow('c', "count", "N", "end after so many messages (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('j', "json", "", "print a line of JSON for each message", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+)
+
+func parse(args []string) (o options, err error) {
+	err = flags.Parse(&o, args, func(word string) error {
+		if o.file != "" || word == "" {
+			return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+		}
+		o.file = word
+		return nil
+	})
+	switch {
+	case err != nil:
+		return o, err
+	case o.file == "" && o.netdev == "":
+		return o, cli.UsageError{Text: "what to read is missing: rdmalink dump FILE, or -i NETDEV"}
+	case o.file != "" && o.netdev != "":
+		return o, cli.UsageError{Text: "-i NETDEV and FILE exclude each other"}
+	}
+	return o, nil
+}
+
+// session is one run of the command.
+type session struct {
+	cli.Output
+	options
+	decoder *decode.Decoder
+	file    io.Writer // of -w
+	writer  *capture.Writer
+	first   time.Time
+	packets int
+	shown   int
+}
+
+// all reads to the end, or until enough was shown.
+func (s *session) all(source capture.Source) error {
+	for s.count == 0 || s.shown < s.count {
+		r, err := source.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !decode.KnowsLink(r.Link) {
+			return fmt.Errorf("packets of link type %d can't be read: Ethernet, Linux cooked and raw IP can", r.Link)
+		}
+		if err := s.packet(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) packet(r capture.Record) error {
+	if s.packets++; s.packets == 1 {
+		s.first = r.Time
+	}
+	messages, carries := s.decoder.Packet(r.Link, r.Data)
+	if s.file != nil {
+		s.shown += len(messages)
+		if !carries {
+			return nil
+		}
+		return s.save(r)
+	}
+	for i := range messages {
+		if s.count != 0 && s.shown == s.count {
+			return nil
+		}
+		s.shown++
+		if err := s.print(r.Time.Sub(s.first), &messages[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes the packet. A pcap file is of one link type, that of the first packet.
+func (s *session) save(r capture.Record) (err error) {
+	if s.writer == nil {
+		if s.writer, err = capture.NewWriter(s.file, r.Link); err != nil {
+			return err
+		}
+	}
+	return s.writer.Write(r)
+}
+
+// print prints a message. since is the time from the first packet.
+func (s *session) print(since time.Duration, m *decode.Message) error {
+	if s.JSON {
+		t := table.Table{{Key: "packet", Value: s.packets}, {Key: "seconds", Value: since.Seconds()},
+			{Key: "src", Value: m.Src.String()}, {Key: "dst", Value: m.Dst.String()}}
+		for _, l := range m.Layers {
+			t.Add(l.Name, l.Fields)
+		}
+		return s.WriteJSON(t)
+	}
+	return s.Printf("%d %.6f %s > %s %s\n", s.packets, since.Seconds(), m.Src, m.Dst, cli.Printable(text(m.Layers)))
+}
+
+// text is one line: BTH RC SEND_ONLY pad 0 ...; payload length 64; ICRC correct.
+func text(layers []decode.Layer) string {
+	parts := make([]string, len(layers))
+	for i, l := range layers {
+		words := []string{l.Name}
+		for _, f := range l.Fields {
+			words = append(words, f.Key)
+			switch v := f.Value.(type) {
+			case bool:
+				if !v {
+					words[len(words)-1] = "not " + f.Key
+				}
+			case decode.Hex:
+				words = append(words, fmt.Sprintf("%#x", uint64(v)))
+			case string:
+				if strings.Contains(v, " ") {
+					v = "(" + v + ")"
+				}
+				words = append(words, v)
+			default:
+				words = append(words, fmt.Sprint(v))
+			}
+		}
+		parts[i] = strings.Join(words, " ")
+	}
+	return strings.Join(parts, "; ")
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/binary"
+	"strings"
 	"syscall"
 )
 
@@ -10,11 +11,11 @@ type DCB struct {
 	HasPFC, HasETS bool
 	PFC            uint8      // a bit a priority that is paused rather than dropped
 	Class          [8]uint8   // the traffic class of each priority
-	Share          [8]uint8   // of each class, in percent, where it is shared
+	Share          [8]uint8   // of each class, in percent, if bandwidth is shared
 	Shared         [8]bool    // by ETS, in place of strict priority
 	DSCP           [64]uint8  // the priority of each DSCP that has one
 	HasDSCP        [64]bool   // which have
-	Trust          []Selector // what a packet's priority comes from, if the device says
+	Trust          []Selector // the sources of a packet's priority, if the device reports them
 }
 
 // Selector is a kind of number that a packet's priority comes from.
@@ -45,7 +46,8 @@ const (
 	pfcEnabledByte = 1
 )
 
-// DCB asks for the settings of a network device. One that has none is EOPNOTSUPP.
+// DCB reads the settings of a network device. It returns EOPNOTSUPP if the device
+// has none.
 func (m *Machine) DCB(netdev string) (*DCB, error) {
 	body := append([]byte{syscall.AF_UNSPEC, dcbIEEEGet, 0, 0}, attr(dcbIfname, append([]byte(netdev), 0))...)
 	replies, err := m.Route(rtmGetDCB, false, body)
@@ -91,4 +93,54 @@ func (d *DCB) take(typ uint16, value []byte) {
 			}
 		})
 	}
+}
+
+// Qdisc is a queue of a network device, as tc shows it.
+type Qdisc struct {
+	Kind string
+	ECN  bool // it marks packets before it drops some
+}
+
+// Numbers of linux/rtnetlink.h and linux/pkt_sched.h.
+const (
+	rtmGetQdisc  = 38
+	tcaKind      = 1
+	tcaOptions   = 2
+	fqCodelECN   = 4
+	redParms     = 1
+	redFlagsByte = 15
+	redECN       = 1
+)
+
+// Qdiscs are the queues of a network device.
+func (m *Machine) Qdiscs(index uint32) (all []Qdisc, err error) {
+	body := make([]byte, 20) // struct tcmsg
+	body[0] = syscall.AF_UNSPEC
+	binary.NativeEndian.PutUint32(body[4:], index)
+	replies, err := m.Route(rtmGetQdisc, true, body)
+	for _, reply := range replies {
+		if len(reply) < len(body) || binary.NativeEndian.Uint32(reply[4:]) != index {
+			continue
+		}
+		var q Qdisc
+		var options []byte
+		eachAttr(reply[len(body):], func(typ uint16, value []byte) {
+			switch typ {
+			case tcaKind:
+				q.Kind = strings.TrimRight(string(value), "\x00")
+			case tcaOptions:
+				options = value
+			}
+		})
+		eachAttr(options, func(typ uint16, value []byte) {
+			switch {
+			case q.Kind == "fq_codel" && typ == fqCodelECN && len(value) >= 4:
+				q.ECN = binary.NativeEndian.Uint32(value) != 0
+			case q.Kind == "red" && typ == redParms && len(value) > redFlagsByte:
+				q.ECN = value[redFlagsByte]&redECN != 0
+			}
+		})
+		all = append(all, q)
+	}
+	return all, err
 }

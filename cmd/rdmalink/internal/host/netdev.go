@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -9,20 +10,20 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Netdev is what matters of a network device for an RDMA link on it.
+// Netdev holds the properties of a network device that matter for an RDMA link on it.
 type Netdev struct {
 	Index    uint32
 	Name     string
 	Loopback bool
 	VLAN     bool
 	Up       bool
-	Carrier  bool // there is somebody at the other end of the cable
+	Carrier  bool // the cable has a partner at the other end
 	HasMAC   bool // false too for one whose address is all zero
 	Addrs    []netip.Addr
 }
 
-// Usable tells whether rdma_cm can find the device by one of its addresses. On
-// lo that is an IPv4 address, from which 127.0.0.1 can be dialled.
+// Usable reports whether rdma_cm can find the device by one of its addresses. On lo that must be
+// an IPv4 address, from which 127.0.0.1 can be dialled.
 func (d Netdev) Usable() bool {
 	for _, a := range d.Addrs {
 		if !a.IsLoopback() && (!d.Loopback || a.Is4()) {
@@ -114,7 +115,21 @@ func ipNet(addr netip.Prefix) *netlink.Addr {
 	}}
 }
 
-// linkNamed lets the library look up the index itself.
+// linkNamed returns a link with a name only: the library looks up the index.
 func linkNamed(name string) netlink.Link {
 	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
+}
+
+// SpareAddr is the address for a network device that has none and needs one for
+// nothing but RDMA: the first of TEST-NET-1 (RFC 5737), which no network routes,
+// so that it hides no host.
+var SpareAddr = netip.MustParsePrefix("192.0.2.1/32")
+
+// AddrCommand is the command that gives the device an address; which one, only the
+// user knows, except on lo.
+func (d Netdev) AddrCommand() string {
+	if d.Loopback {
+		return fmt.Sprintf("ip addr add %s dev %s", SpareAddr, d.Name)
+	}
+	return "ip addr add ADDRESS/LENGTH dev " + d.Name
 }

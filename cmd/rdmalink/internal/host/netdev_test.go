@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestUntilWhole: a list that changed while the kernel wrote it is asked for again, other errors
-// are returned at once, and a list that never comes to rest ends in the error.
+// TestUntilWhole checks that a list that changed while the kernel wrote it is requested again,
+// that other errors are returned at once, and that a list that never settles ends in the error.
 func TestUntilWhole(t *testing.T) {
 	interrupted := fmt.Errorf("interrupted: %w", syscall.EINTR)
 	other := errors.New("other")

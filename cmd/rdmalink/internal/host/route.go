@@ -2,8 +2,8 @@ package host
 
 import "encoding/binary"
 
-// Route sends a request of rtnetlink and returns the payloads of what the kernel answers.
-// With dump it asks for all objects.
+// Route sends a request of rtnetlink and returns the payloads of the replies. With dump
+// it requests all objects.
 type Route func(typ uint16, dump bool, body []byte) ([][]byte, error)
 
 // attr is one attribute of a message.
@@ -13,7 +13,7 @@ func attr(typ uint16, value []byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// eachAttr calls f for each attribute. What is cut short ends it.
+// eachAttr calls f for each attribute. It stops at a truncated one.
 func eachAttr(b []byte, f func(typ uint16, value []byte)) {
 	for len(b) >= 4 {
 		length := int(binary.NativeEndian.Uint16(b))

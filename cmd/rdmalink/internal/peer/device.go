@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -43,7 +44,35 @@ func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (no
 	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
 }
 
-// unable tells a device that can't from one that could.
+// unable distinguishes a device without a capability from one with an error.
 func unable(err error) bool {
 	return errors.Is(err, ErrOnlyCM) || errors.Is(err, verbs.ErrNoProvider) || errors.Is(err, verbs.ErrNotSupported)
+}
+
+// SourceGID chooses the local GID of a port: the one with the index of the option
+// (flag) or, if the index is negative, a matching one. own is the local address of
+// the TCP connection, peer an address of the peer.
+func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *verbs.GIDEntry, err error) {
+	if index >= 0 {
+		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {
+			return nil, fmt.Errorf("%s %d: %w", flag, index, err)
+		}
+		return gid, nil
+	}
+	for _, choice := range gidChoices(own, peer) {
+		if gid, err = dev.ChooseGID(port, &choice); !errors.Is(err, verbs.ErrNoGID) {
+			break
+		}
+	}
+	return gid, err
+}
+
+// gidChoices returns the choices in order of preference: GIDs of the peer's address
+// family, if possible the one of the address that TCP uses.
+func gidChoices(own, peer netip.Addr) []uverbs.GIDChoice {
+	family := uverbs.GIDChoice{IPv4: peer.Is4(), IPv6: !peer.Is4()}
+	if own.Is4() != peer.Is4() {
+		return []uverbs.GIDChoice{family, {}}
+	}
+	return []uverbs.GIDChoice{{Addr: own}, family, {}}
 }

@@ -22,7 +22,7 @@ func Meet(ctx context.Context, host string, port int) (conn net.Conn, err error)
 	return conn, Interrupted(err)
 }
 
-// acceptOne listens for one client only: others shall hear that nobody serves them.
+// acceptOne listens for a single client. Others get an error instead of waiting.
 func acceptOne(ctx context.Context, port int) (net.Conn, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -37,13 +37,13 @@ func acceptOne(ctx context.Context, port int) (net.Conn, error) {
 	return conn, err
 }
 
-// HandshakeLimit is how long a client may take to connect. A request of RoCE is one datagram
-// that anybody can send, and without a limit nothing would tell that no more follows.
+// HandshakeLimit is the time for a client to connect. A request of RoCE is a single datagram
+// that anybody can send; without a limit the server would wait for the rest forever.
 const HandshakeLimit = 10 * time.Second
 
-// AcceptFirst accepts the first client whose handshake completes. One whose handshake fails
-// is passed over, and note is told: a stranger must not end a server that waits for its
-// peer.
+// AcceptFirst accepts the first client whose handshake completes. It calls note for each
+// client whose handshake failed, and continues: a stranger must not end a server that waits
+// for its peer.
 func AcceptFirst[R any](ctx context.Context, next func(context.Context) (R, error), accept func(context.Context, R) error, note func(error)) error {
 	for {
 		request, err := next(ctx)
@@ -62,8 +62,8 @@ func AcceptFirst[R any](ctx context.Context, next func(context.Context) (R, erro
 	}
 }
 
-// peersFault reports whether a handshake failed for want of the peer. EINVAL and ENOTCONN are
-// how the kernel refuses to go on with a peer that has left meanwhile.
+// peersFault reports whether the peer caused the failure of a handshake. The kernel returns
+// EINVAL and ENOTCONN for a peer that has left.
 func peersFault(err error) bool {
 	for _, cause := range []error{rdmacm.ErrDisconnected, context.DeadlineExceeded, syscall.ETIMEDOUT, syscall.ECONNRESET, syscall.ECONNREFUSED,
 		syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENOTCONN, syscall.EINVAL} {

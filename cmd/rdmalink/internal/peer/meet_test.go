@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// TestAcceptFirst: clients whose handshakes fail are passed over; what is not theirs ends the
-// server.
+// TestAcceptFirst checks that clients whose handshakes fail are skipped, and that other
+// errors end the server.
 func TestAcceptFirst(t *testing.T) {
 	local := errors.New("no device")
 	theirs := []error{nil, fmt.Errorf("accept: %w", rdmacm.ErrDisconnected), syscall.ETIMEDOUT, syscall.EINVAL}

@@ -1,5 +1,5 @@
-// Package peer has what the commands share that move data between two ends: finding
-// the peer, the device and the GID, and waiting.
+// Package peer has the common parts of commands that move data between two ends:
+// finding the peer, the device and the GID, and waiting.
 package peer
 
 import (
@@ -21,7 +21,7 @@ func Interrupted(err error) error {
 	return err
 }
 
-// Poll polls until there is a completion or ctx ends.
+// Poll polls until it gets a completion or ctx ends.
 func Poll(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	for {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {

@@ -23,7 +23,8 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// TestBandwidthReports: what an end tells, the other adds, in either unit.
+// TestBandwidthReports checks that an end adds the result that the other end
+// reports, in either unit.
 func TestBandwidthReports(t *testing.T) {
 	for _, o := range []Options{{}, {Gbits: true}} {
 		b := &Bandwidth{Size: 64, Messages: 100, Peak: 3 << 20, Average: 2 << 20, Rate: 5e6}

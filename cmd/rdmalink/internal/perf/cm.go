@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CM is the way to a peer that rdma_cm finds: a connection for what there is to
-// say, and then one for each QP.
+// CM is the path to a peer through rdma_cm: a control connection, then one connection for
+// each QP.
 type CM struct {
 	control  *control
 	address  string           // of the server, for a client
@@ -28,20 +30,19 @@ type CM struct {
 // "10.0.0.1:18515", from a local address if source is valid.
 func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, error) {
 	w := &CM{control: &control{}, address: address, source: source}
-	cfg := w.control.config()
-	cfg.Source = source
-	_, err := rdmacm.Dial(ctx, address, cfg)
+	d := rdmacm.Dialer{LocalAddr: source, Config: *w.control.config()}
+	_, err := d.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// AcceptCM is the way of a server to the first client that comes to an address; note is told
-// of those whose handshakes failed.
-// QPs of that type it will be asked for; datagrams have ports of their own.
+// AcceptCM accepts the first client that connects to an address. It calls note for each
+// client whose handshake failed. qpType is the type of the QPs that follow, because
+// datagrams have a port space of their own.
 func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(error)) (*CM, error) {
-	l, err := rdmacm.Listen(address, nil)
+	l, err := rdmacm.Listen(address)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +63,13 @@ func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(e
 	return w, nil
 }
 
-// listenForDatagrams takes the place of the first listener: an iWARP device, if
-// there is one too, lets one of them have the port only.
+// listenForDatagrams replaces the first listener, because with an iWARP device present only
+// one of the two listeners can have the port.
 func (w *CM) listenForDatagrams(address string) error {
 	if err := w.listener.Close(); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(context.Background(), address)
 	w.listener = l
 	return err
 }
@@ -98,10 +99,10 @@ func (w *CM) session(o *Options) *perftest.Session {
 
 func (w *CM) endpoints(e *end) []perftest.Endpoint { return e.endpoints(nil) }
 
-// connect: the QPs are connected before their addresses are told.
+// connect has nothing to do: the QPs were connected before the endpoints were exchanged.
 func (w *CM) connect(*end, []perftest.Endpoint, []perftest.Endpoint) error { return nil }
 
-// makePairs makes the QPs, connected.
+// makePairs creates and connects the QPs.
 //
 // C: create_rdma_cm_connection
 func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) error {
@@ -114,7 +115,7 @@ func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) e
 	return session.SyncCM(ctx)
 }
 
-// connectPairs gives up when the peer does, or goes away.
+// connectPairs stops when the peer fails or leaves.
 func (w *CM) connectPairs(ctx context.Context, e *end) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -146,11 +147,11 @@ func (w *CM) config(e *end) *rdmacm.Config {
 	if e.Verb == perftest.Read || e.Verb == perftest.Atomic {
 		depth = e.OutReads
 	}
-	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount, Source: w.source}
+	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount}
 }
 
-// patience shortens the time that a message without a receive waits, which
-// rdma_cm sets to the longest there is. iWARP does not know it.
+// patience sets the time that a message waits for a receive (RNR retries). rdma_cm sets it
+// to the maximum. iWARP has no such time.
 func (w *CM) patience(e *end, qp *uverbs.QP) error {
 	if e.iWARP() || e.Type != verbs.QPTypeRC {
 		return nil
@@ -165,7 +166,7 @@ const (
 	dialPause = 100 * time.Millisecond
 )
 
-// next makes the next connection.
+// next establishes the next connection.
 func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
 	if w.listener != nil {
 		request, err := w.listener.Next(ctx)
@@ -174,8 +175,9 @@ func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error)
 		}
 		return request.Accept(ctx, cfg)
 	}
+	d := rdmacm.Dialer{LocalAddr: w.source, Config: *cfg}
 	for n := 1; ; n++ {
-		conn, err := rdmacm.Dial(ctx, w.address, cfg)
+		conn, err := d.Dial(ctx, w.address)
 		if err == nil || n == dialTries || !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
 		}
@@ -184,5 +186,141 @@ func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error)
 			return nil, ctx.Err()
 		case <-time.After(dialPause):
 		}
+	}
+}
+
+// Leave sends the peer the reason why this end fails, if the peer is still
+// connected.
+func (w *CM) Leave(why error) {
+	if farewell.Is(why) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wordLimit)
+	defer cancel()
+	if w.listener != nil && w.control.awaitFirst(ctx) != nil {
+		return // the peer has left, or never sends
+	}
+	_ = w.control.Send(ctx, farewell.Message(why))
+}
+
+// watch calls heard when the peer fails or leaves, until the returned function is
+// called.
+func (w *CM) watch(heard func(error)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := w.control.listen(ctx); ctx.Err() == nil {
+			heard(err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// For datagrams, rdma_cm gives only the client the address of the server. If the
+// server sends too, the client first sends it a datagram with its QP number as
+// immediate data.
+
+// answered reports whether the server sends.
+func (o *Options) answered() bool { return o.Latency || o.Bidirectional }
+
+const introduction = 4 // bytes, whose content is ignored
+
+// expectClient posts the receive for a client's first datagram.
+//
+// C: rdma_cm_request_ud_connection_parameters
+func (e *end) expectClient(f *flow, conn *rdmacm.Conn) error {
+	if e.Type != verbs.QPTypeUD || !e.answered() || e.client() {
+		return nil
+	}
+	sge := e.mr.SGE(e.front+f.index*e.part, uverbs.GRHSize+introduction)
+	_, err := conn.QP().PostRecv([]verbs.RecvWR{{WRID: uint64(f.index), SGL: []verbs.SGE{sge}}})
+	return err
+}
+
+// acquaint has each end of a flow know where to send.
+func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
+	switch {
+	case e.Type != verbs.QPTypeUD:
+		return nil
+	case e.client():
+		p := conn.Peer()
+		f.to = datagramPeer{p.AH, p.QPN, p.QKey}
+		if !e.answered() {
+			return nil
+		}
+		return e.introduce(ctx, f)
+	case e.answered():
+		return e.meetClient(ctx, f)
+	}
+	return nil
+}
+
+// C: rdma_cm_send_ud_connection_parameters
+func (e *end) introduce(ctx context.Context, f *flow) error {
+	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: f.qp.Num(),
+		SGL: []verbs.SGE{e.mr.SGE(f.index*e.part, introduction)}, AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
+	if _, err := f.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		return err
+	}
+	_, err := e.await(ctx, e.sendCQ)
+	return err
+}
+
+// C: rdma_cm_initialize_ud_connection_parameters
+func (e *end) meetClient(ctx context.Context, f *flow) error {
+	wc, err := e.await(ctx, e.recvCQ)
+	if err != nil {
+		return fmt.Errorf("wait for the client's first datagram: %w", err)
+	}
+	qpn, err := introduced(&wc)
+	if err != nil {
+		return err
+	}
+	ah, err := e.pd.AHFromWC(e.Port, &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
+	if err != nil {
+		return err
+	}
+	e.own(ah)
+	attr, err := f.qp.Query()
+	if err != nil {
+		return err
+	}
+	f.to = datagramPeer{ah, qpn, attr.QKey}
+	return nil
+}
+
+// introduced is the number of the client's QP, in the immediate data of its first
+// datagram.
+func introduced(wc *verbs.WC) (uint32, error) {
+	switch {
+	case wc.Flags&verbs.WCWithImm == 0:
+		return 0, fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
+	case wc.Imm > maxQPN:
+		return 0, fmt.Errorf("the client's first datagram has %#x as immediate data, which is no QP's number", wc.Imm)
+	}
+	return wc.Imm, nil
+}
+
+// maxQPN is the largest number of a QP that a packet has room for.
+const maxQPN = 1<<24 - 1
+
+// await takes one completion, before the test.
+func (e *end) await(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
+	for {
+		n, err := cq.Poll(wcs[:])
+		switch {
+		case err != nil:
+			return wcs[0], err
+		case n > 0:
+			return wcs[0], wcs[0].Err()
+		case ctx.Err() != nil:
+			return wcs[0], ctx.Err()
+		}
+		runtime.Gosched()
 	}
 }

@@ -1,23 +1,26 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// control is the connection over which two ends speak that rdma_cm connects. It
-// is a perftest.Messenger.
+// control is the connection for control messages between two ends that rdma_cm connects.
+// It is a perftest.Messenger.
 type control struct {
 	conn *rdmacm.Conn
 	mr   *uverbs.MR // places to send from, and behind them those to receive into
 	sent uint64     // how many messages, and the WRID of the last
-	come []verbs.WC // of messages that nobody has received yet
+	come []verbs.WC // of messages that Receive has not returned yet
 	met  bool       // the peer has said something
 }
 
@@ -51,9 +54,9 @@ func (c *control) postRecv(place int) error {
 	return err
 }
 
-// Send sends a message. It is no error if the peer disconnects before the message is
-// acknowledged: an acknowledgement may come behind the disconnect of a peer that has the
-// message, and Receive tells of a peer that left too soon.
+// Send sends a message. If the peer disconnects before it acknowledges the message, Send
+// returns no error: the acknowledgement may arrive after the disconnect. Receive returns
+// the error if the peer left too soon.
 func (c *control) Send(ctx context.Context, message []byte) error {
 	at := int(c.sent%places) * perftest.MaxMessage
 	n := copy(c.mr.Bytes()[at:][:perftest.MaxMessage], message)
@@ -99,11 +102,115 @@ func (c *control) next(ctx context.Context) (verbs.WC, error) {
 	return wc, nil
 }
 
-// message is what came, where the device says it did.
+// message returns the received message, at the place that the completion gives.
 func (c *control) message(wc *verbs.WC) ([]byte, error) {
 	if wc.WRID >= places || wc.ByteLen > perftest.MaxMessage {
 		return nil, fmt.Errorf("a completion of receive %d with %d bytes: it was not posted", wc.WRID, wc.ByteLen)
 	}
 	at := (places + int(wc.WRID)) * perftest.MaxMessage
 	return c.mr.Bytes()[at:][:wc.ByteLen], nil
+}
+
+// remindEvery is how long an answer may take before the peer's kernel is reminded.
+const remindEvery = 20 * time.Millisecond
+
+// takeFirst works round siw's accepting side, which can overlook a message that
+// comes while it takes over the connection, until something else comes. rdmacm
+// proves a connection by a READ, but perftest allows none on this one: a WRITE of
+// nothing it has to take.
+func (c *control) takeFirst(ctx context.Context) (verbs.WC, error) {
+	for !c.met && c.conn.Device().Info().Driver == verbs.DriverSIW {
+		soon, cancel := context.WithTimeout(ctx, remindEvery)
+		wc, err := c.take(soon, c.conn.RecvCQ())
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return wc, err
+		}
+		// A full queue is enough under way.
+		_, _ = c.conn.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, SGL: make([]verbs.SGE, 1)}})
+	}
+	return c.take(ctx, c.conn.RecvCQ())
+}
+
+// awaitFirst waits for the peer's first message if the peer has to send first (RFC 5044,
+// 7.1). siw would treat a message that arrives before its own as a malformed reply, and
+// fail the dial.
+func (c *control) awaitFirst(ctx context.Context) error {
+	if c.met || len(c.come) > 0 || c.conn.Device().Info().NodeType != verbs.NodeRNIC {
+		return nil
+	}
+	wc, err := c.takeFirst(ctx)
+	if err == nil {
+		c.come = append(c.come, wc)
+	}
+	return err
+}
+
+// take waits for a completion, until the connection ends.
+func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc verbs.WC, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.conn.Done():
+			cancel(c.conn.Err())
+		}
+	}()
+	var wcs [1]verbs.WC
+	n, err := cq.Wait(ctx, wcs[:])
+	if n == 0 && ctx.Err() != nil {
+		// Everything that the peer did before it disconnected is in the CQ by now.
+		if n, err = cq.Poll(wcs[:]); n == 0 {
+			err = context.Cause(ctx)
+		}
+	}
+	if cause := c.conn.Err(); cause != nil && errors.Is(err, cause) {
+		err = cause
+	}
+	if n == 0 || err != nil {
+		return wcs[0], err
+	}
+	return wcs[0], c.explain(ctx, &wcs[0])
+}
+
+// explain distinguishes the end of a connection from other failures.
+func (c *control) explain(ctx context.Context, wc *verbs.WC) error {
+	if wc.Status != verbs.StatusWRFlushErr {
+		return wc.Err()
+	}
+	select {
+	case <-c.conn.Done():
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+	}
+	return cmp.Or(c.conn.Err(), wc.Err())
+}
+
+// listen waits until the peer fails or the connection ends. It leaves messages to Receive.
+func (c *control) listen(ctx context.Context) error {
+	for n := 0; ; n++ {
+		if n == len(c.come) {
+			wc, err := c.take(ctx, c.conn.RecvCQ())
+			if err != nil {
+				return err
+			}
+			c.come = append(c.come, wc)
+		}
+		message, err := c.message(&c.come[n])
+		if err := cmp.Or(err, farewell.Parse(message)); err != nil {
+			return err
+		}
+	}
+}
+
+// lastWord returns the peer's farewell, if there is one, instead of the error that its
+// leaving caused.
+func (c *control) lastWord(err error) error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if why := c.listen(now); farewell.Is(why) {
+		return why
+	}
+	return err
 }

@@ -1,3 +1,10 @@
+// Package perf measures latency and bandwidth of SEND, RDMA WRITE, RDMA READ and
+// atomics between two ends. It interoperates with perftest's programs: the protocol
+// (internal/perftest), the meaning of each option and the definition of each figure
+// are theirs, so that results are comparable.
+//
+// The package parses no flags and prints nothing. The measured loops allocate
+// nothing.
 package perf
 
 import (
@@ -7,11 +14,12 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Way is how the ends reach each other: [ByHand], [DialCM] or [AcceptCM].
 type Way interface {
-	// Leave tells the peer why this end gives up, while its QPs still stand.
+	// Leave sends the peer the reason why this end fails, while its QPs still exist.
 	Leave(why error)
 
 	device() *uverbs.Device
@@ -22,8 +30,8 @@ type Way interface {
 	watch(heard func(error)) (stop func())
 }
 
-// Run is a whole run of either end, over all its sizes. The peer hears why it
-// fails before it sees that the QPs are gone.
+// Run is a whole run of either end, over all sizes. On failure it sends the peer
+// the reason before the QPs are closed.
 func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
 	c := &course{way: way, reporter: reporter}
 	err := c.run(ctx, &o)
@@ -183,7 +191,8 @@ func (c *course) reportLatency(r *run) error {
 	return c.reporter.Latency(newLatency(r.size, r.stamps, perSample))
 }
 
-// reportBandwidth tells the peer, where it wants to know, and adds what it says.
+// reportBandwidth sends the result to the peer if the peer expects it, and adds the
+// peer's result.
 func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
 	if err := r.counted(); err != nil {
 		return perftest.Report{}, err
@@ -207,4 +216,25 @@ func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, 
 		b.add(peer, c.Unit())
 	}
 	return own, c.reporter.Bandwidth(b)
+}
+
+// Reporter is notified of the progress of a run.
+type Reporter interface {
+	// Start comes when both ends are ready.
+	Start(*Setting) error
+	// Size comes before a size is measured; the messages that this end will
+	// count are 0 when the time decides.
+	Size(bytes int, messages int64, done *Progress)
+	Latency(*Latency) error
+	Bandwidth(*Bandwidth) error
+}
+
+// Setting is the effective configuration of a run and its two ends.
+type Setting struct {
+	Options       // completed
+	Device        string
+	Driver        verbs.DriverID
+	Link          verbs.LinkLayer
+	Local, Remote []perftest.Endpoint // a QP each
+	Version       string              // of the peer's perftest
 }

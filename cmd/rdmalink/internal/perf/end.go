@@ -22,7 +22,7 @@ type end struct {
 	port   *verbs.PortAttr
 	pd     *uverbs.PD
 	mr     *uverbs.MR
-	words  *mmap.Region // mr's memory, to look at while the peer writes
+	words  *mmap.Region // mr's memory, polled while the peer writes to it
 	sendCQ *uverbs.CQ
 	recvCQ *uverbs.CQ // the same one where both directions are measured
 	flows  []*flow
@@ -33,7 +33,7 @@ type end struct {
 
 func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
 
-// Close closes the QPs first: what they still do ends with them.
+// Close closes the QPs first, which ends their outstanding work.
 func (e *end) Close() error {
 	var err error
 	for _, f := range e.flows {
@@ -49,7 +49,7 @@ func (e *end) Close() error {
 
 func (e *end) iWARP() bool { return e.dev.Info().NodeType == verbs.NodeRNIC }
 
-// newEnd makes what all QPs share.
+// newEnd creates the objects that all QPs share.
 func newEnd(o *Options, dev *uverbs.Device, port *verbs.PortAttr, sys perftest.System) (*end, error) {
 	e := &end{Options: o, memory: o.layout(sys), dev: dev, port: port}
 	for i := range o.QPCount {
@@ -112,7 +112,8 @@ func (e *end) makeCredits() (err error) {
 	return nil
 }
 
-// makeCQs makes one for both where sends and receives complete as they like.
+// makeCQs creates the CQs. Sends and receives share one if the order of their
+// completions does not matter.
 func (e *end) makeCQs() (err error) {
 	opts := uverbs.CQOptions{CompVector: e.CompVector}
 	if e.Events {
@@ -153,4 +154,58 @@ func (e *end) lastByte(size int) (word *atomic.Uint32, shift uint, err error) {
 	at := e.front + size - 1
 	word, err = e.words.Word(at &^ 3)
 	return word, uint(at&3) * 8, err
+}
+
+// memory is the layout of an end's buffer. For each QP it has a part to send from,
+// or to read into, and a part to receive into, which is also the part that the peer
+// writes to and reads. Consecutive small messages use addresses at least a cache
+// line apart, within the larger of the two ends' page sizes.
+type memory struct {
+	part, front int // bytes of a part; and before the receiving parts
+	cycle, line int
+}
+
+func (o *Options) layout(sys perftest.System) memory {
+	m := memory{cycle: sys.CycleBuffer, line: sys.CacheLine}
+	m.part = roundUp(max(o.Size, m.cycle), m.line)
+	if o.Type == verbs.QPTypeUD {
+		m.part = roundUp(max(o.Size+uverbs.GRHSize, m.cycle), m.line)
+	}
+	m.front = o.QPCount * m.part
+	return m
+}
+
+func roundUp(n, step int) int { return (n + step - 1) / step * step }
+
+// walk returns the distance from a message of a size to the next, and the number of
+// messages before the first place is used again.
+//
+// C: increase_loc_addr
+func (m memory) walk(size int) (step, slots int) {
+	if size > m.cycle/2 {
+		return 0, 1
+	}
+	step = roundUp(max(size, 1), m.line)
+	return step, max(m.cycle/step, 1)
+}
+
+// access returns the peer's access rights to the buffer. For iWARP they include the
+// destination of READs.
+func (o *Options) access(iWARP bool) verbs.Access {
+	a := verbs.AccessLocalWrite
+	if o.ODP {
+		a |= verbs.AccessOnDemand
+	}
+	switch o.Verb {
+	case perftest.Write:
+		a |= verbs.AccessRemoteWrite
+	case perftest.Read:
+		a |= verbs.AccessRemoteRead
+		if iWARP {
+			a |= verbs.AccessRemoteWrite
+		}
+	case perftest.Atomic:
+		a |= verbs.AccessRemoteAtomic
+	}
+	return a
 }

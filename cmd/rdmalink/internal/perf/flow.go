@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -22,7 +23,7 @@ type flow struct {
 
 	step, slots   int
 	slot          int // of the next message, if they are sent one by one
-	silent        int // sent since the last that makes a completion
+	silent        int // sends since the last signaled one
 	sent, done    int
 	got, received int // messages of the peer; and receives posted for them
 	credit        credit
@@ -41,7 +42,7 @@ type place struct {
 	local uint64
 }
 
-// WRIDs are the index of the flow and what it was.
+// A WRID holds the index of the flow and the kind of the work request.
 const (
 	isRecv   = 1 << 32
 	isCredit = 1 << 33
@@ -140,8 +141,8 @@ func (f *flow) postRecvs(n int) error {
 	return nil
 }
 
-// send posts the next list of messages; last is the number of all, or 0 when
-// nobody knows.
+// send posts the next list of messages. last is the number of all messages, or 0 if
+// it is unknown.
 func (f *flow) send(e *end, last int) error {
 	if len(f.sends) == 1 {
 		f.aimNext(e.CQMod, last)
@@ -153,7 +154,7 @@ func (f *flow) send(e *end, last int) error {
 	return nil
 }
 
-// aimNext has one message in so many make a completion, and the last one.
+// aimNext requests a completion for every CQMod-th message, and for the last one.
 func (f *flow) aimNext(cqMod, last int) {
 	f.aim(0, f.slot)
 	if f.slot++; f.slot == f.slots {
@@ -166,13 +167,74 @@ func (f *flow) aimNext(cqMod, last int) {
 	}
 }
 
-// hasRoom tells whether another list fits into the send queue.
+// hasRoom reports whether another list fits into the send queue.
 func (f *flow) hasRoom(e *end) bool { return f.sent-f.done+len(f.sends) <= e.TxDepth }
 
-// complete notes a completion, which stands for the silent ones before it too,
-// and says for how many messages.
+// complete handles a completion, which covers the unsignaled sends before it too,
+// and returns the number of messages that it covers.
 func (f *flow) complete(cqMod int) int {
 	n := min(cqMod, f.sent-f.done)
 	f.done += n
 	return n
+}
+
+// credit counts the receives that are posted at the other end of a flow.
+type credit struct {
+	given *atomic.Uint32 // number of messages received here, written to the peer from this memory
+	got   *atomic.Uint32 // number of messages that the peer has received, written by the peer
+	wr    [1]verbs.SendWR
+	sge   [1]verbs.SGE
+	every int // messages
+	due   int // messages until the next
+	busy  int // credits that have not completed
+}
+
+const (
+	creditSize = 4
+	creditRoom = 4 // credits under way
+)
+
+// prepareCredit prepares the WRITE that reports every third of the receive depth to
+// the peer.
+//
+// C: ctx_set_credit_wqes
+func (f *flow) prepareCredit(e *end) {
+	c := &f.credit
+	c.every = max(e.RxDepth/3, 1)
+	c.due = c.every
+	c.given.Store(0)
+	c.sge[0] = e.creditMR.SGE(f.index*creditSize, creditSize)
+	c.wr[0] = verbs.SendWR{WRID: uint64(f.index) | isCredit, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+		SGL: c.sge[:], RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey}
+}
+
+// hasCredit reports whether the peer is sure to have a receive for each message of
+// the next list.
+func (f *flow) hasCredit(e *end) bool {
+	return e.creditMR == nil || f.sent+len(f.sends)-int(f.credit.got.Load()) < e.RxDepth
+}
+
+// give writes the number of received messages to the peer when it is due. The
+// device may read the number later, so the peer may get a newer one.
+func (r *run) give(f *flow) error {
+	c := &f.credit
+	if c.due > 0 || c.busy == creditRoom {
+		return nil
+	}
+	c.due = c.every
+	c.given.Store(uint32(f.got))
+	if _, err := f.qp.PostSend(c.wr[:]); err != nil {
+		return err
+	}
+	c.busy++
+	return nil
+}
+
+// gave notes that a credit got there, and gives the next if it had to wait.
+func (r *run) gave(f *flow, wc *verbs.WC) error {
+	if f.credit.busy == 0 {
+		return notPosted(wc)
+	}
+	f.credit.busy--
+	return r.give(f)
 }

@@ -8,19 +8,21 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"time"
 
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qKey is that of perftest's datagram QPs.
+// qKey is the Q_Key of perftest's datagram QPs.
 //
 // C: DEF_QKEY
 const qKey = 0x11111111
 
-// Hand is the way to a peer with which QPs are connected by hand: what there is
-// to say goes over a TCP connection.
+// Hand is the path to a peer without a connection manager: control messages use a
+// TCP connection.
 type Hand struct {
 	conn *watchedConn
 	dev  *uverbs.Device
@@ -41,7 +43,7 @@ func (h *Hand) session(o *Options) *perftest.Session {
 	return perftest.OverTCP(h.conn, o.Role, test)
 }
 
-// makePairs makes the QPs, in INIT.
+// makePairs creates the QPs and moves them to INIT.
 func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 	opts := e.qpOptions()
 	for _, f := range e.flows {
@@ -58,7 +60,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 	return nil
 }
 
-// endpoints are what the peer has to know of the QPs.
+// endpoints returns the addresses of the QPs, for the peer.
 func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 	all := make([]perftest.Endpoint, len(e.flows))
 	for i, f := range e.flows {
@@ -76,7 +78,7 @@ func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 
 func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
 
-// connect makes each QP ready to talk with its counterpart.
+// connect connects each QP to its counterpart.
 //
 // C: ctx_connect
 func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
@@ -101,8 +103,8 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 	return nil
 }
 
-// connected is what a QP is told of its counterpart, which may be ready for more
-// READs than a QP can be told.
+// connected returns the attributes of a QP's counterpart. The counterpart may
+// support more READs than a QP attribute can hold.
 func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
 	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
 		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), Timeout: e.QPTimeout}
@@ -124,4 +126,60 @@ func (h *Hand) path(e *end, remote *perftest.Endpoint) verbs.AHAttr {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, h.gid.Index, e.HopLimit, e.TrafficClass
 	}
 	return attr
+}
+
+// watchedConn is a connection on which one can wait for the peer to say
+// something, without taking it.
+type watchedConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+// Leave sends the peer the reason why this end fails. The connection can only be
+// closed after that.
+func (h *Hand) Leave(why error) { farewell.Say(h.conn.Conn, why) }
+
+// watch calls heard when the peer sends a message (nil), fails or leaves, until the
+// returned function is called.
+func (h *Hand) watch(heard func(error)) (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.conn.listen(func(err error) {
+			select {
+			case <-over:
+			default:
+				heard(err)
+			}
+		})
+	}()
+	return func() {
+		close(over)
+		_ = h.conn.SetReadDeadline(time.Unix(1, 0))
+		<-ended
+		_ = h.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// listen reads until it finds a farewell or the stream ends. A peer that closes the
+// connection after a message has not failed.
+func (c *watchedConn) listen(heard func(error)) {
+	for n := 1; ; n = c.in.Buffered() + 1 {
+		said, err := c.in.Peek(n)
+		why := farewell.Find(said)
+		switch {
+		case why != nil:
+			heard(why)
+			return
+		case err != nil && n > 1:
+			return
+		case n == 1:
+			heard(err)
+		}
+		if err != nil {
+			return
+		}
+	}
 }

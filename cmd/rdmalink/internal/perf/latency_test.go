@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLatency holds the columns to perftest's definitions.
+// TestLatency checks the columns against perftest's definitions.
 func TestLatency(t *testing.T) {
 	stamps := []int64{0}
 	for i := 1; i <= 102; i++ { // 2, 4 … 204 µs there and back

@@ -49,8 +49,8 @@ func handEnd(t *testing.T, conn net.Conn) *Hand {
 	return ByHand(conn, dev, &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
 }
 
-// TestInterruptedTells: whichever end is interrupted, and whenever, the other
-// hears that before the connection is closed.
+// TestInterruptedTells checks that an interrupt of either end, at any time, is
+// reported to the other end before the connection is closed.
 func TestInterruptedTells(t *testing.T) {
 	for _, test := range allTests {
 		for _, victim := range []perftest.Role{perftest.Client, perftest.Server} {
@@ -107,9 +107,9 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestListen: a farewell is heard behind another message too, which stays for
-// whoever waits for it; a peer that closes the connection behind one has not
-// given up.
+// TestListen checks that listen finds a farewell behind another message, and leaves
+// that message to its reader. A peer that closes the connection after a message has
+// not failed.
 func TestListen(t *testing.T) {
 	ours, peers := tcpPair(t)
 	defer ours.Close()
@@ -143,8 +143,9 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestBlame: where a QP failed because the peer's is gone, the peer's reason comes
-// first, whichever was seen first; other failures wait for nobody.
+// TestBlame checks that the peer's reason takes precedence if a QP failed because
+// the peer's QP was closed, regardless of the order. Other failures are reported
+// without waiting.
 func TestBlame(t *testing.T) {
 	gone, own := (&verbs.WC{Status: verbs.StatusRetryExcErr}).Err(), errLost
 	said := &farewell.Error{Why: "why"}
@@ -178,7 +179,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestControlMessage: where the device says that a message is, there has to be one.
+// TestControlMessage checks that the place of a message, as the completion gives
+// it, is validated.
 func TestControlMessage(t *testing.T) {
 	c := new(control)
 	for _, wc := range []verbs.WC{{WRID: places}, {WRID: 1 << 63}, {ByteLen: perftest.MaxMessage + 1}, {ByteLen: 1<<32 - 1}} {

@@ -23,7 +23,8 @@ func nameOf(test perftest.Test, more string) string {
 	return fmt.Sprintf("%v %v %s", test, test.Bidirectional, more)
 }
 
-// TestLoops carries out every test: each end has sent and got what it should.
+// TestLoops runs every test, and checks that each end sent and received the right
+// number of messages.
 func TestLoops(t *testing.T) {
 	for _, test := range allTests {
 		for _, o := range []Options{{}, {Events: true}, {Inline: 64}, {QPCount: 3, CQMod: 7, RxDepth: 4}, {PostList: 5, TxDepth: 10, CQMod: 5, NoPeak: true}} {
@@ -82,9 +83,9 @@ func checkRun(t *testing.T, r *run) {
 	}
 }
 
-// TestLoopsAllocateNothing: a run that polls allocates no more than starting the
-// other end takes. (To sleep takes some, see uverbs.CQ.Wait.) The runtime allocates
-// too when it starts threads, so the best of some runs counts.
+// TestLoopsAllocateNothing checks that a polling run allocates no more than starting
+// the other end does. (Sleeping allocates, see uverbs.CQ.Wait.) The runtime also
+// allocates when it starts threads, so the best of several runs counts.
 func TestLoopsAllocateNothing(t *testing.T) {
 	const tries, most = 10, 30
 	for _, test := range allTests {
@@ -103,7 +104,7 @@ func TestLoopsAllocateNothing(t *testing.T) {
 	}
 }
 
-// allocations are those of a run.
+// allocations returns the number of allocations of a run.
 func (w *world) allocations() uint64 {
 	w.t.Helper()
 	runs := w.newRuns(8)
@@ -114,8 +115,8 @@ func (w *world) allocations() uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// TestTimeUp: the time ends a run in good order, and the middle half counts. A busy
-// machine may need more of it to get anything done.
+// TestTimeUp checks that a timed run ends without error, and that the middle half is
+// measured. A busy machine may need more time to complete a message.
 func TestTimeUp(t *testing.T) {
 	for _, test := range allTests {
 		t.Run(nameOf(test, ""), func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestTimeUp(t *testing.T) {
 	}
 }
 
-// timeUp runs until the time is up, and returns what the client was left with.
+// timeUp runs until the time is over, and returns the state of the client.
 func timeUp(t *testing.T, o Options) *run {
 	t.Helper()
 	w := newWorld(t, o)
@@ -166,7 +167,8 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestInterrupted: an end that waits in vain stops with the reason.
+// TestInterrupted checks that an end that waits in vain returns the cause of its
+// context.
 func TestInterrupted(t *testing.T) {
 	why := errors.New("why")
 	for _, o := range []Options{{Test: allTests[0]}, {Test: allTests[0], Events: true}, {Test: allTests[1]}, {Test: allTests[4]}, {Test: allTests[8]}} {
@@ -175,7 +177,7 @@ func TestInterrupted(t *testing.T) {
 		w.ok((&course{end: w.ends[1]}).prepare(r))
 		time.AfterFunc(5*time.Millisecond, func() { r.cancel(why) })
 		if o.Verb == perftest.Write {
-			r.Role = perftest.Client // the one that waits first
+			r.Role = perftest.Client // the end that waits first
 		}
 		if err := r.measure(); !errors.Is(err, why) {
 			t.Errorf("%v: %v", o.Test, err)
@@ -183,8 +185,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestPeakLimit: of more messages than peakLimit, those of all QPs, no peak is looked
-// for.
+// TestPeakLimit checks that there is no peak for more messages, of all QPs, than
+// peakLimit.
 func TestPeakLimit(t *testing.T) {
 	for _, o := range []struct {
 		Options
@@ -200,7 +202,7 @@ func TestPeakLimit(t *testing.T) {
 	}
 }
 
-// TestFit says what a device can't do.
+// TestFit checks the errors for options that exceed the limits of a device.
 func TestFit(t *testing.T) {
 	w := newWorld(t, Options{Iters: 5})
 	for want, o := range map[string]Options{
@@ -223,8 +225,8 @@ type quietWay struct{ Way }
 
 func (quietWay) watch(func(error)) func() { return func() {} }
 
-// TestGuardedAfterTime: what goes wrong when the peer's time was up sooner counts
-// for nothing; before, and an interrupt, it does.
+// TestGuardedAfterTime checks that failures after the end of the measured time are
+// ignored, unlike earlier ones and interrupts.
 func TestGuardedAfterTime(t *testing.T) {
 	why := errors.New("why")
 	for _, test := range []struct {

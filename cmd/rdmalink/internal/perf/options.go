@@ -1,14 +1,17 @@
 package perf
 
 import (
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options say what is measured. Both ends need the same, because no end tells
-// the other. A zero field stands for perftest's default.
+// Options describes a measurement. Both ends need the same options, because they
+// are not exchanged. A zero field means perftest's default.
 type Options struct {
 	perftest.Test // Duration and LIDOnly follow from the rest
 	Role          perftest.Role
@@ -27,15 +30,15 @@ type Options struct {
 	TxDepth  int // sends outstanding, of each QP
 	RxDepth  int // receives posted
 	PostList int // sends posted at a time
-	CQMod    int // one send of so many makes a completion
+	CQMod    int // one send of CQMod is signaled
 	Inline   int // messages up to this size travel in the work request
-	OutReads int // READs and atomics in flight; 0: what the device can
+	OutReads int // outstanding READs and atomics; 0: the device's maximum
 
 	Events bool // sleep until a completion, else poll
 	NoPeak bool // no time stamp at every message
 	WarmUp bool // of WRITE, READ and atomic bandwidth: send some before
 	ODP    bool // page the buffer in on demand
-	Gbits  bool // bandwidth is told the peer in 10⁹ bit/s, else in MiB/s
+	Gbits  bool // bandwidth is reported to the peer in 10⁹ bit/s, otherwise in MiB/s
 
 	CompVector  uint32        // of the CQs' events
 	WaitDestroy time.Duration // before all is closed
@@ -45,7 +48,7 @@ type Options struct {
 	MTU          verbs.MTU       // of the path; 0: the port's
 	SL           uint8
 	PKeyIndex    uint32
-	DLID         uint16 // in the place of the one that the peer tells
+	DLID         uint16 // replaces the LID that the peer sends
 	TrafficClass uint8
 	HopLimit     uint8
 	QPTimeout    uint8 // of an acknowledgement: 4.096 µs × 2^QPTimeout
@@ -78,7 +81,7 @@ func (o *Options) setDefaults() {
 	or(&o.QPCount, 1)
 	or(&o.PostList, 1)
 	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {
-		o.Inline = 0 // there is nothing to take along
+		o.Inline = 0 // there is no payload to send inline
 	}
 	o.setDepths()
 	asked := o.CQMod > 0
@@ -151,11 +154,96 @@ func (o *Options) sizes() (all []int) {
 	return all
 }
 
-// client tells the end that begins.
+// client reports whether this end starts the exchange.
 func (o *Options) client() bool { return o.Role == perftest.Client }
 
-// Completed is o with defaults for what is 0.
+// Completed returns o with the defaults in place of zeros.
 func Completed(o Options) Options {
 	o.setDefaults()
 	return o
+}
+
+// cacheLine is how far apart small messages are, in bytes.
+const cacheLine = 64
+
+// Fits returns an error for options that exceed the limits of a device.
+func Fits(o Options, dev *uverbs.Device) error {
+	o.setDefaults()
+	_, err := o.fit(dev)
+	return err
+}
+
+// fit completes the options with the limits of a device and its port, and returns
+// an error for options that exceed them.
+func (o *Options) fit(dev *uverbs.Device) (*verbs.PortAttr, error) {
+	name := dev.Info().Name
+	attr, err := dev.Query()
+	if err != nil {
+		return nil, err
+	}
+	port, err := dev.QueryPort(o.Port)
+	if err != nil {
+		return nil, fmt.Errorf("-i %d (%s has %d): %w", o.Port, name, attr.PhysPortCnt, err)
+	}
+	if port.State != verbs.PortActive {
+		return nil, fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", o.Port, name, port.State)
+	}
+	if o.Link != 0 && o.Link != port.LinkLayer {
+		return nil, fmt.Errorf("--force-link: the port of %s is %v: give another -d or -i", name, port.LinkLayer)
+	}
+	if o.MTU > port.ActiveMTU {
+		return nil, fmt.Errorf("-m %d: the MTU of %s's port is %d", o.MTU.Bytes(), name, port.ActiveMTU.Bytes())
+	}
+	or(&o.MTU, port.ActiveMTU)
+	if o.Type != verbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
+		return nil, fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, port.MaxMsgSize)
+	}
+	return port, o.within(name, attr, dev.Info().NodeType == verbs.NodeRNIC)
+}
+
+// within compares with the limits of the device.
+func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error {
+	mostWRs := int(attr.MaxQPWR) - creditRoom
+	switch {
+	case iWARP && o.Type != verbs.QPTypeRC:
+		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, verbs.ErrNotSupported)
+	case o.Verb == perftest.Atomic && attr.AtomicCap == verbs.AtomicNone:
+		return fmt.Errorf("%s has no atomics: %w", name, verbs.ErrNotSupported)
+	case o.TxDepth > mostWRs:
+		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
+	case o.RxDepth > mostWRs && o.Type != verbs.QPTypeRC:
+		o.RxDepth = mostWRs // the default of lossy services, not one that the user chose
+	case o.RxDepth > mostWRs:
+		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)
+	}
+	most := int(min(attr.MaxQPRDAtom, attr.MaxQPInitRDAtom, 255))
+	switch {
+	case o.Verb != perftest.Read && o.Verb != perftest.Atomic:
+		o.OutReads = 1
+	case o.OutReads > most:
+		return fmt.Errorf("-o %d: %s has %d READs and atomics in flight at most", o.OutReads, name, most)
+	case o.OutReads == 0:
+		o.OutReads = most
+	}
+	return nil
+}
+
+// system returns the properties of this host that the peer needs.
+func (o *Options) system() perftest.System {
+	return perftest.System{CycleBuffer: os.Getpagesize(), CacheLine: cacheLine, MTU: o.MTU}
+}
+
+// agree computes the options that both ends support. A datagram is one packet.
+//
+// C: check_mtu
+func (o *Options) agree(sys perftest.System, asked bool) error {
+	o.MTU = sys.MTU
+	if o.Type != verbs.QPTypeUD || o.Size <= o.MTU.Bytes() {
+		return nil
+	}
+	if asked {
+		return fmt.Errorf("-s %d: a datagram holds %d bytes, the smaller MTU of the two ports", o.Size, o.MTU.Bytes())
+	}
+	o.Size = o.MTU.Bytes()
+	return nil
 }

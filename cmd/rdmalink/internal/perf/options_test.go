@@ -60,7 +60,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestWalk: no message reaches beyond the part that the peer has.
+// TestWalk checks that every message is within the peer's part.
 func TestWalk(t *testing.T) {
 	for _, cycle := range []int{4096, 65536} {
 		for size := 1; size < 3*cycle; size = size*5/4 + 1 {
@@ -73,7 +73,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestPlaces: nothing overlaps that is used at the same time.
+// TestPlaces checks that places in use at the same time do not overlap.
 func TestPlaces(t *testing.T) {
 	m := (&Options{Size: 5000, QPCount: 3, Type: verbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
 	if m.part < 5000+uverbs.GRHSize || m.front != 3*m.part {
@@ -81,7 +81,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestStopwatch: the margins don't count, and the time ends.
+// TestStopwatch checks that the margins are excluded, and that the time ends.
 func TestStopwatch(t *testing.T) {
 	for _, margin := range []time.Duration{time.Second, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestStopwatch(t *testing.T) {
 	}
 }
 
-// TestPathOptions: what is asked of the way to the peer.
+// TestPathOptions checks the options of the path to the peer.
 func TestPathOptions(t *testing.T) {
 	way := &Hand{gid: &verbs.GIDEntry{Index: 3}}
 	for _, test := range []struct {

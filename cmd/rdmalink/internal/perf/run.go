@@ -2,9 +2,13 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
+	"time"
 
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -21,7 +25,7 @@ type run struct {
 	watch   stopwatch
 
 	stamps    []int64 // before each message
-	completed []int64 // of bandwidth: when so many messages were known to be done
+	completed []int64 // of bandwidth: the time at which each message was known to be complete
 	began     int64   // of bandwidth
 	ended     int64
 	wcs       [pollBatch]verbs.WC
@@ -50,7 +54,7 @@ func newRun(ctx context.Context, e *end, size int, done *Progress) *run {
 	return r
 }
 
-// sender tells an end that posts the messages of a bandwidth test.
+// sender reports whether this end posts the messages of a bandwidth test.
 func (o *Options) sender() bool { return o.client() || o.Bidirectional }
 
 // total is how many messages an end sends, or receives: 0 if the time decides.
@@ -69,7 +73,7 @@ func (o *Options) last() int {
 	return o.Iters
 }
 
-// more tells whether a flow has messages left.
+// more reports whether a flow has messages left.
 func (o *Options) more(n int) bool { return n < o.Iters || o.Test.Duration }
 
 // next waits for completions, none of which is a failure. Where the time
@@ -96,7 +100,7 @@ func (r *run) next(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	}
 }
 
-// look takes what completions there are.
+// look polls for completions.
 func (r *run) look(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	if r.stopped.Load() {
 		return 0, context.Cause(r.ctx)
@@ -114,7 +118,7 @@ func check(wcs []verbs.WC, err error) error {
 	return err
 }
 
-// explainWC says what else a failed completion may mean.
+// explainWC adds likely causes to the error of a failed completion.
 func explainWC(wc *verbs.WC) error {
 	err := wc.Err()
 	switch wc.Status {
@@ -126,7 +130,7 @@ func explainWC(wc *verbs.WC) error {
 	return err
 }
 
-// measure runs the loop that the test is made of.
+// measure runs the loop of the test.
 func (r *run) measure() error {
 	switch {
 	case r.Latency && r.Verb == perftest.Send:
@@ -143,9 +147,188 @@ func (r *run) measure() error {
 	return r.recvBandwidth()
 }
 
-// startTime has the time decide, if it does.
+// startTime starts the stopwatch of a timed run.
 func (r *run) startTime() {
 	if r.Test.Duration {
 		r.watch.start(r.ctx, r.Time, r.Margin, r.cancel)
 	}
 }
+
+// Why a run may end early.
+var (
+	errPeerGone = errors.New("the peer went away in the middle of the test, and should have said there why")
+	errStalled  = errors.New("nothing has moved for a minute")
+	errLost     = errors.New("the peer is done, but not all that it sent has arrived: this service loses what finds no receive (-r here, -t there)")
+	errUnlike   = errors.New("the peer is done, but this end is not: were both given the same options?")
+)
+
+const (
+	// peerGrace is the time for the peer's last messages, sent before it left, to
+	// appear in the CQs or in memory.
+	peerGrace = time.Second
+	// wordLimit is how long the peer's farewell may take, or this end's to
+	// the peer. Nobody waits for it once the connection has ended.
+	wordLimit = 5 * time.Second
+	// stallLimit is how long a run may make no progress, and doneLimit when
+	// the peer is done.
+	stallLimit = time.Minute
+	doneLimit  = 10 * time.Second
+	lostLimit  = 3 * time.Second
+)
+
+// counted returns an error if no message was completed in the measured time.
+func (r *run) counted() error {
+	if r.Test.Duration && r.watch.counted == 0 {
+		return fmt.Errorf("no message was completed in the %v of %v that count: give -D more time", r.Time-2*r.Margin, r.Time)
+	}
+	return nil
+}
+
+// guarded measures while it watches that the peer is there and something moves.
+func (c *course) guarded(r *run) error {
+	stop := c.way.watch(func(err error) {
+		switch {
+		case farewell.Is(err):
+			r.cancel(err)
+		case err != nil:
+			time.AfterFunc(peerGrace, func() { r.cancel(fmt.Errorf("%w (%w)", errPeerGone, err)) })
+		case c.Test.Duration: // the peer's time is up sooner
+		case c.Type == verbs.QPTypeRC:
+			go r.watchProgress(doneLimit, errUnlike)
+		default:
+			go r.watchProgress(lostLimit, errLost)
+		}
+	})
+	defer stop()
+	go r.watchProgress(stallLimit, errStalled)
+	err := r.measure()
+	if errors.Is(err, errTimeUp) || r.watch.over() && !errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return r.blame(err)
+}
+
+// blame determines whether a failure was caused by the peer's. The peer reports its
+// failure before it closes its QPs, but this end may see the failed operation
+// first.
+func (r *run) blame(err error) error {
+	if alone(err) {
+		select {
+		case <-r.ctx.Done():
+		case <-time.After(wordLimit):
+		}
+	}
+	why := context.Cause(r.ctx)
+	if err == nil || errors.Is(err, why) || !farewell.Is(why) && !errors.Is(why, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", why, err)
+}
+
+// alone reports whether the peer's QP may be the one that failed or was closed. siw
+// reports that as an operation that the local QP can't carry out.
+func alone(err error) bool {
+	for _, sign := range []error{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRNRRetryExcErr, verbs.StatusLocQPOpErr, syscall.ENOTCONN} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// watchProgress ends a run that has not moved for so long.
+func (r *run) watchProgress(limit time.Duration, why error) {
+	for last := r.done.Done(); ; {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-time.After(limit):
+		}
+		n := r.done.Done()
+		if n == last {
+			r.cancel(why)
+		}
+		last = n
+	}
+}
+
+// warmUp sends some messages that don't count.
+//
+// C: perform_warm_up
+func (r *run) warmUp() error {
+	for _, f := range r.flows {
+		for f.hasRoom(r.end) {
+			if err := f.send(r.end, r.TxDepth); err != nil {
+				return err
+			}
+		}
+		for f.done < f.sent {
+			n, err := r.next(r.sendCQ, r.one[:])
+			if err != nil {
+				return fmt.Errorf("warm up: %w", err)
+			}
+			f.complete(n * r.CQMod)
+		}
+		f.prepare(r.end, r.size)
+	}
+	return context.Cause(r.ctx)
+}
+
+var origin = time.Now()
+
+// now is a monotonic time in ns. It costs as much as reading the clock does,
+// and reads the monotonic one only.
+func now() int64 { return int64(time.Since(origin)) }
+
+// Progress counts messages. One end writes it, anybody may read it.
+type Progress struct{ n atomic.Int64 }
+
+// Done is how many there were.
+func (p *Progress) Done() int64 { return p.n.Load() }
+
+// errTimeUp ends a run of which the time decides.
+var errTimeUp = errors.New("the time is up")
+
+// stopwatch is a run of which the time decides: a warm-up, a time that counts,
+// and a time for the peer to get there too.
+//
+// C: catch_alarm
+type stopwatch struct {
+	counting     atomic.Bool
+	began, ended atomic.Int64
+	counted      int64 // messages while counting
+}
+
+// start ends the run with cancel after the time.
+func (w *stopwatch) start(ctx context.Context, total, margin time.Duration, cancel context.CancelCauseFunc) {
+	go func() {
+		for _, step := range []struct {
+			after time.Duration
+			do    func()
+		}{
+			{margin, func() { w.began.Store(now()); w.counting.Store(true) }},
+			{total - 2*margin, func() { w.counting.Store(false); w.ended.Store(now()) }},
+			{margin, func() { cancel(errTimeUp) }},
+		} {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(step.after):
+				step.do()
+			}
+		}
+	}()
+}
+
+// count notes n messages if their time counts.
+func (w *stopwatch) count(n int) {
+	if w.counting.Load() {
+		w.counted += int64(n)
+	}
+}
+
+// over reports whether the measured interval has ended. A peer whose time ended
+// sooner may have left by then; ib_write_lat leaves without a message.
+func (w *stopwatch) over() bool { return w.ended.Load() != 0 }
+
+func (w *stopwatch) ns() int64 { return w.ended.Load() - w.began.Load() }

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestStrangeCompletions: a WRID that the device's memory has, and nobody posted,
-// is an error, whichever loop finds it.
+// TestStrangeCompletions checks that a WRID that was never posted, from the memory
+// of the device, is an error in every loop.
 func TestStrangeCompletions(t *testing.T) {
 	both := Options{Test: perftest.Test{Verb: perftest.Send, Bidirectional: true}, QPCount: 2, Iters: 10, Size: 8}
 	for _, wc := range []verbs.WC{
@@ -44,8 +44,8 @@ func TestStrangeCompletions(t *testing.T) {
 	}
 }
 
-// TestStrangeReport: what the peer says it measured is printed, and has to be such
-// that it can be.
+// TestStrangeReport checks that the peer's results are printed only if they are
+// possible.
 func TestStrangeReport(t *testing.T) {
 	fine := perftest.Report{Size: 1 << 23, Iterations: 5000, Peak: 0, Average: 12345.6, Rate: 0.5}
 	if err := checkReport(&fine); err != nil {
@@ -66,19 +66,20 @@ func TestStrangeReport(t *testing.T) {
 	}
 }
 
-// TestManyReads: a peer may take more READs at once than a QP has a number for.
+// TestManyReads checks a peer that supports more outstanding READs than a QP
+// attribute can hold.
 func TestManyReads(t *testing.T) {
 	w := newWorld(t, Options{Test: perftest.Test{Verb: perftest.Read}, Iters: 5})
 	way := &Hand{dev: w.ends[0].dev}
-	for told, want := range map[uint16]uint8{4: 4, 255: 255, 256: 255, 65535: 255} {
-		local, remote := perftest.Endpoint{}, perftest.Endpoint{OutReads: told}
+	for sent, want := range map[uint16]uint8{4: 4, 255: 255, 256: 255, 65535: 255} {
+		local, remote := perftest.Endpoint{}, perftest.Endpoint{OutReads: sent}
 		if got := way.connected(w.ends[0], &local, &remote).MaxRDAtomic; got != want {
-			t.Errorf("%d: %d, want %d", told, got, want)
+			t.Errorf("%d: %d, want %d", sent, got, want)
 		}
 	}
 }
 
-// TestIntroduced: a client is not answered to where no QP can be.
+// TestIntroduced checks that a client with an impossible QP number gets no answer.
 func TestIntroduced(t *testing.T) {
 	if qpn, err := introduced(&verbs.WC{Flags: verbs.WCWithImm, Imm: maxQPN}); qpn != maxQPN || err != nil {
 		t.Error(qpn, err)

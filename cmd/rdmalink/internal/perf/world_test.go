@@ -30,7 +30,7 @@ func newWorld(t *testing.T, o Options) *world {
 	procs := runtime.GOMAXPROCS(4) // two that poll and the wire
 	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
 	var way [2]*Hand
-	var told [2][]perftest.Endpoint
+	var sent [2][]perftest.Endpoint
 	for i, role := range []perftest.Role{perftest.Client, perftest.Server} {
 		k := fakeverbs.New(uint32(verbs.DriverRXE))
 		dev, err := openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}, k)
@@ -45,14 +45,14 @@ func newWorld(t *testing.T, o Options) *world {
 		t.Cleanup(func() { w.ok(w.ends[i].Close()) })
 		way[i] = &Hand{dev: dev, gid: &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
 		w.ok(way[i].makePairs(t.Context(), nil, w.ends[i]))
-		told[i] = way[i].endpoints(w.ends[i])
+		sent[i] = way[i].endpoints(w.ends[i])
 		w.qps[i] = k.QueuePairs()
 	}
 	for i, e := range w.ends {
 		for j, f := range e.flows {
-			f.peer = told[1-i][j]
+			f.peer = sent[1-i][j]
 		}
-		w.ok(way[i].connect(e, told[i], told[1-i]))
+		w.ok(way[i].connect(e, sent[i], sent[1-i]))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
@@ -131,7 +131,7 @@ func (w *world) write(from int, s *fakerxe.Send) {
 	word.Store(word.Load()&^(0xff<<shift) | uint32(e.mr.Bytes()[s.Dma.Length-1])<<shift)
 }
 
-// newRuns makes both ends ready for a size.
+// newRuns prepares both ends for a size.
 func (w *world) newRuns(size int) (runs [2]*run) {
 	w.t.Helper()
 	for i, e := range w.ends {
@@ -142,7 +142,7 @@ func (w *world) newRuns(size int) (runs [2]*run) {
 	return runs
 }
 
-// measure runs one size at both ends, and returns what they were left with.
+// measure runs one size at both ends, and returns their states.
 func (w *world) measure(size int) [2]*run {
 	w.t.Helper()
 	runs := w.newRuns(size)
@@ -164,7 +164,7 @@ func (w *world) play(runs [2]*run) {
 	w.ok(err)
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

@@ -1,7 +1,11 @@
 package perfcmd
 
 import (
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
@@ -23,7 +27,7 @@ type options struct {
 	hopLimit, pkeyIndex int
 	dlid, vector        int
 	retryCount          int
-	leastBW, leastRate  float64         // in what is printed
+	leastBW, leastRate  float64         // in the printed unit
 	given               map[string]bool // long names
 }
 
@@ -50,7 +54,7 @@ func verbsOf(list ...perftest.Verb) func(Kind) bool {
 	}
 }
 
-// table has perftest's names for what is perftest's.
+// table lists perftest's options under perftest's names.
 var table = []row{
 	{cli.NewRow('a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},
@@ -88,7 +92,7 @@ var table = []row{
 	{cli.NewRow('X', "vector", "N", "with -e: completion vector of the events (default 0)", cli.Number("completion vector", 0, math.MaxUint16, func(o *options) *int { return &o.vector })), func(k Kind) bool { return k.Verb != perftest.Write }},
 	{cli.NewRow('y', "limit_msgrate", "N", "fail if the message rate is lower, in Mpps", limit("message rate", func(o *options) *float64 { return &o.leastRate })), isBandwidth},
 	{cli.NewRow(0, "disable_pcie_relaxed", "", "taken as perftest's; no memory is relaxed here", func(*options, string) error { return nil }), isBandwidth},
-	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer tells)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
+	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer sends)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
 	{cli.NewRow(0, "force-link", "TYPE", "IB or Ethernet: fail if the port is of the other", setLink), nil},
 	{cli.NewRow(0, "odp", "", "page the memory in on demand", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
 	{cli.NewRow(0, "report_gbits", "", "bandwidth in Gb/sec instead of MB/sec", cli.Flag(func(o *options) *bool { return &o.Gbits })), isBandwidth},
@@ -97,4 +101,275 @@ var table = []row{
 	{cli.NewRow(0, "retry_count", "N", "with -R: how often a message is sent again (default 7)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retryCount })), nil},
 	{cli.NewRow(0, "use_old_post_send", "", "taken as perftest's; there is one way to post", func(*options, string) error { return nil }), nil},
 	{cli.NewRow(0, "wait_destroy", "SECONDS", "wait at the end, before all is closed", cli.Number("time to wait in seconds", 0, math.MaxInt32, func(o *options) *int { return &o.waitDestroy })), isBandwidth},
+}
+
+func parse(k Kind, args []string) (options, error) {
+	o := options{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
+	o.Verb, o.Latency = k.Verb, k.Latency
+	if err := k.parser().Parse(&o, args, o.setHost); err != nil {
+		return o, err
+	}
+	o.complete()
+	return o, o.check()
+}
+
+func (o *options) setHost(word string) error {
+	if o.host != "" || word == "" {
+		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+	}
+	o.host = word
+	return nil
+}
+
+// check returns an error for options that contradict each other.
+func (o *options) check() error {
+	if why := o.conflict(); why != "" {
+		return cli.UsageError{Text: why}
+	}
+	return nil
+}
+
+func (o *options) conflict() string {
+	both := func(a, b string) bool { return o.given[a] && o.given[b] }
+	switch {
+	case both("duration", "iters"):
+		return "-D and -n: either the time decides or the number"
+	case both("duration", "all"):
+		return "-D and -a: one size at a time"
+	case both("size", "all"):
+		return "-s and -a: either one size or all"
+	case both("report-histogram", "report-unsorted"):
+		return "-H and -U: either sorted or not"
+	case o.given["duration"] && (o.sorted || o.unsorted):
+		return "-H and -U are for -n: with -D no message is timed by itself"
+	case o.given["margin"] && 2*o.margin >= o.duration:
+		return "-f: twice as long has to be less than -D"
+	case o.given["vector"] && !o.Events:
+		return "-X is for -e"
+	case o.Type == verbs.QPTypeUD && o.Verb != perftest.Send:
+		return "-c UD: datagrams can do SEND only"
+	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
+		return "-c UC: READ and atomics want an answer, which RC only has"
+	}
+	if why := o.cmConflict(); why != "" {
+		return why
+	}
+	return o.listConflict()
+}
+
+// cmConflict: rdma_cm decides some things itself.
+func (o *options) cmConflict() string {
+	if !o.CM {
+		for _, name := range []string{"source_ip", "retry_count"} {
+			if o.given[name] {
+				return "--" + name + " is for -R"
+			}
+		}
+		return ""
+	}
+	if o.Type == verbs.QPTypeUC {
+		return "-R and -c UC: rdma_cm connects RC and UD only"
+	}
+	for _, row := range table {
+		switch row.Long {
+		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port", "hop_limit", "pkey_index", "dlid":
+			if o.given[row.Long] {
+				return fmt.Sprintf("%s and -R: rdma_cm decides that", row.Name())
+			}
+		}
+	}
+	return ""
+}
+
+func (o *options) listConflict() string {
+	full := perf.Completed(o.Options)
+	switch list := full.PostList; {
+	case list > full.TxDepth:
+		return fmt.Sprintf("-l %d: longer than the send queue, -t %d", list, full.TxDepth)
+	case !o.given["duration"] && full.Iters%list != 0 && list > 1:
+		return fmt.Sprintf("-n %d is no multiple of -l %d", full.Iters, list)
+	case list > 1 && list%full.CQMod != 0:
+		return fmt.Sprintf("-l %d is no multiple of -Q %d", list, full.CQMod)
+	}
+	return ""
+}
+
+// refusal is options of perftest that are not taken, and why.
+type refusal struct {
+	letter     byte
+	long       string
+	takesValue bool
+	why        string // the reason, and the alternative
+	has        func(Kind) bool
+}
+
+// Reasons of several options.
+const (
+	whyRate   = "messages are sent as fast as the queue takes them: limit the rate of the network device with tc"
+	whyAES    = "encryption is an interface of mlx5's own: measure it with perftest"
+	whyDC     = "dynamic connections are mlx5's own: leave it out, and give -c RC"
+	whyMcast  = "a run is between two ends: measure multicast with perftest at both"
+	whyPorts  = "a run uses one port: start one for each, with -i, and -p of its own"
+	whyOutput = "give -j, which prints JSON to standard output, and > FILE"
+	whyMmap   = "the memory is the program's own: leave it out here, the other end may have it"
+)
+
+// refused lists perftest's options that table does not have.
+var refused = []refusal{
+	{'C', "report-cycles", false, "latencies are in microseconds: multiply by the MHz of the CPU", isLatency},
+	{'g', "mcg", false, whyMcast, verbsOf(perftest.Send)},
+	{'M', "MGID", true, whyMcast, verbsOf(perftest.Send)},
+	{'O', "dualport", false, whyPorts, isBandwidth},
+	{'T', "tos", true, "rdma_cm takes the type of service from its configuration: set default_roce_tos of the device in configfs, below /sys/kernel/config/rdma_cm", nil},
+	{'V', "version", false, "it is for rdmalink itself, not for perf: rdmalink -V", nil},
+	{'W', "report-counters", true, "compare the output of rdmalink statistic show before and after", nil},
+	{'z', "com_rdma_cm", false, "leave it out at both ends, which then exchange data over TCP, or give both -R", nil},
+	{0, "aes_block_size", true, whyAES, nil},
+	{0, "aes_xts", false, whyAES, nil},
+	{0, "burst_size", true, whyRate, isBandwidth},
+	{0, "cpu_util", false, "give -D, and have time(1) or mpstat(1) say what the CPU did meanwhile", nil},
+	{0, "credentials_path", true, whyAES, nil},
+	{0, "data_enc_key_app_path", true, whyAES, nil},
+	{0, "data_enc_keys_number", true, whyAES, nil},
+	{0, "dont_xchg_versions", false, "both ends need what they say there: leave it out at both", nil},
+	{0, "encrypt_on_tx", false, whyAES, nil},
+	{0, "inline_recv", true, "the drivers have no inline receives: leave it out here, the other end may have it", nil},
+	{0, "ipv6", false, "give HOST as an IPv6 address, or the index of an IPv6 GID with -x", nil},
+	{0, "kek_path", true, whyAES, nil},
+	{0, "latency_gap", true, "a message is sent when the one before has completed: leave it out", isLatency},
+	{0, "log_active_dci_streams", true, whyDC, nil},
+	{0, "log_dci_streams", true, whyDC, nil},
+	{0, "mmap", true, whyMmap, nil},
+	{0, "mmap-offset", true, whyMmap, nil},
+	{0, "mr_per_qp", false, "one region has the parts of all QPs: leave it out here, the other end may have it", isBandwidth},
+	{0, "out_json", false, whyOutput, nil},
+	{0, "out_json_file", true, whyOutput, nil},
+	{0, "output", true, "give -j, and jq(1) the figure to print", nil},
+	{0, "perform_warm_up", false, "only the bandwidth of WRITE, READ and atomics is warmed up to: leave it out", func(k Kind) bool { return k.Latency || k.Verb == perftest.Send }},
+	{0, "rate_limit", true, whyRate, isBandwidth},
+	{0, "rate_limit_type", true, whyRate, isBandwidth},
+	{0, "rate_units", true, whyRate, isBandwidth},
+	{0, "recv_post_list", true, "receives are always posted in lists: leave it out", isBandwidth},
+	{0, "report-both", false, "-b prints the sum of both directions: for one of them run without -b", isBandwidth},
+	{0, "report-per-port", false, whyPorts, isBandwidth},
+	{0, "reversed", false, "start the server where the client is, and the client here", isBandwidth},
+	{0, "run_infinitely", false, "repeat runs with -D in a loop of the shell, at both ends", isBandwidth},
+	{0, "sig_before", false, whyAES, nil},
+	{0, "typical_pkt_size", true, whyRate, isBandwidth},
+	{0, "use-srq", false, "each QP has receives of its own; rdmalink pingpong srq has shared ones", func(k Kind) bool { return k.Verb != perftest.Write }},
+	{0, "use_hugepages", false, "have the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
+}
+
+// row is for the parser, and for no help.
+func (r *refusal) row() *option {
+	o := &option{Letter: r.letter, Long: r.long}
+	if r.takesValue {
+		o.Value = strings.ToUpper(r.long)
+	}
+	o.Set = func(*options, string) error { return cli.UsageError{Text: o.Name() + ": " + r.why} }
+	return o
+}
+
+// options are the rows that hold for the kind. Each notes that it was given.
+func (k Kind) options() (all cli.Getopt[options]) {
+	for _, row := range table {
+		if row.has != nil && !row.has(k) {
+			continue
+		}
+		o := row.option
+		o.Set = func(to *options, value string) error {
+			to.given[o.Long] = true
+			return row.Set(to, value)
+		}
+		all = append(all, &o)
+	}
+	return all
+}
+
+// parser has also the rows of perftest's options that are refused.
+func (k Kind) parser() cli.Getopt[options] {
+	all := k.options()
+	for _, row := range refused {
+		if row.has == nil || row.has(k) {
+			all = append(all, row.row())
+		}
+	}
+	return all
+}
+
+func setAtomic(o *options, value string) error {
+	switch value {
+	case "FETCH_AND_ADD":
+		o.Atomic = verbs.OpFetchAdd
+	case "CMP_AND_SWAP":
+		o.Atomic = verbs.OpCompareSwap
+	default:
+		return cli.Expected(value, "FETCH_AND_ADD", "CMP_AND_SWAP")
+	}
+	return nil
+}
+
+func setConnection(o *options, value string) error {
+	types := map[string]verbs.QPType{"RC": verbs.QPTypeRC, "UC": verbs.QPTypeUC, "UD": verbs.QPTypeUD}
+	typ, ok := types[value]
+	if !ok {
+		return cli.Expected(value, "RC", "UC", "UD")
+	}
+	o.Type = typ
+	return nil
+}
+
+func setSize(o *options, value string) error {
+	text, factor := value, 1
+	for suffix, f := range map[string]int{"K": 1 << 10, "M": 1 << 20} {
+		if cut, ok := strings.CutSuffix(value, suffix); ok {
+			text, factor = cut, f
+		}
+	}
+	n, err := strconv.ParseInt(text, 0, 32)
+	if err != nil || n < 1 || n > math.MaxInt32/int64(factor) {
+		return cli.UsageError{Text: strconv.Quote(value) + ": the size is a number from 1 to 2147483647, or one with K or M behind it"}
+	}
+	o.Size = int(n) * factor
+	return nil
+}
+
+func setLink(o *options, value string) error {
+	switch value {
+	case "IB":
+		o.Link = verbs.LinkInfiniBand
+	case "Ethernet":
+		o.Link = verbs.LinkEthernet
+	default:
+		return cli.Expected(value, "IB", "Ethernet")
+	}
+	return nil
+}
+
+// limit takes the least of a figure that is good enough.
+func limit(what string, field func(*options) *float64) func(*options, string) error {
+	return func(o *options, value string) error {
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(n > 0 && n <= math.MaxFloat32) {
+			return cli.UsageError{Text: strconv.Quote(value) + ": the " + what + " is a number above 0"}
+		}
+		*field(o) = n
+		return nil
+	}
+}
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// complete converts values that the engine takes in another type.
+func (o *options) complete() {
+	o.Role = perftest.Client
+	if o.host == "" {
+		o.Role = perftest.Server
+	}
+	o.Port, o.SL, o.TrafficClass, o.QPTimeout = uint32(o.ibPort), uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
+	o.HopLimit, o.PKeyIndex, o.DLID, o.CompVector = uint8(o.hopLimit), uint32(o.pkeyIndex), uint16(o.dlid), uint32(o.vector)
+	o.Time, o.Margin, o.WaitDestroy = seconds(o.duration), seconds(o.margin), seconds(o.waitDestroy)
+	if o.RetryCount = o.retryCount; o.given["retry_count"] && o.retryCount == 0 {
+		o.RetryCount = -1 // none
+	}
 }

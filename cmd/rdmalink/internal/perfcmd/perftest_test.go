@@ -25,8 +25,9 @@ const refusedNames = ` report-cycles mcg MGID dualport tos version report-counte
  log_active_dci_streams log_dci_streams mmap mmap-offset mr_per_qp out_json out_json_file output rate_limit rate_limit_type rate_units
  recv_post_list report-both report-per-port reversed run_infinitely sig_before typical_pkt_size use-srq use_hugepages `
 
-// TestPerftestOptions: every option that a program of perftest 4.5 lists is taken by
-// the test of its name, by letter and by name, or refused with a reason.
+// TestPerftestOptions checks that every option in the help of perftest 4.5's
+// programs is accepted by the test of its name, by letter and by name, or refused
+// with a reason.
 func TestPerftestOptions(t *testing.T) {
 	seen := 0
 	for line := range strings.Lines(perftestOptions) {
@@ -74,7 +75,7 @@ func checkPerftestOption(t *testing.T, test, name, long string) {
 	}
 }
 
-// TestPerfRefusedHidden: what is refused is not offered.
+// TestPerfRefusedHidden checks that the help lists no refused options.
 func TestPerfRefusedHidden(t *testing.T) {
 	k := Kind{}
 	_, err := parseLine("send bw --nothing")

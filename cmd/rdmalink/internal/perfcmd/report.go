@@ -3,13 +3,17 @@ package perfcmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// report is how a run goes: perftest's table, or what -j prints.
+// report prints a run: perftest's table, or JSON.
 type report struct {
 	session  *session
 	json     jsonReport
@@ -32,7 +36,7 @@ func (p *session) newReport() *report {
 	return r
 }
 
-// print writes what JSON has no place for.
+// print prints text that the JSON output does not contain.
 func (r *report) print(format string, args ...any) error {
 	if r.session.JSON {
 		return nil
@@ -41,7 +45,7 @@ func (r *report) print(format string, args ...any) error {
 	return r.session.Printf(format, args...)
 }
 
-// Start prints what is measured, and between whom.
+// Start prints the configuration and the two ends.
 func (r *report) Start(s *perf.Setting) error {
 	r.json.start(r.session, s)
 	var b strings.Builder
@@ -178,8 +182,8 @@ func (r *report) Bandwidth(b *perf.Bandwidth) error {
 		b.Size, b.Messages, b.Peak/unit, b.Average/unit, b.Rate/1e6)
 }
 
-// compare notes what is below the limits of -w and -y. The run goes on: the peer
-// has not failed.
+// compare prints a note for each result below the limits of -w and -y. The run
+// continues, because the peer has not failed.
 func (r *report) compare(b *perf.Bandwidth, unit float64) {
 	if got := b.Average / unit; got < r.session.leastBW {
 		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.session.leastBW, b.Size, got))
@@ -199,4 +203,192 @@ func (r *report) finish(err error) error {
 		return err
 	}
 	return r.print("%s", ruler)
+}
+
+// jsonReport is the output with -j. Names end with the unit.
+type jsonReport struct {
+	Test          string     `json:"test"` // send lat
+	Role          string     `json:"role"`
+	Device        string     `json:"device,omitempty"`
+	Driver        string     `json:"driver,omitempty"`
+	PeerVersion   string     `json:"peer_version,omitempty"` // of its perftest, or the one we call ourselves
+	Connection    string     `json:"connection,omitempty"`   // RC, UC, UD
+	CM            bool       `json:"rdma_cm"`
+	Events        bool       `json:"events"`
+	Bidirectional bool       `json:"bidirectional,omitempty"`
+	QPCount       int        `json:"qps,omitempty"`
+	MTU           int        `json:"mtu_bytes,omitempty"`
+	TxDepth       int        `json:"tx_depth,omitempty"`
+	RxDepth       int        `json:"rx_depth,omitempty"`
+	PostList      int        `json:"post_list,omitempty"`
+	CQMod         int        `json:"cq_mod,omitempty"`
+	Inline        int        `json:"inline_bytes"`
+	OutReads      int        `json:"outs,omitempty"`
+	Local         []jsonAddr `json:"local,omitempty"`
+	Remote        []jsonAddr `json:"remote,omitempty"`
+	Results       []any      `json:"results"` // perfJSONLatency or perfJSONBandwidth, a size each
+	Error         string     `json:"error,omitempty"`
+}
+
+type jsonAddr struct {
+	LID uint16 `json:"lid"`
+	QPN uint32 `json:"qpn"`
+	PSN uint32 `json:"psn"`
+	GID string `json:"gid"`
+}
+
+type jsonLatency struct {
+	Size      int       `json:"size_bytes"`
+	Iters     int       `json:"iterations"`
+	Min       float64   `json:"t_min_usec,omitempty"`
+	Max       float64   `json:"t_max_usec,omitempty"`
+	Typical   float64   `json:"t_typical_usec,omitempty"`
+	Avg       float64   `json:"t_avg_usec"`
+	Stdev     *float64  `json:"t_stdev_usec,omitempty"` // 0 of equal samples is a figure
+	P99       float64   `json:"p99_usec,omitempty"`
+	P999      float64   `json:"p99_9_usec,omitempty"`
+	PerSecond float64   `json:"tps,omitempty"`
+	Samples   []float64 `json:"samples_usec,omitempty"`
+}
+
+type jsonBandwidth struct {
+	Size     int     `json:"size_bytes"`
+	Messages int64   `json:"iterations"`
+	Peak     float64 `json:"bw_peak_bytes_per_sec,omitempty"`
+	Average  float64 `json:"bw_average_bytes_per_sec"`
+	Rate     float64 `json:"msg_rate_per_sec"`
+}
+
+func (j *jsonReport) start(p *session, s *perf.Setting) {
+	j.Device, j.Driver, j.Connection = s.Device, s.Driver.String(), s.Type.String()
+	j.PeerVersion = s.Version
+	j.CM, j.Events, j.Bidirectional = s.CM, s.Events, s.Bidirectional
+	j.QPCount, j.MTU, j.TxDepth, j.RxDepth = s.QPCount, s.MTU.Bytes(), s.TxDepth, s.RxDepth
+	j.PostList, j.CQMod, j.Inline, j.OutReads = s.PostList, s.CQMod, s.Inline, s.OutReads
+	j.Local, j.Remote = jsonAddrs(s.Local), jsonAddrs(s.Remote)
+}
+
+func jsonAddrs(all []perftest.Endpoint) (addrs []jsonAddr) {
+	for _, e := range all {
+		addrs = append(addrs, jsonAddr{e.LID, e.QPN, e.PSN, e.GID.String()})
+	}
+	return addrs
+}
+
+func (j *jsonReport) latency(p *session, l *perf.Latency) {
+	r := jsonLatency{l.Size, l.Iters, l.Min, l.Max, l.Typical, l.Avg, nil, l.P99, l.P999, l.PerSecond, p.samplesOf(l)}
+	if l.PerSecond == 0 {
+		r.Stdev = &l.Stdev
+	}
+	j.Results = append(j.Results, r)
+}
+
+func (j *jsonReport) bandwidth(_ *session, b *perf.Bandwidth) {
+	j.Results = append(j.Results, jsonBandwidth{b.Size, b.Messages, b.Peak, b.Average, b.Rate})
+}
+
+// write prints the line, and returns the failures.
+func (j *jsonReport) write(p *session, err error) error {
+	j.Test, j.Role = p.kind.Verb.String()+" "+p.kind.Name(), "client"
+	if p.Role == perftest.Server {
+		j.Role = "server"
+	}
+	if j.Results == nil {
+		j.Results = []any{}
+	}
+	if err != nil {
+		j.Error = cli.Plain(err)
+	}
+	return errors.Join(err, p.WriteJSON(j))
+}
+
+// progress prints the state of a run in a line of the terminal, and erases the line
+// before other output.
+type progress struct {
+	out  io.Writer // nil if the output is no terminal
+	over chan struct{}
+
+	mu     sync.Mutex
+	state  string
+	total  int64
+	done   *perf.Progress // nil between sizes
+	began  time.Time
+	length time.Duration // of a run of which the time decides
+	shown  bool
+}
+
+// progressStep is how often the line changes.
+const progressStep = 500 * time.Millisecond
+
+func (p *progress) init(run *session) {
+	p.over = make(chan struct{})
+	p.length = run.Time
+	if cli.IsTerminal(run.Stderr) {
+		p.out = run.Stderr
+	}
+	p.state = "waiting for a client"
+	if run.host != "" {
+		p.state = "connecting to " + run.host
+	}
+}
+
+// show draws the line until the end.
+func (p *progress) show() {
+	if p.out == nil {
+		return
+	}
+	tick := time.NewTicker(progressStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.over:
+			return
+		case <-tick.C:
+			p.draw()
+		}
+	}
+}
+
+func (p *progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := cli.Printable(p.state)
+	switch {
+	case p.done == nil:
+	case p.total > 0:
+		text += fmt.Sprintf(": %d of %d messages, %d %%", p.done.Done(), p.total, 100*p.done.Done()/p.total)
+	default:
+		text += fmt.Sprintf(": %.0f of %.0f s, %d messages", time.Since(p.began).Seconds(), p.length.Seconds(), p.done.Done())
+	}
+	fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+	p.shown = true
+}
+
+// next begins with a size.
+func (p *progress) next(size int, total int64, done *perf.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.total, p.done, p.began = fmt.Sprintf("%d bytes", size), total, done, time.Now()
+}
+
+// rest says that a size is done.
+func (p *progress) rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.done = "waiting for the peer", nil
+}
+
+// clear takes the line away.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.shown = false
+	}
+}
+
+func (p *progress) end() {
+	close(p.over)
+	p.clear()
 }

@@ -129,8 +129,8 @@ func TestPerfJSON(t *testing.T) {
 	}
 }
 
-// TestPerfProgress: the line is drawn, and gone before anything is printed. In a
-// bubble no time passes meanwhile.
+// TestPerfProgress checks that the line is drawn, and erased before other output. It
+// runs in a bubble, where no time passes meanwhile.
 func TestPerfProgress(t *testing.T) { synctest.Test(t, testPerfProgress) }
 
 func testPerfProgress(t *testing.T) {
@@ -166,8 +166,8 @@ func testPerfProgress(t *testing.T) {
 	}
 }
 
-// TestPerfLimits: a figure below -w or -y, in the unit printed, fails the run at its
-// end; all rows are printed before.
+// TestPerfLimits checks that a result below -w or -y, in the printed unit, fails the
+// run at its end, after all rows.
 func TestPerfLimits(t *testing.T) {
 	b := &perf.Bandwidth{Size: 1 << 20, Messages: 10, Average: 2 << 20, Rate: 2e6}
 	for line, want := range map[string]string{
@@ -184,6 +184,22 @@ func TestPerfLimits(t *testing.T) {
 		}
 		if err := r.finish(nil); fmt.Sprint(err) != want || !strings.HasPrefix(out.String(), " 1048576 ") {
 			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// TestJSONStdev checks that equal samples have a deviation of 0 in JSON, and that a
+// timed run has none.
+func TestJSONStdev(t *testing.T) {
+	for _, c := range []struct {
+		l    perf.Latency
+		want bool
+	}{{perf.Latency{Avg: 1}, true}, {perf.Latency{Avg: 1, PerSecond: 5}, false}} {
+		var j jsonReport
+		j.latency(&session{}, &c.l)
+		line, err := json.Marshal(j.Results[0])
+		if has := strings.Contains(string(line), `"t_stdev_usec":0`); err != nil || has != c.want {
+			t.Errorf("%s, %v", line, err)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+// Package perfcmd has the command line and the reports of rdmalink perf, which are
+// those of perftest. Package perf does the measurement.
 package perfcmd
 
 import (
@@ -15,6 +17,17 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// Run runs the program of the kind.
+func (k Kind) Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(k, args)
+	if err != nil {
+		return err
+	}
+	out.JSON = out.JSON || o.asJSON
+	p := &session{Output: out, options: o, kind: k}
+	return p.run(ctx)
+}
 
 // session is one run of the command.
 type session struct {
@@ -35,7 +48,7 @@ func (p *session) run(ctx context.Context) error {
 	return report.finish(peer.Interrupted(err))
 }
 
-// byHand has the ends tell each other over TCP what they need to know.
+// byHand runs a test whose ends exchange their addresses over TCP.
 func (p *session) byHand(ctx context.Context, report *report) (err error) {
 	dev, err := peer.OpenDevice(p.device, p.suits)
 	if err != nil {
@@ -72,7 +85,7 @@ func (p *session) misfit(dev *uverbs.Device) error {
 	if err := perf.Fits(p.Options, dev); err != nil {
 		return err
 	}
-	cq, err := dev.CreateCQ(1, nil) // says whether there is a provider
+	cq, err := dev.CreateCQ(1, nil) // fails if there is no provider
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestUnknownHost: a name that nobody has is not pinged again and again.
+// TestUnknownHost checks that an unknown host name is not pinged repeatedly.
 func TestUnknownHost(t *testing.T) {
 	const host = "no~such" // no domain's name, so that no server is asked
 	var out bytes.Buffer

@@ -2,6 +2,7 @@ package ping
 
 import (
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -30,13 +31,13 @@ type report struct {
 	times times
 }
 
-// connected notes the connection and tells of it.
+// connected records and prints the connection.
 func (s *session) connected(l *rping.Link, took time.Duration) error {
 	s.Peer, s.Device, s.Connect = l.RemoteAddr(), l.Device(), usec(took)
 	return s.say("PING %s (%s) over %s: %d bytes, connected in %s\n", s.host, s.Peer, s.Device, s.size, millis(took))
 }
 
-// counted counts ping n, and tells of it.
+// counted counts and prints ping n.
 func (s *session) counted(n int, took time.Duration, err error) error {
 	s.Sent++
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *session) counted(n int, took time.Duration, err error) error {
 	return s.say("%d bytes from %s: seq=%d time=%s\n", s.size, s.Peer.Addr(), n, millis(took))
 }
 
-// say prints what is said as it happens.
+// say prints a line of progress.
 func (s *session) say(format string, args ...any) error {
 	if s.quiet || s.JSON {
 		return nil
@@ -56,7 +57,7 @@ func (s *session) say(format string, args ...any) error {
 	return s.Printf(format, args...)
 }
 
-// summary is what is said at the end.
+// summary prints the summary at the end.
 func (s *session) summary() error {
 	r := &s.report
 	r.Seconds = time.Since(r.start).Seconds()
@@ -83,3 +84,58 @@ func (s *session) summary() error {
 func usec(d time.Duration) float64  { return float64(d.Nanoseconds()) / 1e3 }
 func bare(d time.Duration) string   { return fmt.Sprintf("%.3f", float64(d.Nanoseconds())/1e6) }
 func millis(d time.Duration) string { return bare(d) + " ms" }
+
+// times counts durations in a few kilobytes, regardless of their number. A percentile is
+// the upper end of its bucket, at most 1.6 % too long.
+type times struct {
+	n        int
+	min, max time.Duration
+	sum      time.Duration
+	buckets  [64 << subBits]int
+}
+
+// subBits is the number of bits of a duration, after its first set bit, that select a
+// bucket.
+const subBits = 6
+
+func (t *times) add(d time.Duration) {
+	d = max(d, 0)
+	if t.n == 0 || d < t.min {
+		t.min = d
+	}
+	t.max = max(t.max, d)
+	t.n++
+	t.sum += d
+	t.buckets[bucket(uint64(d))]++
+}
+
+// bucket has one duration each below 1<<subBits, and then 1<<subBits buckets from power to
+// power.
+func bucket(d uint64) int {
+	shift := max(bits.Len64(d)-subBits-1, 0)
+	return shift<<subBits + int(d>>shift)
+}
+
+// end is the longest duration in a bucket.
+func end(bucket int) time.Duration {
+	shift := max(bucket>>subBits-1, 0)
+	return time.Duration((uint64(bucket-shift<<subBits)+1)<<shift - 1)
+}
+
+// percentile is the duration that p of a hundred don't exceed.
+func (t *times) percentile(p float64) time.Duration {
+	rank := int(p / 100 * float64(t.n))
+	for i, n := range t.buckets {
+		if rank -= n; rank < 0 {
+			return min(end(i), t.max)
+		}
+	}
+	return t.max
+}
+
+func (t *times) mean() time.Duration {
+	if t.n == 0 {
+		return 0
+	}
+	return t.sum / time.Duration(t.n)
+}

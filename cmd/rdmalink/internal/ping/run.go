@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"strconv"
@@ -16,25 +17,25 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 The other end is a server of rdmalink rping or of librdmacm's rping:
 
   rdmalink rping -s -P
 
-librdmacm's takes no ping larger than its own -S, 64 bytes by default.
+librdmacm's server accepts no ping larger than its own -S, 64 bytes by default.
 
-A ping is a message with a buffer's address, which the server reads with RDMA
-READ, and another with a second buffer's, to which it writes back with RDMA
-WRITE; it answers each. The time is that of all this. All pings go over one
-connection. When that breaks, or a ping is not answered in time, the ping is lost
-and the next one connects again.
+A ping consists of a message with the address of a buffer, which the server reads
+with RDMA READ, and a message with the address of a second buffer, to which the
+server writes the data with RDMA WRITE. The server answers each message. The printed
+time covers all of this. All pings use one connection. If it breaks, or a ping is not
+answered in time, the ping is lost and the next one connects again.
 
 ` + table.Help() + `
-A name that can't be resolved at the start ends the command. An interrupt ends with
-the summary. The exit code is 0 if a ping was answered, 1
-if none was or a ping came back changed, 2 for a command line that makes no sense.`
+If the name can't be resolved at the start, ping fails. After an interrupt it prints
+the summary. The exit code is 0 if a ping was answered, 1 if none was or if a ping came
+back changed, 2 for a command line that makes no sense.`
 }
 
 // Run is the command.
@@ -62,8 +63,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	return errors.Join(s.summary(), err, s.outcome())
 }
 
-// known looks the host up: a name that nobody knows gets no answer however often it is
-// pinged.
+// known resolves the host name first, because an unknown name will not answer any ping.
 func (o *options) known(ctx context.Context) error {
 	if _, err := netip.ParseAddr(o.host); err == nil {
 		return nil
@@ -81,8 +81,8 @@ type session struct {
 	link *rping.Link // nil: connect first
 }
 
-// pings goes on until the count is reached or ctx ends. Only a changed ping is an error:
-// a lost one is counted.
+// pings runs until the count is reached or ctx ends. A ping with wrong data is an error;
+// a lost one is only counted.
 func (s *session) pings(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -107,7 +107,7 @@ func (s *session) pings(ctx context.Context) error {
 	return nil
 }
 
-// one is a ping, and the connection before it if there is none.
+// one sends a ping. It connects first if there is no connection.
 func (s *session) one(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
@@ -144,4 +144,56 @@ func (s *session) outcome() error {
 		return fmt.Errorf("no answer from %s", s.host)
 	}
 	return fmt.Errorf("no answer from %s: %s (rdmalink rping -s -P is a server)", s.host, s.Error)
+}
+
+// options is the command line.
+type options struct {
+	host, source      string
+	port, size, count int
+	interval, limit   time.Duration
+	quiet, asJSON     bool
+}
+
+// table uses the wording of ping(8) for options that ping(8) has.
+var table = cli.Options(
+	cli.NewRow('c', "count", "N", "stop after so many pings (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('i', "interval", "SECONDS", "from ping to ping (default 1; 0: the next at once)", seconds("interval", func(o *options) *time.Duration { return &o.interval })),
+	cli.NewRow('W', "timeout", "SECONDS", "to wait for a connection or an answer (default 2)", seconds("timeout", func(o *options) *time.Duration { return &o.limit })),
+	cli.NewRow('s', "size", "BYTES", "of a ping, 23 to 65535 (default 64)", cli.Number("size", int64(rping.MinSize), rping.MaxSize, func(o *options) *int { return &o.size })),
+	cli.NewRow('p', "port", "PORT", "where the server listens (default 7174)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.port })),
+	cli.NewRow('I', "source", "ADDR", "own address to connect from", func(o *options, v string) error { o.source = v; return nil }),
+	cli.NewRow('q', "quiet", "", "print the summary only", cli.Flag(func(o *options) *bool { return &o.quiet })),
+	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+)
+
+// seconds is an option of a time that may have a fraction.
+func seconds(what string, field func(*options) *time.Duration) func(*options, string) error {
+	return func(o *options, value string) error {
+		s, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(s >= 0 && s <= 1e6) { // also true for NaN
+			return cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number of seconds from 0 to 1000000", value, what)}
+		}
+		*field(o) = time.Duration(s * float64(time.Second))
+		return nil
+	}
+}
+
+func parse(args []string) (options, error) {
+	o := options{port: rping.Port, size: 64, interval: time.Second, limit: 2 * time.Second}
+	err := table.Parse(&o, args, func(word string) error {
+		if o.host != "" || word == "" {
+			return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+		}
+		o.host = word
+		return nil
+	})
+	switch {
+	case err != nil:
+		return o, err
+	case o.host == "":
+		return o, cli.UsageError{Text: "the server's address is missing: rdmalink ping HOST"}
+	case o.limit == 0:
+		return o, cli.UsageError{Text: "-W 0: no ping is answered at once"}
+	}
+	return o, nil
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 )
 
-// talks are the two ends of a TCP connection, as meet makes them.
-func talks(t *testing.T, ctx context.Context) (client, server *talker) {
+// talks returns the two ends of a TCP connection, as meet creates them.
+func talks(t *testing.T, ctx context.Context) (client, server *exchange) {
 	t.Helper()
 	p := &session{kind: kindOf("rc"), options: options{tcpPort: freePort(t)}}
-	met := make(chan *talker, 1)
+	met := make(chan *exchange, 1)
 	go func() {
 		conn, err := p.meet(ctx)
 		if err != nil {
@@ -46,8 +46,8 @@ func talks(t *testing.T, ctx context.Context) (client, server *talker) {
 	return client, server
 }
 
-// freePort is one that nobody else gets before the test's end: a socket holds it
-// that does not listen, beside which one can that does.
+// freePort returns a port that no other process gets before the end of the test. A
+// socket that does not listen holds it; another socket may listen on the same port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -66,7 +66,7 @@ func freePort(t *testing.T) int {
 	return at.(*unix.SockaddrInet4).Port
 }
 
-// untilListened waits for somebody to listen on a port.
+// untilListened waits until a socket listens on a port.
 func untilListened(t *testing.T, port int) {
 	t.Helper()
 	listens := regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: [0-9A-F]+:%04X [0-9A-F]+:0000 0A `, port))
@@ -87,11 +87,11 @@ func TestPingpongExchange(t *testing.T) {
 			t.Errorf("the ends are at %v and %v", at, server.local())
 		}
 		want := []addr{cAddressRead, {lid: 1, qpn: 2, psn: 3}, {qpn: 0xffffff}}[:min(3, k.records)]
-		for _, way := range [][2]*talker{{client, server}, {server, client}} {
-			if err := way[0].tell(want, k.records); err != nil {
+		for _, way := range [][2]*exchange{{client, server}, {server, client}} {
+			if err := way[0].sendAddrs(want, k.records); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := way[1].hear(len(want), k.records); err != nil || !slices.Equal(got, want) {
+			if got, err := way[1].recvAddrs(len(want), k.records); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s: %+v, %v", k.Name, got, err)
 			}
 		}
@@ -108,35 +108,35 @@ func TestPingpongExchange(t *testing.T) {
 	}
 }
 
-// TestPingpongHostile: whatever the other end says, this one tells what came.
+// TestPingpongHostile checks the errors for malformed messages of the peer.
 func TestPingpongHostile(t *testing.T) {
-	const told = "receive the peer's address (127.0.0.1:"
+	const receiving = "receive the peer's address (127.0.0.1:"
 	srq := kindOf("srq")
 	for _, test := range []struct {
 		says    string
 		records int
 		want    []string
 	}{
-		{"", 1, []string{told, "closed the connection, and should have said there why (EOF)"}},
-		{cAddress[:30], 1, []string{told, `"0000:000011:2ab3f9:00000000000": not what a pingpong program says (unexpected EOF)`}},
-		{strings.Repeat("x", 1000), 1, []string{told, `"` + strings.Repeat("x", 52) + `": not what`}},
-		{"0000:000000" + cAddress[11:], 1, []string{told, "QPs of the peer: 0, of this end: 1"}},
-		{cAddress, srq.records, []string{told, "(EOF)"}},
-		{strings.Repeat(cAddress, srq.records), srq.records, []string{told, "QPs of the peer: 256, of this end: 1; -q must be the same"}},
+		{"", 1, []string{receiving, "closed the connection, and should have said there why (EOF)"}},
+		{cAddress[:30], 1, []string{receiving, `"0000:000011:2ab3f9:00000000000": not a message of a pingpong program (unexpected EOF)`}},
+		{strings.Repeat("x", 1000), 1, []string{receiving, `"` + strings.Repeat("x", 52) + `": not a message`}},
+		{"0000:000000" + cAddress[11:], 1, []string{receiving, "QPs of the peer: 0, of this end: 1"}},
+		{cAddress, srq.records, []string{receiving, "(EOF)"}},
+		{strings.Repeat(cAddress, srq.records), srq.records, []string{receiving, "QPs of the peer: 256, of this end: 1; -q must be the same"}},
 	} {
 		client, server := talks(t, t.Context())
 		if _, err := io.WriteString(client, test.says); err != nil {
 			t.Fatal(err)
 		}
 		client.Conn.(*net.TCPConn).CloseWrite()
-		got, err := server.hear(1, test.records)
+		got, err := server.recvAddrs(1, test.records)
 		for _, want := range test.want {
 			if got != nil || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%.60q: %v, %v, want %s", test.says, got, err, want)
 			}
 		}
 	}
-	for says, want := range map[string]string{"": "(EOF)", "done": `"done": not what`, "gone\x00": `"gone\x00": not what`} {
+	for says, want := range map[string]string{"": "(EOF)", "done": `"done": not a message`, "gone\x00": `"gone\x00": not a message`} {
 		client, server := talks(t, t.Context())
 		if _, err := io.WriteString(client, says); err != nil {
 			t.Fatal(err)
@@ -148,12 +148,12 @@ func TestPingpongHostile(t *testing.T) {
 	}
 }
 
-// TestPingpongInterrupted: every wait for what the other end says is over with the
+// TestPingpongInterrupted checks that every wait for the peer ends with the
 // context.
 func TestPingpongInterrupted(t *testing.T) {
-	for name, wait := range map[string]func(*talker) error{
-		"hear":       func(p *talker) error { _, err := p.hear(1, 1); return err },
-		"awaitReady": (*talker).awaitReady,
+	for name, wait := range map[string]func(*exchange) error{
+		"hear":       func(p *exchange) error { _, err := p.recvAddrs(1, 1); return err },
+		"awaitReady": (*exchange).awaitReady,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +175,8 @@ func TestPingpongInterrupted(t *testing.T) {
 	}
 }
 
-// TestPingpongMeetsNobody: so is the wait for another end.
+// TestPingpongMeetsNobody checks that the wait for another end ends with the
+// context too.
 func TestPingpongMeetsNobody(t *testing.T) {
 	for _, host := range []string{"", "192.0.2.1"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +196,7 @@ func TestPingpongMeetsNobody(t *testing.T) {
 	}
 }
 
-// TestPingpongPortTaken: the error names the port.
+// TestPingpongPortTaken checks that the error names the port.
 func TestPingpongPortTaken(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {

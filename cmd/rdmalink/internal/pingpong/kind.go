@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Kind is what tells one of C's programs from the others.
+// Kind describes one of C's programs.
 type Kind struct {
 	Name    string // rc, as in ibv_rc_pingpong
 	Summary string
@@ -14,7 +14,7 @@ type Kind struct {
 	qpType  verbs.QPType
 	srq     bool // the QPs share a receive queue
 	front   int  // bytes that a receive has in front of the message
-	records int  // addresses that an end tells, used or not
+	records int  // addresses that an end sends, used or not
 }
 
 var Kinds = []*Kind{
@@ -29,6 +29,6 @@ var Kinds = []*Kind{
 }
 
 const (
-	maxQP = 256 // C: MAX_QP; an SRQ end tells this many addresses
+	maxQP = 256 // C: MAX_QP; an SRQ end sends this many addresses
 	qkey  = 0x11111111
 )

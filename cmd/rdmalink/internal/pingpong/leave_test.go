@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// TestPingpongLeaves: an end that can't go on tells the other why, whatever that
-// one waits for, and although it has not read all that it was told.
+// TestPingpongLeaves checks that a failing end sends the other end the reason,
+// regardless of the state of the other end, and although it has not read all data.
 func TestPingpongLeaves(t *testing.T) {
 	srq := kindOf("srq")
-	for name, wait := range map[string]func(*talker) error{
-		"hears": func(client *talker) error { _, err := client.hear(1, srq.records); return err },
-		"waits": func(client *talker) error { return client.awaitReady() },
+	for name, wait := range map[string]func(*exchange) error{
+		"hears": func(client *exchange) error { _, err := client.recvAddrs(1, srq.records); return err },
+		"waits": func(client *exchange) error { return client.awaitReady() },
 	} {
 		client, server := talks(t, t.Context())
-		if err := client.tell([]addr{cAddressRead}, srq.records); err != nil {
+		if err := client.sendAddrs([]addr{cAddressRead}, srq.records); err != nil {
 			t.Fatal(err)
 		}
 		go server.leave(errors.New("no device"))
@@ -35,14 +35,14 @@ func TestPingpongLeaves(t *testing.T) {
 	}
 }
 
-// TestPingpongInterruptedLeaves: the deadline that ends an interrupted wait is not
-// that of the farewell.
+// TestPingpongInterruptedLeaves checks that the deadline of an interrupted wait
+// does not apply to the farewell.
 func TestPingpongInterruptedLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client, server := talks(t, t.Context())
 	server = talk(ctx, server.Conn)
 	cancel()
-	_, err := server.hear(1, 1)
+	_, err := server.recvAddrs(1, 1)
 	if !errors.Is(err, peer.ErrInterrupted) {
 		t.Error(err)
 	}
@@ -52,15 +52,15 @@ func TestPingpongInterruptedLeaves(t *testing.T) {
 	}
 }
 
-// TestPingpongTold: an end that is still telling its addresses when the other has
-// reset the connection hears why.
+// TestPingpongTold checks that an end learns the reason if the other end resets the
+// connection while it is still sending its addresses.
 func TestPingpongTold(t *testing.T) {
 	client, server := talks(t, t.Context())
 	_, err := server.Write(farewell.Message(errors.New("no device")))
 	if err := errors.Join(err, server.Conn.(*net.TCPConn).SetLinger(0), server.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.tell(nil, 1); !farewell.Is(err) {
+	if err := client.sendAddrs(nil, 1); !farewell.Is(err) {
 		t.Error(err)
 	}
 }

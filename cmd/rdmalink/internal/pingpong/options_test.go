@@ -87,7 +87,7 @@ func TestPingpongUsageErrors(t *testing.T) {
 	}
 }
 
-// TestPingpongDetails tells of the options that are there.
+// TestPingpongDetails checks that the help lists the options.
 func TestPingpongDetails(t *testing.T) {
 	for _, k := range Kinds {
 		for _, o := range table {
@@ -98,7 +98,7 @@ func TestPingpongDetails(t *testing.T) {
 	}
 }
 
-// FuzzPingpongOptions: whatever is accepted is within the limits.
+// FuzzPingpongOptions checks that all accepted options are within the limits.
 func FuzzPingpongOptions(f *testing.F) {
 	for _, line := range []string{"", "-p 1 h", "-ecs1", "--size=99999999999999999999", "-q 255 -r 254", "--", "-", "-n 0x7fffffff"} {
 		f.Add(line)

@@ -43,7 +43,7 @@ func (p *session) begin(e *end) *report {
 	}
 }
 
-// print writes what JSON has no place for.
+// print prints text that the JSON output does not contain.
 func (r *report) print(format string, args ...any) error {
 	if r.session.JSON {
 		return nil

@@ -18,7 +18,8 @@ func reporter(kind string, json bool) (*report, *bytes.Buffer) {
 	return &report{Kind: kind, Role: "server", Device: "rxe0", Size: 4096, session: p, Local: []place{}, Remote: []place{}}, &out
 }
 
-// TestPingpongText holds what C's programs print, the odd colon included.
+// TestPingpongText checks that the output is the same as that of C's programs,
+// including a stray colon.
 func TestPingpongText(t *testing.T) {
 	for kind, separator := range map[string]string{"rc": ",", "ud": ":"} {
 		r, out := reporter(kind, false)

@@ -1,13 +1,54 @@
+// Package pingpong passes messages to and fro without a connection manager, as the
+// ibv_*_pingpong programs do, which may be the other end.
 package pingpong
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// Details returns the help text, with the options from the parser's table.
+func (k *Kind) Details() string {
+	var b strings.Builder
+	b.WriteString(`
+Without HOST: serve one client. With HOST: be the client of the server there. The two
+ends exchange their addresses over TCP, and then pass one message to and fro.
+
+`)
+	b.WriteString(k.options().Help())
+	b.WriteString(`
+Without -g, the GID is one for RoCE v2: the one of the address that TCP uses, if the
+device has it, otherwise one of the same address family. C needs its -g on RoCE. C's
+-j (device memory) means JSON here; C's -t, -N, -O and -U are not supported.
+
+An interrupt ends either side. The exit code is 0 after all exchanges; 1 after a
+failure, also if -c finds wrong data; 2 for a command line that makes no sense.`)
+	return b.String()
+}
+
+// Run runs the program of the kind.
+func (k *Kind) Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(k, args)
+	if err != nil {
+		return err
+	}
+	out.JSON = out.JSON || o.asJSON
+	p := &session{Output: out, kind: k, options: o}
+	return p.run(ctx)
+}
+
+// session is one run of the command.
+type session struct {
+	cli.Output
+	options
+	kind *Kind
+}
 
 // run is a whole run of either side.
 func (p *session) run(ctx context.Context) (err error) {
@@ -25,7 +66,7 @@ func (p *session) run(ctx context.Context) (err error) {
 	return report.finish(err)
 }
 
-// course is what happens once the objects are made.
+// course runs the exchange and the test after the objects have been created.
 func (p *session) course(ctx context.Context, g *game, report *report) error {
 	if err := p.introduce(ctx, g, report); err != nil {
 		return err
@@ -45,7 +86,8 @@ func (p *session) course(ctx context.Context, g *game, report *report) error {
 	return report.check(g.message())
 }
 
-// introduce has the ends meet. An end that can't go on tells the other why.
+// introduce connects the ends over TCP and exchanges their addresses. An end that
+// fails sends the other end the reason.
 func (p *session) introduce(ctx context.Context, g *game, report *report) error {
 	t, err := p.meet(ctx)
 	if err != nil {
@@ -58,16 +100,16 @@ func (p *session) introduce(ctx context.Context, g *game, report *report) error 
 	return t.Close()
 }
 
-// introduceOver has the ends tell their addresses and connect their QPs. The
-// client's address comes first, so that the server can choose a GID that fits.
-// The client connects before it says that it is ready: C does so after, and a
-// client that can't then leaves its server waiting.
-func (p *session) introduceOver(t *talker, g *game, report *report) (err error) {
+// introduceOver exchanges the addresses and connects the QPs. The client's address
+// comes first, so that the server can choose a matching GID. The client connects
+// its QPs before it reports that it is ready. C does it afterwards, so that a
+// client that fails then leaves its server waiting.
+func (p *session) introduceOver(t *exchange, g *game, report *report) (err error) {
 	server := p.host == ""
 	var remote []addr
 	from := t.local()
 	if server {
-		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+		if remote, err = t.recvAddrs(p.qpCount, p.kind.records); err != nil {
 			return err
 		}
 		from = remote[0].gid.Addr()
@@ -83,10 +125,10 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 		return err
 	}
 	if !server {
-		if err := t.tell(local, p.kind.records); err != nil {
+		if err := t.sendAddrs(local, p.kind.records); err != nil {
 			return err
 		}
-		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+		if remote, err = t.recvAddrs(p.qpCount, p.kind.records); err != nil {
 			return err
 		}
 	}
@@ -100,7 +142,7 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 	if !server {
 		return t.ready()
 	}
-	if err := t.tell(local, p.kind.records); err != nil {
+	if err := t.sendAddrs(local, p.kind.records); err != nil {
 		return err
 	}
 	return t.awaitReady()

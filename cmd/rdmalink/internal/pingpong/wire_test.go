@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cAddress is what ibv_rc_pingpong sent.
+// cAddress is an address that ibv_rc_pingpong sent.
 const cAddress = "0000:000011:2ab3f9:00000000000000000000ffff0a510001\x00"
 
 var cAddressRead = addr{qpn: 0x11, psn: 0x2ab3f9, gid: verbs.GID{10: 0xff, 0xff, 10, 0x51, 0, 1}}
@@ -42,7 +42,7 @@ func TestPingpongAddrBad(t *testing.T) {
 	}
 }
 
-// FuzzPingpongAddr: what is accepted is what would be sent.
+// FuzzPingpongAddr checks that an accepted address equals its encoding.
 func FuzzPingpongAddr(f *testing.F) {
 	for _, text := range []string{cAddress, cAddress[:51], "done\x00", "", strings.ToUpper(cAddress), strings.Repeat(":", 52)} {
 		f.Add([]byte(text))

@@ -28,7 +28,7 @@ type passed struct {
 
 // pass connects, and passes data on until both directions have ended.
 func (p *proxy) pass(ctx context.Context, in net.Conn) {
-	defer in.Close() // when it is told why: the client that sees the end may stop the proxy
+	defer in.Close() // after printing the result: a client that sees the end may stop the proxy
 	start := time.Now()
 	r := passed{Client: in.RemoteAddr().String(), Listen: p.from.String(), Connect: p.to.String()}
 	err := p.join(ctx, in, &r)
@@ -38,7 +38,7 @@ func (p *proxy) pass(ctx context.Context, in net.Conn) {
 	if r.Seconds = time.Since(start).Seconds(); err != nil {
 		r.Error = cli.Plain(err)
 	}
-	p.tell(&r)
+	p.print(&r)
 }
 
 func (p *proxy) join(ctx context.Context, in net.Conn, r *passed) error {
@@ -53,8 +53,8 @@ func (p *proxy) join(ctx context.Context, in net.Conn, r *passed) error {
 	return p.exchange(ctx, in, out, r)
 }
 
-// shutDown closes a connection. Over RDMA it waits until the data has left: what is under way
-// when the proxy exits is lost.
+// shutDown closes a connection. Over RDMA it waits until the data has been sent, because data
+// in transit is lost when the proxy exits.
 func shutDown(ctx context.Context, c net.Conn) error {
 	if c, ok := c.(*rsocket.Conn); ok {
 		return c.Shutdown(ctx)
@@ -62,8 +62,7 @@ func shutDown(ctx context.Context, c net.Conn) error {
 	return c.Close()
 }
 
-// drainLimit is how long a connection of which one direction has failed may go on without
-// anything passing.
+// drainLimit is the time that a connection with a failed direction may stay idle.
 const drainLimit = 5 * time.Second
 
 // pipe is a connection that is passed on: two directions that share a limit of time.
@@ -74,9 +73,9 @@ type pipe struct {
 	err   error // the first failure
 }
 
-// exchange passes data on until both directions have ended. A direction that fails does not
-// cut the other one short, whose data may be the answer to what failed. That lasts until
-// nothing has passed for drainLimit.
+// exchange forwards data until both directions have ended. If one direction fails, the other
+// one continues, because its data may explain the failure. It ends when nothing has passed
+// for drainLimit.
 func (p *proxy) exchange(ctx context.Context, in, out net.Conn, r *passed) error {
 	x := &pipe{quiet: time.Duration(p.idle) * time.Second}
 	expired := fmt.Errorf("nothing passed in %v", x.quiet)
@@ -103,9 +102,9 @@ func (x *pipe) carry(to, from net.Conn, n *int64) {
 	w := &passing{pipe: x, to: to, n: n}
 	_, err := io.Copy(w, from)
 	if w.err != nil {
-		// Nobody takes this direction any more. It is still read: from may be unable to read
-		// what it is sent until it has sent all of its own, and a TCP connection that is closed
-		// with data unread is reset, which destroys what is under way to the peer.
+		// The destination no longer accepts data, but from is still read: from may be unable to read
+		// before it has sent all of its own data, and closing a TCP connection with unread data
+		// resets it, which destroys data in transit to the peer.
 		x.fail(w.err)
 		_, _ = io.Copy(io.Discard, from)
 		return
@@ -153,8 +152,8 @@ func (w *passing) Write(b []byte) (n int, err error) {
 	return n, w.err
 }
 
-// tell prints how a connection went, if asked to or if it failed.
-func (p *proxy) tell(r *passed) {
+// print prints the result of a connection, if requested or if it failed.
+func (p *proxy) print(r *passed) {
 	p.printing.Lock()
 	defer p.printing.Unlock()
 	switch {

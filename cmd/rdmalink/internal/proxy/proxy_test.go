@@ -122,7 +122,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// A connection that leads nowhere is closed and told of; others go on.
+// A connection whose destination can't be reached is closed and reported; others continue.
 func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -198,8 +198,8 @@ func exchanging(idle int) (client, server duplex, over func() (time.Duration, er
 	return client, server, func() (time.Duration, error) { return <-took, <-failed }
 }
 
-// TestEarlyAnswer: a server that answers before it has read all, and closes, loses nothing of
-// its answer, and the client may send all of its request first.
+// TestEarlyAnswer checks that the answer of a server that answers and closes before it has
+// read everything is complete, and that the client may send its whole request first.
 func TestEarlyAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server, over := exchanging(600)
@@ -225,8 +225,8 @@ func TestEarlyAnswer(t *testing.T) {
 	})
 }
 
-// TestDrainIsBounded: an end that neither takes nor sends nor closes holds a connection that
-// failed no longer than the limit, whatever the other end sends.
+// TestDrainIsBounded checks that a peer that neither reads nor sends nor closes can't keep a
+// failed connection open longer than the limit, regardless of the other end.
 func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server, over := exchanging(600)
@@ -250,7 +250,8 @@ func TestDrainIsBounded(t *testing.T) {
 	})
 }
 
-// TestIdle: a connection ends when nothing has passed for the limit, and not before.
+// TestIdle checks that a connection ends when nothing has passed for the limit, and not
+// before.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server, over := exchanging(600)

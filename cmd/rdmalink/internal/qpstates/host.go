@@ -31,7 +31,7 @@ func (q qp) owner() string {
 	return ""
 }
 
-// queuePairs are those of all devices, of one type only if name is not empty.
+// queuePairs returns the QPs of all devices, of one type only if name is not empty.
 func queuePairs(m *host.Machine, name string) (all []qp, err error) {
 	err = m.ForDevices("", func(d netlinkrdma.Device) error {
 		for q, err := range m.RDMA.DumpQP(d.Index, nil) {

@@ -6,7 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// meaning is what a state allows (IBA specification, volume 1, 10.3.1).
+// meaning describes the operations that a state allows (IBA specification, volume
+// 1, 10.3.1).
 type meaning struct {
 	state           verbs.QPState
 	recv, send, net string // posted receives, posted sends, packets that arrive

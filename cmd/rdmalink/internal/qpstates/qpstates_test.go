@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// machineWithSome has a QP of the kernel and two of a process.
+// machineWithSome returns a machine with a QP of the kernel and two of a process.
 func machineWithSome() *host.Machine {
 	kernel := &nltest.Kernel{Devices: []netlinkrdma.Device{{Index: 3, Name: "rxe0", Ports: 1}}}
 	kernel.Objects = map[uint32]nltest.Objects{3: {QP: []netlinkrdma.QP{
@@ -65,7 +65,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestWithoutRDMA: the machine is explained all the same.
+// TestWithoutRDMA checks that the state machine is explained on a host without RDMA too.
 func TestWithoutRDMA(t *testing.T) {
 	m := machineWithSome()
 	m.RDMA.Kernel.(*nltest.Kernel).Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_GET: syscall.EPROTONOSUPPORT}
@@ -92,7 +92,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestDrawingIsWhole: each transition between two states is an arrow of the text, and of the SVG.
+// TestDrawingIsWhole checks that each transition between two states is an arrow of the text and
+// of the SVG.
 func TestDrawingIsWhole(t *testing.T) {
 	for _, typ := range qpstate.Types() {
 		p := picture{types: []verbs.QPType{typ}}

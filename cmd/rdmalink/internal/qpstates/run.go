@@ -3,6 +3,7 @@
 package qpstates
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,18 +14,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Details is what -h tells.
+// Details is the help text.
 const Details = `
-A QP is made in RESET. Before it works, its program moves it to INIT, RTR (ready to
-receive) and RTS (ready to send), and tells it with each step what it must know by
-then. rdma_cm does this for its users. The drawing is followed by what each state
-allows, by the attributes of each transition, named as in verbs.QPAttr, and by the
-QPs of this host, those of the kernel with the kernel's name for them in brackets.
-The table is that of the InfiniBand specification, volume 1, 10.3.1.
+A new QP is in the state RESET. Before it can be used, its program moves it to INIT,
+RTR (ready to receive) and RTS (ready to send), and sets the required attributes with
+each step. rdma_cm does this for its users. After the drawing come the operations that
+each state allows, the attributes of each transition, named as in verbs.QPAttr, and
+the QPs of this host. The owner of a kernel QP is in brackets. The states and
+transitions are those of the InfiniBand specification, volume 1, 10.3.1.
 
-On a host without RDMA all but the last part is printed.`
+On a host without RDMA, the last part is missing.`
 
-// picture is what is printed.
+// picture is the output of the command.
 type picture struct {
 	types []verbs.QPType
 	qps   []qp
@@ -59,4 +60,89 @@ func Names() []string {
 		all = append(all, strings.ToLower(t.String()))
 	}
 	return all
+}
+
+// writeText prints all for readers.
+func (p *picture) writeText(out *cli.Output) error {
+	var b strings.Builder
+	machine := machineOf(p.types)
+	b.WriteString(machine.draw())
+	b.WriteString("\nWhat becomes of work requests, posted or found there, and of packets:\n")
+	fmt.Fprintf(&b, "  %-6s %-9s %-9s %-9s\n", "", "receives", "sends", "packets")
+	for _, m := range machine.meanings() {
+		fmt.Fprintf(&b, "  %-6v %-9s %-9s %-9s %s\n", m.state, m.recv, m.send, m.net, m.about)
+	}
+	b.WriteString("\nThe attributes that a transition must have, and in brackets those it may have:\n")
+	for _, typ := range p.types {
+		for _, t := range qpstate.Of(typ) {
+			fmt.Fprintf(&b, "  %v  %-13s %s\n", typ, fmt.Sprintf("%v to %v", t.From, t.To), attributes(t))
+		}
+	}
+	if !p.asked {
+		return out.Printf("%s", b.String())
+	}
+	b.WriteString("\nThe QPs of this host:\n")
+	if len(p.qps) == 0 {
+		b.WriteString("  none\n")
+	}
+	for _, q := range p.qps {
+		fmt.Fprintf(&b, "  %-6s %s lqpn %d %s%s\n", q.State, cli.Printable(q.Device), q.Number, q.Type, cli.Printable(q.owner()))
+	}
+	return out.Printf("%s", b.String())
+}
+
+func attributes(t qpstate.Transition) string {
+	var words []string
+	if t.Required != 0 {
+		words = append(words, t.Required.String())
+	}
+	if t.Optional != 0 {
+		words = append(words, "["+t.Optional.String()+"]")
+	}
+	return strings.Join(words, " ")
+}
+
+type jsonState struct {
+	State    string `json:"state"`
+	Receives string `json:"receives"`
+	Sends    string `json:"sends"`
+	Packets  string `json:"packets"`
+	About    string `json:"about"`
+}
+
+type jsonTransition struct {
+	Type     string   `json:"type"`
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	Required []string `json:"required"`
+	Optional []string `json:"optional"`
+}
+
+type jsonPicture struct {
+	States      []jsonState      `json:"states"`
+	Transitions []jsonTransition `json:"transitions"`
+	Here        []qp             `json:"qps,omitzero"` // left out if unknown
+}
+
+func (p *picture) json() jsonPicture {
+	var j jsonPicture
+	for _, m := range machineOf(p.types).meanings() {
+		j.States = append(j.States, jsonState{m.state.String(), m.recv, m.send, m.net, m.about})
+	}
+	for _, typ := range p.types {
+		for _, t := range qpstate.Of(typ) {
+			j.Transitions = append(j.Transitions, jsonTransition{typ.String(), t.From.String(), t.To.String(), names(t.Required), names(t.Optional)})
+		}
+	}
+	if p.asked {
+		j.Here = append([]qp{}, p.qps...) // never null
+	}
+	return j
+}
+
+func names(m verbs.QPAttrMask) []string {
+	if m == 0 {
+		return []string{}
+	}
+	return strings.Split(m.String(), "|")
 }

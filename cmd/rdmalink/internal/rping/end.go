@@ -1,9 +1,13 @@
 package rping
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
@@ -18,13 +22,13 @@ type end struct {
 	poll     bool
 	size     int        // of data and sink
 	messages *uverbs.MR // one to send, then one to receive
-	data     *uverbs.MR // what the client sends from, or the server's copy
+	data     *uverbs.MR // the client's source, or the server's copy
 	sink     *uverbs.MR // where the client's data comes back; the server has none
 	client   bool
 	debug    func(format string, args ...any)
 }
 
-// On iWARP memory has to be open to the peer's writes also to read into it.
+// On iWARP, the destination of a READ needs remote write access.
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 
 // queues are as large as C's.
@@ -70,8 +74,8 @@ func (e *end) postRecv() error {
 	return err
 }
 
-// tell posts a message; flags say whether it reports to the send CQ.
-func (e *end) tell(info info, flags verbs.SendFlags) error {
+// send posts a message. flags determines whether it reports to the send CQ.
+func (e *end) send(info info, flags verbs.SendFlags) error {
 	e.debug("send: %v", info)
 	info.encode(e.messages.Bytes())
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, SGL: []verbs.SGE{e.messages.SGE(0, infoSize)}}
@@ -83,9 +87,9 @@ func (e *end) post(wr verbs.SendWR) error {
 	return err
 }
 
-// hear waits for a message. The next one comes only after an answer, so one
-// receive at a time is enough.
-func (e *end) hear(ctx context.Context) (info, error) {
+// recv waits for a message. The peer sends the next one only after an answer, so a
+// single receive is enough.
+func (e *end) recv(ctx context.Context) (info, error) {
 	wc, err := e.wait(ctx, e.conn.RecvCQ())
 	if err != nil {
 		return info{}, err
@@ -135,7 +139,7 @@ func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (n int, e
 	}
 	n, err = next(ctx, wcs)
 	if n == 0 && ctx.Err() != nil {
-		// What the peer did before it disconnected is in the CQ by now.
+		// Everything that the peer did before it disconnected is in the CQ by now.
 		if n, err = cq.Poll(wcs); n == 0 {
 			err = context.Cause(ctx)
 		}
@@ -170,3 +174,102 @@ func (e *end) whileConnected(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() { cancel(nil) }
 }
+
+// connection is the part of an rdmacm.Conn, or of an ownConn, that an end uses.
+type connection interface {
+	LocalAddr() netip.AddrPort
+	RemoteAddr() netip.AddrPort
+	Device() *uverbs.Device
+	PD() *uverbs.PD
+	QP() *uverbs.QP
+	SendCQ() *uverbs.CQ
+	RecvCQ() *uverbs.CQ
+	Own(io.Closer)
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// listener is where clients come from.
+type listener interface {
+	Next(context.Context) (*request, error)
+	Close() error
+}
+
+// request is a client's.
+type request struct {
+	from   netip.AddrPort
+	accept func(context.Context, *end) error
+	reject func() error
+}
+
+// requests is an rdmacm.Listener.
+type requests struct{ *rdmacm.Listener }
+
+func listen(_ context.Context, address string) (listener, error) {
+	l, err := rdmacm.Listen(address)
+	if err != nil {
+		return nil, err
+	}
+	return requests{l}, nil
+}
+
+func (l requests) Next(ctx context.Context) (*request, error) {
+	r, err := l.Listener.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &request{
+		from: r.RemoteAddr,
+		accept: func(ctx context.Context, e *end) error {
+			_, err := r.Accept(ctx, e.config())
+			return err
+		},
+		reject: func() error { return r.Reject(nil) },
+	}, nil
+}
+
+// info is the only message of the protocol: the location of the client's buffer. On
+// the wire its fields are big-endian, without gaps. The server's answers leave them
+// undefined.
+type info struct {
+	addr uint64
+	rkey uint32
+	size uint32 // bytes
+}
+
+const infoSize = 16
+
+func (i info) String() string {
+	return fmt.Sprintf("%d bytes at %#x, key %#x", i.size, i.addr, i.rkey)
+}
+
+func (i info) encode(b []byte) {
+	binary.BigEndian.PutUint64(b, i.addr)
+	binary.BigEndian.PutUint32(b[8:], i.rkey)
+	binary.BigEndian.PutUint32(b[12:], i.size)
+}
+
+func decodeInfo(b []byte) info {
+	return info{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}
+}
+
+// fillPing writes the text of ping n: its number, then the characters from A to
+// z over and over, one further on with each ping, and a NUL.
+func fillPing(b []byte, n int) {
+	const first, characters = 'A', 'z' - 'A' + 1
+	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	for i := range b[head:] {
+		b[head+i] = byte(first + (n+i)%characters)
+	}
+	b[len(b)-1] = 0
+}
+
+// pingText returns the text of a ping: everything before the NUL, if there is one.
+func pingText(b []byte) []byte {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return text
+}
+
+// echoSize is how much of a ping the server writes back: the text and its NUL.
+func echoSize(b []byte) int { return min(len(pingText(b))+1, len(b)) }

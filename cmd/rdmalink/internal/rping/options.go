@@ -30,7 +30,7 @@ type options struct {
 	asJSON            bool
 }
 
-// address is what to dial or to listen on.
+// address returns the address to dial or to listen on.
 func (o *options) address() string {
 	return net.JoinHostPort(o.addr, strconv.Itoa(o.port))
 }
@@ -112,7 +112,7 @@ func number(what, value string, least, most int) (int, error) {
 	return n, nil
 }
 
-// check refuses what makes no sense together.
+// check returns an error for options that contradict each other.
 func (o *options) check() error {
 	switch {
 	case o.server == o.client:

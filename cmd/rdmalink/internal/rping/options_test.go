@@ -78,7 +78,7 @@ func TestRpingUsageErrors(t *testing.T) {
 	}
 }
 
-// FuzzRpingOptions: whatever is accepted is within the limits.
+// FuzzRpingOptions checks that all accepted options are within the limits.
 func FuzzRpingOptions(f *testing.F) {
 	for _, line := range []string{"-s", "-c -a 1 -C 5", "-ca1 -S23", "-svVPj --poll", "-S 99999999999999999999 -s", "-sp"} {
 		f.Add(line)

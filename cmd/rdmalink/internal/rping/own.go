@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ownConn is a connection whose queue pair is no business of the ID's: it is made and
-// taken through its states here. It has an event channel of its own.
+// ownConn is a connection whose queue pair the ID does not manage: ownConn creates the
+// queue pair and changes its states. It has an event channel of its own.
 type ownConn struct {
 	channel *rdmacm.EventChannel
 	id      *rdmacm.ID
@@ -58,7 +60,7 @@ func (c *ownConn) Err() error {
 	}
 }
 
-// make makes the queue pair, on the device that the ID is on, and gets it to INIT.
+// make creates the queue pair on the ID's device, and moves it to INIT.
 func (c *ownConn) make() (err error) {
 	if c.addr, err = c.id.QueryAddr(); err != nil {
 		return err
@@ -89,8 +91,8 @@ func (c *ownConn) make() (err error) {
 	return c.move(verbs.QPStateInit)
 }
 
-// move takes the queue pair from state to state, with the attributes that the kernel has
-// for it. Over iWARP the kernel itself does what follows INIT.
+// move changes the state of the queue pair, with the attributes that the kernel
+// provides. Over iWARP, the kernel makes all transitions after INIT.
 func (c *ownConn) move(states ...verbs.QPState) error {
 	for _, state := range states {
 		attr, mask, err := c.id.InitQPAttr(state)
@@ -106,7 +108,7 @@ func (c *ownConn) move(states ...verbs.QPState) error {
 
 func (c *ownConn) iWARP() bool { return c.dev.Info().NodeType == verbs.NodeRNIC }
 
-// want waits for the next event, which has to be of that type.
+// want waits for the next event, which must be of the given type.
 func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
 	ev, err := c.channel.Get(ctx)
 	if err != nil {
@@ -124,7 +126,7 @@ func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
 	return nil
 }
 
-// established has the end of the connection noticed from now on.
+// established starts to watch for the end of the connection.
 func (c *ownConn) established() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.unwatch = cancel
@@ -142,7 +144,7 @@ func (c *ownConn) established() {
 	})
 }
 
-// fail flushes what is posted.
+// fail flushes the posted work requests.
 func (c *ownConn) fail() {
 	_ = c.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }
@@ -168,4 +170,191 @@ func (c *ownConn) Close() error {
 		}
 	}
 	return errors.Join(append(errs, c.channel.Close())...)
+}
+
+// resolveLimit is the time for the kernel to resolve an address or a route.
+const resolveLimit = 2 * time.Second
+
+// ownParam is the set of parameters that either side sends the other.
+func ownParam(c *ownConn) *rdmacm.ConnParam {
+	return &rdmacm.ConnParam{QPNum: c.qp.Num(), ResponderResources: 1, InitiatorDepth: 1}
+}
+
+// dialOwn is dial without a Conn.
+func (e *end) dialOwn(ctx context.Context, address string, source netip.AddrPort) error {
+	dst, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return err
+	}
+	to := netip.AddrPortFrom(dst.AddrPort().Addr().Unmap(), dst.AddrPort().Port())
+	c, err := newOwnConn()
+	if err != nil {
+		return err
+	}
+	if err := c.dial(ctx, e, to, source); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
+}
+
+func (c *ownConn) dial(ctx context.Context, e *end, dst, source netip.AddrPort) (err error) {
+	if c.id, err = c.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	if err := c.id.ResolveAddr(source, dst, resolveLimit); err != nil {
+		return err
+	}
+	if err := c.want(ctx, rdmacm.EventAddrResolved); err != nil {
+		return err
+	}
+	if err := c.id.ResolveRoute(resolveLimit); err != nil {
+		return err
+	}
+	if err := c.want(ctx, rdmacm.EventRouteResolved); err != nil {
+		return err
+	}
+	if err := c.make(); err != nil {
+		return err
+	}
+	if err := e.prepare(c); err != nil {
+		return err
+	}
+	if err := c.id.Connect(ctx, ownParam(c)); err != nil {
+		return err
+	}
+	if err := c.confirm(ctx); err != nil {
+		return err
+	}
+	c.established()
+	return nil
+}
+
+// confirm waits for the server's answer and completes the connection.
+func (c *ownConn) confirm(ctx context.Context) error {
+	if c.iWARP() {
+		return c.want(ctx, rdmacm.EventEstablished)
+	}
+	if err := c.want(ctx, rdmacm.EventConnectResponse); err != nil {
+		return err
+	}
+	if err := c.move(verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS); err != nil {
+		return err
+	}
+	return c.id.Establish()
+}
+
+// accept lets a client in.
+func (c *ownConn) accept(ctx context.Context, e *end) error {
+	if err := c.make(); err != nil {
+		return err
+	}
+	if err := e.prepare(c); err != nil {
+		return err
+	}
+	if !c.iWARP() {
+		if err := c.move(verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS); err != nil {
+			return err
+		}
+	}
+	if err := c.id.Accept(ownParam(c)); err != nil {
+		return err
+	}
+	if err := c.want(ctx, rdmacm.EventEstablished); err != nil {
+		return err
+	}
+	c.established()
+	return nil
+}
+
+// ownListener is a listener call by call: an ID an address family.
+type ownListener struct {
+	channel *rdmacm.EventChannel
+	ids     []*rdmacm.ID
+}
+
+func listenOwn(ctx context.Context, address string) (listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{host}
+	if host == "" {
+		hosts = []string{"0.0.0.0", "::"}
+	}
+	channel, err := rdmacm.NewEventChannel()
+	if err != nil {
+		return nil, err
+	}
+	l := &ownListener{channel: channel}
+	for _, host := range hosts {
+		to, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			err = l.listen(to.AddrPort())
+		}
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return l, nil
+}
+
+func (l *ownListener) listen(addr netip.AddrPort) error {
+	id, err := l.channel.NewID(verbs.PortSpaceTCP, 0)
+	if err != nil {
+		return err
+	}
+	l.ids = append(l.ids, id)
+	if err := id.SetAFOnly(true); err != nil {
+		return err
+	}
+	if err := id.Bind(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())); err != nil {
+		return err
+	}
+	return id.Listen(0)
+}
+
+// Next gives the ID of each client a channel of its own.
+func (l *ownListener) Next(ctx context.Context) (*request, error) {
+	ev, err := l.channel.Get(ctx)
+	if err != nil {
+		return nil, errors.Join(err, net.ErrClosed)
+	}
+	ev.Ack()
+	if ev.Type != rdmacm.EventConnectRequest {
+		return nil, errors.Join(fmt.Errorf("the listener ended: %v", ev.Type), net.ErrClosed)
+	}
+	c, err := newOwnConn()
+	if err == nil {
+		err = ev.ID.Migrate(c.channel)
+	}
+	if err != nil {
+		return nil, errors.Join(err, ev.ID.Reject(nil), ev.ID.Destroy())
+	}
+	c.id = ev.ID
+	reject := func() error { return errors.Join(c.id.Reject(nil), c.Close()) }
+	addr, err := ev.ID.QueryAddr()
+	if err != nil {
+		return nil, errors.Join(err, reject())
+	}
+	accept := func(ctx context.Context, e *end) error {
+		err := c.accept(ctx, e)
+		if err != nil {
+			_ = c.id.Reject(nil) // too late if the peer has its answer
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}
+	return &request{from: addr.Remote, accept: accept, reject: reject}, nil
+}
+
+// Close stops listening. A second call does nothing.
+func (l *ownListener) Close() (err error) {
+	for _, id := range l.ids {
+		err = errors.Join(err, id.Destroy())
+	}
+	if l.ids != nil {
+		err = errors.Join(err, l.channel.Close())
+	}
+	l.ids = nil
+	return err
 }

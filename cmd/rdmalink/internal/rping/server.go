@@ -43,7 +43,7 @@ func (r *session) serveFrom(ctx context.Context, l listener) error {
 	if err != nil {
 		return peer.Interrupted(err)
 	}
-	if err := l.Close(); err != nil { // others shall hear that nobody serves them
+	if err := l.Close(); err != nil { // other clients get an error instead of waiting
 		return errors.Join(err, end.conn.Close())
 	}
 	return r.attend(ctx, end)
@@ -60,8 +60,8 @@ func (r *session) listenAddress() string {
 // mostClients is how many clients are served at a time. Others are refused.
 const mostClients = 256
 
-// serveAll serves clients side by side; a failure is the matter of one of them,
-// unless it is the listener's.
+// serveAll serves clients concurrently. The failure of a client does not affect the
+// others, unlike one of the listener.
 func (r *session) serveAll(ctx context.Context, l listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	var clients sync.WaitGroup
@@ -73,7 +73,7 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, net.ErrClosed): // and the error tells why
+		case errors.Is(err, net.ErrClosed): // the error contains the reason
 			return err
 		case err != nil:
 			r.Note("%s", cli.PlainLine(err))
@@ -117,7 +117,7 @@ func (r *session) answers(ctx context.Context, end *end, report *report) error {
 	ctx, leave := end.whileConnected(ctx)
 	defer leave()
 	for n := 0; ; n++ {
-		source, err := end.hear(ctx)
+		source, err := end.recv(ctx)
 		switch {
 		case errors.Is(err, rdmacm.ErrDisconnected) && n < r.count:
 			return fmt.Errorf("the client disconnected after %d of %d pings", n, r.count)
@@ -147,16 +147,16 @@ func (r *session) answer(ctx context.Context, end *end, source info) error {
 	if err := r.show("server ping data", data); err != nil {
 		return err
 	}
-	if err := end.tell(info{}, 0); err != nil {
+	if err := end.send(info{}, 0); err != nil {
 		return err
 	}
-	sink, err := end.hear(ctx)
+	sink, err := end.recv(ctx)
 	if err != nil {
-		return fmt.Errorf("waiting to be told where to write: %w", err)
+		return fmt.Errorf("waiting for the address to write to: %w", err)
 	}
 	size = echoSize(data)
 	if err := end.move(ctx, verbs.OpRDMAWrite, sink, size); err != nil {
 		return fmt.Errorf("RDMA WRITE of %d bytes: %w", size, err)
 	}
-	return end.tell(info{}, 0)
+	return end.send(info{}, 0)
 }

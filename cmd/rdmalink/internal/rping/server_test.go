@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serving runs a server on a host of software. It returns a client's session, and what is
-// called to wait for the server's end.
+// serving runs a server on devices in software. It returns a client's session, and a
+// function that waits for the server to end.
 func serving(t *testing.T, kind rdmatest.Kind, o options) (client *session, over func() (notes string, err error)) {
 	t.Helper()
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
@@ -46,7 +46,7 @@ func serving(t *testing.T, kind rdmatest.Kind, o options) (client *session, over
 		func() (string, error) { cancel(); err := <-done; return notes.String(), err }
 }
 
-// stranger asks for a connection, and leaves when it has the answer.
+// stranger requests a connection, and leaves when it gets the reply.
 func stranger(t *testing.T, server string) {
 	t.Helper()
 	c, err := newOwnConn()
@@ -87,8 +87,8 @@ func (c *ownConn) ask(ctx context.Context, server netip.AddrPort) error {
 	return c.want(ctx, rdmacm.EventConnectResponse)
 }
 
-// TestStranger: a client that does not complete its handshake ends no server, and the next
-// one is served.
+// TestStranger checks that a client that does not complete its handshake does not end the
+// server, and that the next one is served.
 func TestStranger(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for _, o := range []options{{}, {persistent: true}, {ownQP: true}} {
@@ -124,8 +124,8 @@ func (c *crowd) Next(ctx context.Context) (*request, error) {
 
 func (c *crowd) Close() error { c.closed = true; return nil }
 
-// TestCrowd: above the limit clients are refused, and those that do not connect in time are
-// let go.
+// TestCrowd checks that clients above the limit are refused, and that those that do not
+// connect in time are dropped.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var notes bytes.Buffer
@@ -140,7 +140,7 @@ func TestCrowd(t *testing.T) {
 			t.Error(err, c.rejected, c.closed)
 		}
 		if late := strings.Count(notes.String(), "deadline exceeded"); late != mostClients {
-			t.Errorf("%d of %d are told of", late, mostClients)
+			t.Errorf("%d of %d are reported", late, mostClients)
 		}
 	})
 }

@@ -11,8 +11,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestNull: libmlx5 has regions of no memory, and puts what a completion brings where it belongs
-// or nowhere.
+// TestNull checks libmlx5's regions without memory. libmlx5 discards data that a completion
+// carries for them.
 func TestNull(t *testing.T) {
 	long(t)
 	program := compiled(t, "../../../../test/sandbox/null.c")

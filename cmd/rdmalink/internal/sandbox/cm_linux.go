@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
-// cm is an opening of the connection manager's channel. The file behind it is a pipe that
-// is readable while there are events, because that is what processes poll it for.
+// cm is an open channel of the connection manager. The file behind it is a pipe that is
+// readable while there are events, because processes poll it for events.
 type cm struct {
 	channel kernel.CM
 	addr    netip.Addr // of the machine
@@ -61,7 +61,7 @@ func (m *cm) close() {
 	m.pipe.Close()
 }
 
-// changed is told how many events there are.
+// changed is called with the number of events.
 func (m *cm) changed(waiting int) {
 	if waiting > 0 {
 		_, _ = unix.Write(int(m.pipe.Fd()), []byte{0})
@@ -117,8 +117,8 @@ func (m *cm) option(p *process, in []byte) error {
 	return m.channel.Command(in, value)
 }
 
-// wantsIP6 tells whether an ID is bound to IPv6 addresses only. A machine has none, so it is
-// not given one of its others.
+// wantsIP6 reports whether an ID is bound to IPv6 addresses only. A machine has none, so
+// such an ID gets no other address.
 func (m *cm) wantsIP6(h abi.RdmaUcmCmdHdr, in []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *cm) wantsIP6(h abi.RdmaUcmCmdHdr, in []byte) bool {
 // cmCommand is a command on its way.
 type cmCommand struct {
 	c       *call
-	size    int // of what was written
+	size    int // of the bytes written
 	in, out []byte
 	to      uint64 // where out goes
 }
@@ -152,8 +152,8 @@ func responseAddress(h abi.RdmaUcmCmdHdr, body []byte) uint64 {
 	return binary.NativeEndian.Uint64(body[at:])
 }
 
-// event hands out the oldest event. If there is none it waits, unless the process wants
-// otherwise.
+// event returns the oldest event. If there is none it waits, unless the descriptor is
+// nonblocking.
 func (m *cm) event(q cmCommand) result {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -175,7 +175,7 @@ func (m *cm) event(q cmCommand) result {
 	return result{later: true}
 }
 
-// nonblocking tells whether a descriptor of the process has O_NONBLOCK.
+// nonblocking reports whether a descriptor of the process has O_NONBLOCK.
 func (p *process) nonblocking(fd int32) bool {
 	return descriptorFlags(string(p.readFile(fmt.Sprintf("fdinfo/%d", fd))))&unix.O_NONBLOCK != 0
 }

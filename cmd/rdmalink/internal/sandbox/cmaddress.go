@@ -25,8 +25,8 @@ const (
 	afIB    = 27
 )
 
-// isAFIB tells whether an address of InfiniBand's family is bound to, which librdmacm does
-// to learn whether the kernel knows it.
+// isAFIB reports whether a request binds to an address of InfiniBand's family. librdmacm
+// does so to find out whether the kernel supports it.
 func isAFIB(in []byte) bool { return len(in) > bindAddr && in[bindAddr] == afIB }
 
 // localize puts the machine's address where a command means this machine without saying so:

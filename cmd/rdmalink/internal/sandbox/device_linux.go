@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"os"
+	"reflect"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
@@ -75,9 +78,10 @@ func (d *device) close() {
 	d.owner.close()
 }
 
-// share makes room for a queue of the kernel's. Memory that was freed there is zero again.
-// The file may not grow over registers that a tracer watches: stores there would not fault any
-// more. So --trap has no clock of mlx5's kernel where the registers lie in front of it.
+// share allocates room for a queue of the kernel's. Freed memory is zeroed before it is used
+// again. The file may not grow over registers that a tracer watches, because stores there
+// would no longer fault. So with --trap there is no clock of mlx5's kernel if the registers
+// are in front of it.
 func (d *device) share(key int64, size int) (*mmap.Region, error) {
 	if d.supervisor.trap && d.registers.hasBelow(key) {
 		return nil, syscall.EOPNOTSUPP
@@ -90,7 +94,7 @@ func (d *device) share(key int64, size int) (*mmap.Region, error) {
 	return mmap.Map(fd, key, size, mmap.ProtRead|mmap.ProtWrite)
 }
 
-// mapped is told of a mapping, and refuses what the device does not have there.
+// mapped handles a new mapping. It rejects one of pages that the device does not have.
 func (d *device) mapped(offset int64, length int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +109,7 @@ func (d *device) mapped(offset int64, length int) error {
 	return err
 }
 
-// mapRegisters leaves the pages behind the end of the file when there is a tracer.
+// mapRegisters leaves the pages beyond the end of the file if there is a tracer.
 func (d *device) mapRegisters(offset int64, length int) error {
 	switch {
 	case d.registers.has(offset):
@@ -119,4 +123,94 @@ func (d *device) mapRegisters(offset int64, length int) error {
 		d.registers.add(offset, page)
 	}
 	return err
+}
+
+// eventFDs are the attributes that name a descriptor with events.
+var eventFDs = map[[3]uint16]bool{
+	{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE, abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL}: true,
+	{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE, abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD}:     true,
+	{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE, abi.UVERBS_ATTR_CREATE_QP_EVENT_FD}:     true,
+	{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE, abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD}:  true,
+}
+
+func (c *call) ioctl() result {
+	d, ok := find[*device](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	q, err := parse(c.process, c.Args[2])
+	if err != nil {
+		return failed(err)
+	}
+	defer q.Free()
+	c.look()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.translate(q); err != nil {
+		return failed(err)
+	}
+	d.made = nil
+	if err := q.Do(d.kernel); err != nil {
+		return failed(err)
+	}
+	if d.made != nil {
+		if err := c.handOver(d.made, q); err != nil {
+			return failed(err)
+		}
+	}
+	return done(0, q.reply(c.process))
+}
+
+// translate puts the kernel's numbers for the process's descriptors.
+func (c *call) translate(q *request) error {
+	for _, a := range q.attrs {
+		if !eventFDs[[3]uint16{q.header.ObjectId, q.header.MethodId, a.AttrId}] {
+			continue
+		}
+		e, ok := find[*events](c, int32(a.Data))
+		if !ok {
+			return syscall.EBADF
+		}
+		q.SetObject(a.AttrId, uint32(e.fd))
+	}
+	return nil
+}
+
+// handOver passes the events that a call created to the process, under the number in the
+// reply.
+func (c *call) handOver(e *events, q *request) error {
+	fd, err := c.give(int(e.theirs.Fd()), true)
+	e.theirs.Close()
+	if err != nil {
+		return err
+	}
+	if _, ok := q.Command(); ok { // CREATE_COMP_CHANNEL
+		if out, ok := q.Bytes(abi.UVERBS_ATTR_CORE_OUT); ok && len(out) >= 4 {
+			binary.NativeEndian.PutUint32(out, uint32(fd))
+		}
+		return nil
+	}
+	q.SetObject(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, uint32(fd))
+	return nil
+}
+
+// take carries out a command that comes by write(2): a doorbell, or an arming. The reply is
+// first written behind the command, the only place that the kernel's side knows.
+func (d *device) take(c *call, b []byte) result {
+	const header = 8
+	if len(b) < header {
+		return result{errno: syscall.EINVAL}
+	}
+	size, answer := len(b), 4*int(binary.NativeEndian.Uint16(b[6:]))
+	var to uint64
+	b = append(b, make([]byte, answer)...)
+	if answer > 0 && size >= header+8 {
+		to = binary.NativeEndian.Uint64(b[header:])
+		binary.NativeEndian.PutUint64(b[header:], uint64(reflect.ValueOf(&b[size]).Pointer()))
+	}
+	err := d.kernel.Command(b[:size])
+	if err == nil && to != 0 {
+		err = c.write(to, b[size:])
+	}
+	return done(size, err)
 }

@@ -9,7 +9,7 @@ import (
 
 func isDiff(args []string) bool { return len(args) > 0 && args[0] == "diff" }
 
-// diff compares two recordings, and has the exit code 1 where they differ.
+// diff compares two recordings. Its exit code is 1 if they differ.
 func diff(out cli.Output, names []string) error {
 	if len(names) != 2 {
 		return cli.UsageError{Text: "expected two recordings to compare"}

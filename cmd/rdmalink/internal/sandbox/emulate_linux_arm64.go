@@ -2,7 +2,8 @@ package sandbox
 
 import "github.com/goverbs/goverbs/verbs"
 
-// emulate is made for amd64: there was no other machine to try it on.
+// emulate is implemented for amd64 only, because no other machine was available for
+// tests.
 func emulate(*process) (stored []byte, err error) { return nil, verbs.ErrNotSupported }
 
 const canTrap = false

@@ -37,7 +37,7 @@ func (d *device) newEvents(files *files, fd int32) (*events, error) {
 
 func (e *events) node() node { return node{mode: unix.S_IFREG | 0o600} }
 
-// close is of file: nobody reads any more.
+// close handles the end of the last reader.
 func (e *events) close() {
 	e.d.kernel.CloseChannel(e.fd)
 }
@@ -51,8 +51,8 @@ func (e *events) Send(record []byte) {
 	}
 }
 
-// Reported takes back what was not read of an object's events, and says how many were. Each
-// record begins with the object's cookie.
+// Reported removes the unread events of an object, and returns the number of those that
+// were read. Each record begins with the object's cookie.
 func (e *events) Reported(cookie uint64, size int) (n uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,22 +7,25 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// file is what a descriptor of ours stands for: a device, a connection manager's channel,
-// a socket.
+// file is the object behind a descriptor of the sandbox: a device, a connection manager's
+// channel, a socket.
 type file interface {
-	// node is what stat(2) tells of it.
+	// node is the type and number that stat(2) returns for it.
 	node() node
 	// close is called when the last descriptor and the last mapping are gone.
 	close()
 }
 
-// files are the files behind the descriptors of ours. Each is a real one in a directory of
-// the sandbox's, without a name: so the kernel does whatever processes want done with
-// descriptors (fork, dup, exec, pass them on), and inotify tells when nobody has one any more.
+// files holds the files behind the sandbox's descriptors. Each is a real file, without a name,
+// in a directory of the sandbox. So the kernel implements everything that processes do with
+// descriptors (fork, dup, exec, passing them on), and inotify reports the last close.
 type files struct {
 	dir     string
 	inotify int
@@ -56,8 +59,8 @@ func (f *files) remove() {
 	_ = os.RemoveAll(f.dir)
 }
 
-// memory makes a file that can be mapped, and pipe one that can be polled. Both return our
-// own opening and the one to give away.
+// memory creates a file that can be mapped, and pipe one that can be polled. Both return the
+// supervisor's descriptor and the process's.
 func (f *files) memory() (own, theirs *os.File, err error) {
 	return f.make(func(path string) error {
 		return os.WriteFile(path, nil, 0o600)
@@ -96,7 +99,7 @@ func openRaw(path string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// add says what an opening to give away stands for. It is added before it is given.
+// add registers the object of a descriptor, before the process gets the descriptor.
 func (f *files) add(theirs *os.File, is file) error {
 	var st unix.Stat_t
 	fd := int(theirs.Fd())
@@ -114,7 +117,7 @@ func (f *files) add(theirs *os.File, is file) error {
 	return nil
 }
 
-// find finds what a descriptor of a process stands for.
+// find returns the object behind a descriptor of a process.
 func (f *files) find(p *process, fd int32) (file, error) {
 	id, err := p.file(fd)
 	if err != nil {
@@ -125,7 +128,8 @@ func (f *files) find(p *process, fd int32) (file, error) {
 	return f.open[id], nil
 }
 
-// mapped finds what a process has mapped at an address, and the place in its file.
+// mapped returns the object that a process has mapped at an address, and the offset in its
+// file.
 func (f *files) mapped(p *process, addr uint64) (is file, at int64, ok bool) {
 	m, ok := p.mapping(addr)
 	if !ok || !strings.HasPrefix(m.path, f.dir+"/") {
@@ -168,4 +172,151 @@ func (f *files) closed(watch int32) {
 	if is != nil {
 		is.close()
 	}
+}
+
+// find finds the file of ours that a call is about. A descriptor of that number may be
+// another's.
+func find[T any](c *call, fd int32) (is T, ok bool) {
+	f, err := c.files.find(c.process, fd)
+	if err != nil {
+		return is, false
+	}
+	is, ok = f.(T)
+	return is, ok
+}
+
+func (c *call) fstat() result { return c.fstatTo(1) }
+
+func (c *call) fstatTo(to int) result {
+	f, ok := find[file](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	var st unix.Stat_t
+	f.node().stat(&st)
+	return done(0, c.write(c.Args[to], abi.Bytes(&st)))
+}
+
+func (c *call) statxFile() result {
+	f, ok := find[file](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS}
+	f.node().statx(&st)
+	return done(0, c.write(c.Args[4], abi.Bytes(&st)))
+}
+
+// writer is a file that takes write(2).
+type writer interface {
+	take(c *call, b []byte) result
+}
+
+// longest is as much as one write may carry: more than any command.
+const longest = 1 << 20
+
+func (c *call) writeFile() result {
+	f, ok := find[file](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	w, ok := f.(writer)
+	if !ok || c.Args[2] > longest {
+		return result{errno: syscall.EINVAL}
+	}
+	b := make([]byte, c.Args[2])
+	if err := c.read(c.Args[1], b); err != nil {
+		return failed(err)
+	}
+	c.look()
+	return w.take(c, b)
+}
+
+func (c *call) writevFile() result {
+	f, ok := find[file](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	w, ok := f.(writer)
+	if !ok {
+		return result{errno: syscall.EINVAL}
+	}
+	b, err := c.gather(c.Args[1], c.Args[2])
+	if err != nil {
+		return failed(err)
+	}
+	c.look()
+	return w.take(c, b)
+}
+
+// gather reads the data that a vector of n pieces describes.
+func (c *call) gather(addr, n uint64) (b []byte, err error) {
+	if n > maxVectors {
+		return nil, syscall.EINVAL
+	}
+	for range n {
+		v, err := get[vector](c.process, addr)
+		if err != nil {
+			return nil, err
+		}
+		if v.Length > longest-uint64(len(b)) {
+			return nil, syscall.EINVAL
+		}
+		piece := make([]byte, v.Length)
+		if err := c.read(v.Base, piece); err != nil {
+			return nil, err
+		}
+		b, addr = append(b, piece...), addr+16
+	}
+	return b, nil
+}
+
+// maxVectors is IOV_MAX.
+const maxVectors = 1024
+
+// vector is struct iovec.
+type vector struct{ Base, Length uint64 }
+
+func (c *call) readFile() result {
+	f, ok := find[file](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	if s, ok := f.(*socket); ok {
+		return s.receive(c, message{base: c.Args[1], room: c.Args[2]})
+	}
+	return result{errno: syscall.EINVAL}
+}
+
+// mmap lets the kernel map the file, if the device has these pages there.
+func (c *call) mmap() result {
+	d, ok := find[*device](c, c.fd(4))
+	if !ok {
+		return resume
+	}
+	if err := d.mapped(int64(c.Args[5]), int(c.Args[1])); err != nil {
+		return failed(err)
+	}
+	return resume
+}
+
+// dup gives the copy a number whose calls come here, too.
+func (c *call) dup() result {
+	if _, ok := find[file](c, c.fd(0)); !ok {
+		return resume
+	}
+	pidfd, err := unix.PidfdOpen(c.leader(), 0)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(pidfd)
+	if !c.waits() {
+		return result{errno: syscall.ESRCH} // the number may be another's by now
+	}
+	fd, err := unix.PidfdGetfd(pidfd, int(c.fd(0)), 0)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	return done(c.giveOurs(fd, c.Nr == unix.SYS_FCNTL && c.Args[1] == unix.F_DUPFD_CLOEXEC))
 }

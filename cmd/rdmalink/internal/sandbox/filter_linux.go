@@ -2,9 +2,9 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// Descriptors of ours whose calls the supervisor sees have numbers from firstFD on, because
-// a filter can compare numbers and nothing else of a descriptor. Numbers below 1024 come
-// first: select(2) takes no others.
+// Descriptors of the sandbox have numbers from firstFD on, because a filter can only
+// compare the number of a descriptor. Numbers below 1024 are used first, because select(2)
+// supports no others.
 const (
 	firstFD = 900
 	lastFD  = 1<<20 - 1
@@ -37,7 +37,7 @@ const (
 	dataArgs = 16
 )
 
-// program makes the filter: what no rule names is allowed, and so is all of another
+// program returns the filter. It allows calls that no rule names, and all calls of another
 // architecture.
 func program(arch uint32, rules []rule) []unix.SockFilter {
 	p := []unix.SockFilter{
@@ -51,7 +51,7 @@ func program(arch uint32, rules []rule) []unix.SockFilter {
 	return append(p, ret(unix.SECCOMP_RET_ALLOW))
 }
 
-// block goes on behind itself when the call is another one.
+// block jumps over its instructions if the call is another one.
 func (r rule) block() []unix.SockFilter {
 	size := 2 + 3*len(r.conditions) + 1
 	b := make([]unix.SockFilter, 0, size)

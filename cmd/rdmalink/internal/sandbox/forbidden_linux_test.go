@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForbidden: where seccomp is not to be had, the error says why and what to do.
+// TestForbidden checks the error, with cause and remedy, if seccomp is not
+// available.
 func TestForbidden(t *testing.T) {
 	for errno, want := range map[unix.Errno]string{
 		unix.EPERM: "--security-opt seccomp=unconfined", unix.EACCES: "--security-opt seccomp=unconfined",
@@ -22,7 +23,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestNested: a sandbox in a sandbox says that it can't be.
+// TestNested checks that a sandbox in a sandbox fails with an error.
 func TestNested(t *testing.T) {
 	const inner = "GOVERBS_INNER_SANDBOX"
 	if os.Getenv(inner) != "" {

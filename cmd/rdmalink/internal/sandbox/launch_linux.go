@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is an environment variable that makes rdmalink the process between the supervisor
-// and the command: it puts itself under the filter and becomes the command. Its value is
+// stage is an environment variable that turns rdmalink into the process between the
+// supervisor and the command: it installs the filter and executes the command. Its value is
 // the number of the socket to the supervisor.
 const stage = "RDMALINK_SANDBOX_SOCKET"
 
 // launched is a process that is under the filter and waits for leave to become the command.
 type launched struct {
 	process  int
-	thread   int // of the process: the one that becomes the command
+	thread   int // of the process: the thread that becomes the command
 	listener int // the descriptor of its notifications
 	socket   *os.File
 }
@@ -56,7 +56,7 @@ func start(c *exec.Cmd) (*launched, error) {
 	return l, nil
 }
 
-// take takes what become sends: its thread and a descriptor, or the reason why there is none.
+// take receives the message of become: its thread and a descriptor, or an error.
 func (l *launched) take() error {
 	text, control := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
 	n, c, _, _, err := unix.Recvmsg(int(l.socket.Fd()), text, control, unix.MSG_CMSG_CLOEXEC)
@@ -153,7 +153,7 @@ func allowDescriptors() error {
 	if l.Max < enough {
 		return fmt.Errorf("the limit of open files is %d, which has to be %d (ulimit -n)", l.Max, enough)
 	}
-	// syscall, because Go restores the limit that it found unless it is told so.
+	// syscall, because Go restores the original limit unless it is set this way.
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: max(l.Cur, enough), Max: l.Max})
 }
 

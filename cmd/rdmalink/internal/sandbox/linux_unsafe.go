@@ -43,8 +43,8 @@ const (
 	ioctlSetFlags = 0x40082104
 )
 
-// install puts the calling thread under a filter and returns the descriptor on which the
-// system calls that it names are told.
+// install installs a filter for the calling thread, and returns the descriptor that reports
+// the system calls that the filter names.
 func install(program []unix.SockFilter, flags uintptr) (listener int, err error) {
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&p)))
@@ -63,7 +63,7 @@ func respond(listener int, r *response) error {
 	return control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
 }
 
-// valid returns ENOENT if nobody waits for the answer to a call any more.
+// valid returns ENOENT if the caller no longer waits for the reply to a call.
 func valid(listener int, id uint64) error {
 	return control(listener, ioctlIDValid, unsafe.Pointer(&id))
 }
@@ -77,7 +77,8 @@ func inject(listener int, a *addFD) (int, error) {
 	return int(fd), nil
 }
 
-// wakeHere has the kernel run the supervisor where the caller ran: they take turns.
+// wakeHere makes the kernel run the supervisor on the caller's CPU, because they take
+// turns.
 func wakeHere(listener int) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }
@@ -98,8 +99,8 @@ type mapQuery struct {
 // ioctlQueryMap is PROCMAP_QUERY, which package unix lacks.
 const ioctlQueryMap = 0xc0686611
 
-// queryMap asks of a process's maps for the mapping at an address, and its file's name. It is
-// ENOTTY where the kernel can't tell.
+// queryMap looks up the mapping at an address in a process's maps, and its file's name. It
+// returns ENOTTY if the kernel does not support this.
 func queryMap(fd int, q *mapQuery, name []byte) error {
 	q.Size, q.NameSize = uint64(unsafe.Sizeof(*q)), uint32(len(name))
 	var pinned runtime.Pinner
@@ -109,7 +110,7 @@ func queryMap(fd int, q *mapQuery, name []byte) error {
 	return control(fd, ioctlQueryMap, unsafe.Pointer(q))
 }
 
-// seize makes the calling thread the tracer of another, which does not stop for that.
+// seize makes the calling thread the tracer of another thread, without stopping it.
 func seize(thread int, options uintptr) error {
 	return order(unix.PTRACE_SEIZE, thread, options)
 }

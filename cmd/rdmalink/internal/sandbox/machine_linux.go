@@ -4,18 +4,21 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// hostNumber reads it: the first host where it says nothing.
+// hostNumber returns the number of the host, by default the first.
 func hostNumber(value string, hosts int) int {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > hosts {
@@ -38,7 +41,7 @@ type machine struct {
 // verbsDevice is a device and its node.
 type verbsDevice struct {
 	netlinkrdma.Device
-	char netlinkrdma.CharDev // as the host has it
+	char netlinkrdma.CharDev // as on the host
 	n    uint32              // uverbsN
 }
 
@@ -114,7 +117,7 @@ func (m *machine) charDevice(req netlinkrdma.Request) ([][]byte, error) {
 
 const cmABI = 4
 
-// charDevice is an answer to GET_CHARDEV. driver is 0 for what has none.
+// charDevice is a reply to GET_CHARDEV. driver is 0 for a device without a driver ID.
 func charDevice(name string, is node, version uint64, driver uint32) (b []byte) {
 	if driver != 0 {
 		b = attribute(b, abi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, binary.NativeEndian.AppendUint32(nil, driver))
@@ -123,4 +126,41 @@ func charDevice(name string, is node, version uint64, driver uint32) (b []byte) 
 	b = attribute(b, abi.RDMA_NLDEV_ATTR_CHARDEV, binary.NativeEndian.AppendUint64(nil, number))
 	b = attribute(b, abi.RDMA_NLDEV_ATTR_CHARDEV_ABI, binary.NativeEndian.AppendUint64(nil, version))
 	return attribute(b, abi.RDMA_NLDEV_ATTR_CHARDEV_NAME, append([]byte(name), 0))
+}
+
+// newFabric creates the requested devices, one on each host. Package uverbs finds them
+// as registered kernels, as does the supervisor.
+func newFabric(o options) (kernel.Kernel, []netip.Addr) {
+	f := rdmatest.Options{}
+	var addrs []netip.Addr
+	for i := range o.hosts {
+		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)})
+		addrs = append(addrs, a)
+		f.Hosts = append(f.Hosts, rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{
+			{Kind: models[o.kind], Name: deviceName(models[o.kind], i), InfiniBand: o.kind == "mlx5-ib", Addrs: []netip.Addr{a}}}})
+	}
+	rdmatest.NewWith(witness{}, &f)
+	all := kernel.Registered()
+	return all[len(all)-1], addrs
+}
+
+var models = map[string]rdmatest.Kind{"rxe": rdmatest.RXE, "siw": rdmatest.SIW, "erdma": rdmatest.ERDMA,
+	"mlx5": rdmatest.MLX5, "mlx5-ib": rdmatest.MLX5, "mlx5-old": rdmatest.MLX5}
+
+// deviceName is as udev or the driver names the i-th device of a kind.
+func deviceName(kind rdmatest.Kind, i int) string {
+	name := kind.String()
+	if kind == rdmatest.MLX5 {
+		name += "_"
+	}
+	return name + strconv.Itoa(i)
+}
+
+// witness replaces a test: messages of a fabric go to standard error.
+type witness struct{}
+
+func (witness) Helper()        {}
+func (witness) Cleanup(func()) {} // all ends with the process
+func (witness) Errorf(format string, args ...any) {
+	(&cli.Output{Stderr: os.Stderr}).Note("sandbox: "+format, args...)
 }

@@ -74,7 +74,7 @@ func answerMessage(k netlinkrdma.Kernel, port uint32, h header, body []byte) (an
 	return answers
 }
 
-// errorMessage is an acknowledgement where there is no error.
+// errorMessage returns an error message, which is an acknowledgement if errno is 0.
 func errorMessage(reply, request header, err error) []byte {
 	var errno syscall.Errno
 	if err != nil && !errors.As(err, &errno) {
@@ -90,7 +90,7 @@ func encode(h header, body []byte) []byte {
 	return append(append([]byte(nil), abi.Bytes(&h)...), body...)
 }
 
-// attributes takes a message's attributes apart, up to one that makes no sense.
+// attributes splits a message into its attributes. It stops at a malformed one.
 func attributes(b []byte) (all []netlinkrdma.Attr) {
 	const typeMask = 0x3fff
 	for len(b) >= 4 {

@@ -26,7 +26,7 @@ func datagram(typ, flags uint16, body []byte) []byte {
 	return encode(header{Type: typ, Flags: flags, Seq: 7}, body)
 }
 
-// types are those of the messages.
+// types returns the types of the messages.
 func types(t *testing.T, messages [][]byte) (all []uint16) {
 	for _, m := range messages {
 		if seq := binary.NativeEndian.Uint32(m[8:]); seq != 7 || int(binary.NativeEndian.Uint32(m)) != len(m) || binary.NativeEndian.Uint32(m[12:]) != 99 {

@@ -17,17 +17,17 @@ type options struct {
 	command []string
 }
 
-// kinds are the devices that there are models of. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with the first kernels that
-// had it: registers that are there from the start, and completions of version 0.
+// kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
+// registers that exist from the start, and completions of version 0.
 var kinds = []string{"rxe", "siw", "erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
-// withRegisters are those that programs ring by a store.
+// withRegisters lists the devices whose doorbells are stores by the program.
 var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64
 
-// AddressFile stands among a model's attributes in sysfs, in class/infiniband. It holds the
-// address that rdma_cm finds the device by, because there is no network device.
+// AddressFile is a file among a model's attributes in sysfs, in class/infiniband. It holds the address by which rdma_cm
+// finds the device, because there is no network device.
 const AddressFile = "rdmalink_sandbox"
 
 var optionTable = cli.Options(
@@ -60,3 +60,45 @@ func parseOptions(args []string) (options, error) {
 	}
 	return o, err
 }
+
+// Details returns the help text.
+func Details() string {
+	return `
+CMD and its children see RDMA devices that are models in rdmalink, with device nodes,
+sysfs, netlink and the connection manager. The programs may be C programs that use
+libibverbs and librdmacm, or static programs. This needs no privileges, no kernel
+module and no network.
+
+  $ rdmalink sandbox -- ibv_devinfo -v
+  $ rdmalink sandbox -- sh -c 'ibv_rc_pingpong -g 1 & sleep 1; ibv_rc_pingpong -g 1 localhost'
+  $ rdmalink sandbox --device siw -- sh -c 'rping -s -C 3 & sleep 1; rping -c -a 198.51.100.1 -C 3'
+
+Each host has one device. Host K has the address 198.51.100.K, for rdma_cm; TCP is the
+machine's own. A process runs on host 1 unless ` + hostVariable + ` in its environment names another host:
+
+  $ rdmalink sandbox --hosts 2 -- sh -c 'rping -s & sleep 1; ` + hostVariable + `=2 rping -c -a 198.51.100.1 -C 3'
+
+` + optionTable.Help() + `
+A recording contains the driver-specific bytes of calls and, for erdma and mlx5, all queue entries,
+doorbells and doorbell records. diff compares two recordings, except for addresses, keys and
+numbers, which differ from run to run. Its exit code is 1 if they differ:
+
+  $ rdmalink sandbox diff A B
+
+Programs that use the queues or registers of a device in an invalid way are reported at the end;
+then the exit code is 1, unless CMD failed. Registers are polled every 20 to 100 us: of two stores
+to the same doorbell between two polls, the device sees only the second. With --trap, each store
+stops the program until the device has seen the store and the memory at that time, so a record that
+is written after its doorbell is detected. A store then costs about 100 us, and each signal, new
+thread and new process costs time too. --trap needs amd64 and ptrace(2), so neither a debugger nor
+strace can be used. It supports the store instructions of compilers, up to SSE.
+
+The sandbox needs Linux 5.9 with seccomp, on amd64 or arm64. Before Linux 5.19, a signal may cause
+a system call to be carried out twice. The exit code is CMD's, or 128 plus the number of the signal
+that ended it. Processes that CMD leaves running are killed. A process must not close its devices
+and open other files at descriptor numbers from 900 on. The sandbox is a tool for tests, not a
+security boundary.`
+}
+
+// hostVariable says, in the environment of a process, on which host it runs.
+const hostVariable = "GOVERBS_HOST"

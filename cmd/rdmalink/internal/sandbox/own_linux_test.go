@@ -39,8 +39,8 @@ var build = sync.OnceValue(func() (err error) {
 	return lookAtSources()
 })
 
-// lookAtSources asks for the state of what the tool is made of, so that go test, which caches
-// results, notices a change.
+// lookAtSources reads the state of the tool's sources, so that go test, which caches results,
+// notices a change.
 func lookAtSources() error {
 	const dirs, files = "{{.Dir}}\n", "{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}\n{{end}}"
 	c := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{with $}}"+dirs+files+"{{end}}{{end}}{{end}}", "github.com/goverbs/goverbs/cmd/rdmalink")
@@ -56,7 +56,8 @@ func lookAtSources() error {
 	return nil
 }
 
-// TestOwn: a static Go program is served as C's are, and is their peer, both ways.
+// TestOwn checks that a static Go program works in the sandbox, and with a C program as its peer,
+// in both roles.
 func TestOwn(t *testing.T) {
 	long(t)
 	own := rdmalink(t)
@@ -88,7 +89,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestOwnDoctor: nothing is wrong with a sandbox.
+// TestOwnDoctor checks that doctor finds no problem in a sandbox.
 func TestOwnDoctor(t *testing.T) {
 	long(t)
 	own := rdmalink(t)
@@ -99,8 +100,8 @@ func TestOwnDoctor(t *testing.T) {
 	}
 }
 
-// TestOwnPerftest: two processes on an eRDMA device, one with rdma-core's provider and one with
-// ours, are perftest's ends, both ways.
+// TestOwnPerftest runs perftest's two ends as two processes on an eRDMA device, one with
+// rdma-core's provider and one with ours, in both roles.
 func TestOwnPerftest(t *testing.T) {
 	long(t)
 	own := rdmalink(t) + " perf "
@@ -114,7 +115,7 @@ func TestOwnPerftest(t *testing.T) {
 	}
 }
 
-// TestExitCode: the command's, or 128 and its signal's number.
+// TestExitCode checks the exit code: the command's, or 128 plus its signal's number.
 func TestExitCode(t *testing.T) {
 	for way, options := range ways {
 		for line, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -TERM $$": 128 + 15} {
@@ -130,7 +131,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: what a command leaves running ends with the sandbox.
+// TestLeftBehind checks that processes left running by a command end with the sandbox.
 func TestLeftBehind(t *testing.T) {
 	for way, options := range ways {
 		out, err := inside(t, options, "sh", "-c", "sleep 1000 & echo $!")
@@ -141,8 +142,8 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestGivenBack: a sandbox that has ended leaves no descriptor open, and none of its workers. It is
-// in this process, where no other test runs meanwhile.
+// TestGivenBack checks that a sandbox that has ended leaves no descriptor open, and no worker
+// running. It runs in this process, without parallel tests.
 func TestGivenBack(t *testing.T) {
 	before := descriptors(t)
 	var out strings.Builder
@@ -164,7 +165,7 @@ func descriptors(t *testing.T) int {
 	return len(open)
 }
 
-// TestFiles: paths show what the sandbox has, by any call, and no more than that.
+// TestFiles checks that every call sees the sandbox's files at its paths, and no others.
 func TestFiles(t *testing.T) {
 	for line, want := range map[string]string{
 		"cat /sys/class/infiniband_verbs/uverbs0/ibdev":               "rxe0\n",

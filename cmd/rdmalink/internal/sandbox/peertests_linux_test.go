@@ -20,7 +20,7 @@ const (
 	peerTests = "/usr/share/doc/rdma-core/tests"
 )
 
-// peerTable is what those tests say on each kind of device.
+// peerTable holds the results of those tests on each kind of device.
 //
 //go:embed testdata/peertests.tsv
 var peerTable string
@@ -29,8 +29,8 @@ var peerKinds = []struct{ kind, device, gid string }{
 	{"rxe", "rxe0", "1"}, {"siw", "siw0", "0"}, {"erdma", "erdma0", "0"}, {"mlx5", "mlx5_0", "1"},
 }
 
-// TestPeerTests: rdma-core's tests of its Python modules say in the sandbox what the table
-// says. Those without a row leave themselves out.
+// TestPeerTests runs rdma-core's tests of its Python modules in the sandbox, and compares
+// their results with the table. Tests without a row skip themselves.
 func TestPeerTests(t *testing.T) {
 	long(t)
 	need(t, python)
@@ -55,8 +55,8 @@ func TestPeerTests(t *testing.T) {
 	}
 }
 
-// runPeerTests holds the tests to what is wanted of them, and the programs to the rules of the
-// device.
+// runPeerTests compares the results of the tests with the expected ones, and checks that the
+// programs follow the rules of the device.
 func runPeerTests(t *testing.T, want map[string]string, line []string, options ...string) {
 	out, err := inside(t, options, line...)
 	if err != nil {
@@ -80,8 +80,8 @@ func runPeerTests(t *testing.T, want map[string]string, line []string, options .
 	}
 }
 
-// mlx5Variants are mlx5's other devices, and what ends there in another way than on mlx5: the
-// tests whose names contain one of these.
+// mlx5Variants lists mlx5's other devices, with parts of the names of tests whose results
+// differ from those on mlx5.
 var mlx5Variants = []struct {
 	kind, gid, ends string
 	tests           []string
@@ -94,7 +94,8 @@ var mlx5Variants = []struct {
 		"raw_qp_ex_with_attr", "test_rss_traffic."}},
 }
 
-// TestPeerTestsOfVariants: on mlx5's other devices the tests end as on mlx5, but for a few.
+// TestPeerTestsOfVariants checks that the tests have the same results on mlx5's other devices
+// as on mlx5, with a few exceptions.
 func TestPeerTestsOfVariants(t *testing.T) {
 	long(t)
 	need(t, python)
@@ -124,8 +125,8 @@ func TestPeerTestsOfVariants(t *testing.T) {
 	}
 }
 
-// TestPeerTable: on soft RoCE and soft iWARP each test ends as on those of Linux 6.12, which
-// another table has.
+// TestPeerTable checks that the results on soft RoCE and soft iWARP equal those on Linux 6.12,
+// which another table holds.
 func TestPeerTable(t *testing.T) {
 	linux, err := os.ReadFile("../../../../test/peers.tsv")
 	if err != nil {
@@ -154,7 +155,7 @@ func TestPeerTable(t *testing.T) {
 	}
 }
 
-// TestPeerCounts: docs/sandbox.md says of how many tests the table has ok.
+// TestPeerCounts checks the number of passing tests in docs/sandbox.md.
 func TestPeerCounts(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/sandbox.md")
 	if err != nil {
@@ -182,13 +183,13 @@ func cellOf(want map[string]string, name string) string {
 	return "skipped"
 }
 
-// dependsOnMachine tells of tests that want huge pages or a graphics card, which some
+// dependsOnMachine reports whether a test needs huge pages or a graphics card, which only some
 // machines have.
 func dependsOnMachine(name string) bool {
 	return slices.ContainsFunc([]string{"huge", "dmabuf", "Dmabuf", "DmaBuf", "cuda"}, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// column is what the table has for a kind, and the tests that take too long.
+// column returns the results in the table for a kind, and the tests that take too long.
 func column(t *testing.T, i int) (want map[string]string, slow []string) {
 	t.Helper()
 	want = make(map[string]string)

@@ -1,11 +1,16 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -14,10 +19,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// process is a process of the sandbox, named by one of its threads, as its open directory in
-// /proc. The kernel gives the number of a process that has ended to another one. The open
-// directory, and what is opened beneath it, never become another's: calls then fail. Errors
-// are plain errnos, as the process's system calls return them.
+// process is a process of the sandbox, identified by one of its threads, as its open directory in
+// /proc. The kernel reuses the number of a process that has ended. The open directory, and files
+// opened below it, never refer to another process: calls fail instead. Errors are plain errnos, as
+// the process's system calls return them.
 type process struct {
 	id int // of the thread
 
@@ -30,8 +35,8 @@ type process struct {
 	err    error
 }
 
-// openProcess opens the process that has a number now. The caller has to know, afterwards,
-// that the number has not been another's.
+// openProcess opens the process that has a number now. The caller must check afterwards that the
+// number was not reused before.
 func openProcess(id int) (*process, error) {
 	dir, err := unix.Open(fmt.Sprintf("/proc/%d", id), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -43,7 +48,7 @@ func openProcess(id int) (*process, error) {
 	return &process{id: id, dir: dir}, nil
 }
 
-// close closes what was opened. Later calls fail.
+// close closes the open directory and files. Later calls fail.
 func (p *process) close() {
 	p.once.Do(func() { p.err = unix.ESRCH })
 	if p.memory != nil {
@@ -115,7 +120,7 @@ func (p *process) copy(how func(*os.File, []byte, int64) (int, error), addr uint
 	return unix.EFAULT
 }
 
-// readFile reads a file of the process's directory, or nothing if there is none.
+// readFile reads a file of the process's directory. It returns nothing if the file does not exist.
 func (p *process) readFile(name string) []byte {
 	f, err := p.open(name, unix.O_RDONLY)
 	if err != nil {
@@ -126,7 +131,7 @@ func (p *process) readFile(name string) []byte {
 	return b
 }
 
-// status returns what stat(2) says of a file in the process's directory.
+// status returns the result of stat(2) for a file in the process's directory.
 func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
 	err = p.in(func(dir int) error { return unix.Fstatat(dir, name, &st, flags) })
 	return st, err
@@ -164,7 +169,7 @@ func (p *process) text(addr uint64) (string, error) {
 	return "", syscall.ENAMETOOLONG
 }
 
-// file returns the file that a descriptor of the process stands for.
+// file returns the file behind a descriptor of the process.
 func (p *process) file(fd int32) (fileID, error) {
 	st, err := p.status(fmt.Sprintf("fd/%d", fd), 0)
 	if err != nil {
@@ -206,7 +211,7 @@ func (p *process) getenv(name string) string {
 	return ""
 }
 
-// directory is what a relative path of the process begins at.
+// directory returns the directory to which a relative path of the process refers.
 func (p *process) directory() string {
 	path := "/"
 	_ = p.in(func(dir int) error {
@@ -218,4 +223,133 @@ func (p *process) directory() string {
 		return err
 	})
 	return path
+}
+
+// mapping is a line of /proc/PID/maps.
+type mapping struct {
+	from, to uint64
+	mode     string
+	offset   int64 // in the file
+	inode    uint64
+	path     string
+}
+
+// mappings yields those of a process, by address; none if the process is gone.
+func (p *process) mappings() iter.Seq[mapping] {
+	return func(yield func(mapping) bool) {
+		f, err := p.open("maps", unix.O_RDONLY)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		readMappings(f)(yield)
+	}
+}
+
+func readMappings(maps io.Reader) iter.Seq[mapping] {
+	return func(yield func(mapping) bool) {
+		for lines := bufio.NewScanner(maps); lines.Scan(); {
+			if m, ok := parseMapping(lines.Text()); !ok || !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+func parseMapping(line string) (m mapping, ok bool) {
+	words := strings.Fields(line)
+	if len(words) < 5 {
+		return m, false
+	}
+	from, to, _ := strings.Cut(words[0], "-")
+	var bad [4]error
+	m.from, bad[0] = strconv.ParseUint(from, 16, 64)
+	m.to, bad[1] = strconv.ParseUint(to, 16, 64)
+	m.offset, bad[2] = strconv.ParseInt(words[2], 16, 64)
+	m.inode, bad[3] = strconv.ParseUint(words[4], 10, 64)
+	m.mode = words[1]
+	if i := strings.IndexByte(line, '/'); i >= 0 {
+		m.path = line[i:]
+	}
+	return m, errors.Join(bad[:]...) == nil
+}
+
+// mapping returns the mapping at an address. Linux 6.11 and newer look it up; on older kernels
+// all lines before it have to be read.
+func (p *process) mapping(addr uint64) (m mapping, ok bool) {
+	f, err := p.open("maps", unix.O_RDONLY)
+	if err != nil {
+		return m, false
+	}
+	defer f.Close()
+	if m, err = queryMapping(f, addr); err != unix.ENOTTY {
+		return m, err == nil
+	}
+	return findMapping(f, addr)
+}
+
+func findMapping(maps io.Reader, addr uint64) (m mapping, ok bool) {
+	for m := range readMappings(maps) {
+		if m.from <= addr && addr < m.to {
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// queryMapping asks the kernel for the mapping at an address. The kernel does not report the
+// mode.
+func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
+	var name [unix.PathMax]byte
+	q := mapQuery{Addr: addr}
+	if err := queryMap(int(maps.Fd()), &q, name[:]); err != nil {
+		return m, err
+	}
+	path, _, _ := bytes.Cut(name[:], []byte{0})
+	return mapping{from: q.From, to: q.To, offset: int64(q.Offset), inode: q.Inode, path: string(path)}, nil
+}
+
+// userMemory is the memory of a process as a device accesses it. It implements
+// fakeverbs.Memory. The kernel copies words for loads and stores. The system calls order
+// them: a store is visible to the accesses after it.
+type userMemory struct{ *process }
+
+// Check checks for mappings without a gap.
+func (m userMemory) Check(addr, length uint64) error {
+	end := addr + length
+	if end < addr {
+		return syscall.EFAULT
+	}
+	for o := range m.mappings() {
+		if o.from <= addr && addr < o.to && o.mode[0] == 'r' {
+			addr = o.to
+		}
+	}
+	if addr < end {
+		return syscall.EFAULT
+	}
+	return nil
+}
+
+func (m userMemory) Read(addr uint64, b []byte) error  { return m.read(addr, b) }
+func (m userMemory) Write(addr uint64, b []byte) error { return m.write(addr, b) }
+
+func (m userMemory) Load32(addr uint64) (uint32, error) {
+	var b [4]byte
+	err := m.read(addr, b[:])
+	return binary.NativeEndian.Uint32(b[:]), err
+}
+
+func (m userMemory) Store32(addr uint64, v uint32) error {
+	return m.write(addr, binary.NativeEndian.AppendUint32(nil, v))
+}
+
+func (m userMemory) Load64(addr uint64) (uint64, error) {
+	var b [8]byte
+	err := m.read(addr, b[:])
+	return binary.NativeEndian.Uint64(b[:]), err
+}
+
+func (m userMemory) Store64(addr uint64, v uint64) error {
+	return m.write(addr, binary.NativeEndian.AppendUint64(nil, v))
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestProcessMemory: memory of a process is read and written, and none of a process that was closed.
+// TestProcessMemory checks reads and writes of a process's memory, and that they fail after close.
 func TestProcessMemory(t *testing.T) {
 	r, err := mmap.Anonymous(os.Getpagesize(), nil)
 	if err != nil {
@@ -54,8 +55,8 @@ func processOf(t *testing.T, id int) *process {
 	return p
 }
 
-// TestProcessEnded: a process that has ended is nobody, also once its number is another's: here the
-// struct is given the number of the test, where a lookup by number would succeed.
+// TestProcessEnded checks that calls for a process that has ended fail, even after its number was
+// reused: the test replaces the number with its own, for which a lookup by number would succeed.
 func TestProcessEnded(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		c := exec.Command("cat")
@@ -98,8 +99,8 @@ func TestProcessEnded(t *testing.T) {
 	}
 }
 
-// TestAcceptNobody: by the time that a call is received its caller may have been killed, and the
-// number of its thread be another's, here the test's own.
+// TestAcceptNobody checks a call whose caller was killed before the call was received, and whose
+// thread number was reused; here it is the test's own.
 func TestAcceptNobody(t *testing.T) {
 	c := exec.Command("true")
 	c.Args = []string{"true"}
@@ -112,5 +113,51 @@ func TestAcceptNobody(t *testing.T) {
 	s := &supervisor{listener: l.listener}
 	if _, err := s.accept(notification{ID: 1, PID: uint32(os.Getpid())}); err != unix.ESRCH {
 		t.Error(err)
+	}
+}
+
+func TestParseMapping(t *testing.T) {
+	const line = "7fa7038b5000-7fa7038b6000 rw-s 00002000 00:1b 49580                      /dev/shm/rdmalink-sandbox-1/8 (deleted)"
+	want := mapping{0x7fa7038b5000, 0x7fa7038b6000, "rw-s", 0x2000, 49580, "/dev/shm/rdmalink-sandbox-1/8 (deleted)"}
+	if got, ok := parseMapping(line); !ok || got != want {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if got, ok := parseMapping("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]"); !ok || got.path != "" {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if got, ok := parseMapping("nonsense"); ok {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestQueryMapping checks that the kernel's reply for a mapping equals its line. Older kernels
+// have no such request; then only the lines are read.
+func TestQueryMapping(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	page := os.Getpagesize()
+	r, err := mmap.Map(int(file.Fd()), int64(page), page, mmap.ProtRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer maps.Close()
+	want, ok := findMapping(maps, r.Addr()+5)
+	if !ok || want.path != file.Name() || want.offset != int64(page) {
+		t.Errorf("%+v, %v", want, ok)
+	}
+	want.mode = ""
+	if got, err := queryMapping(maps, r.Addr()+5); err != unix.ENOTTY && (err != nil || got != want) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if got, err := queryMapping(maps, 0); err != unix.ENOTTY && err != unix.ENOENT {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// TestMain is also the command, and the process between the supervisor and what the command runs.
+// TestMain also implements the command, and the process between the supervisor and the command.
 func TestMain(m *testing.M) {
 	if os.Getenv(stage) != "" {
 		fmt.Fprintln(os.Stderr, become(os.Args[3:]))
@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// errorFile names, in the environment of a process that is to be the command, the file for its error.
+// errorFile is the environment variable with the name of the file for the error of a process that
+// becomes the command.
 const errorFile = "GOVERBS_SANDBOX_ERROR"
 
 // command runs the words of the command line in a sandbox.
@@ -60,9 +61,9 @@ func command(file string) int {
 // guard is how long a command may take, on however busy a machine.
 const guard = 10 * time.Minute
 
-// inside runs a command in a sandbox and returns what it printed, on both streams, and the error of
-// Run. The sandbox is a process of its own: a supervisor ends all children of its process, which
-// would be those of tests beside this one.
+// inside runs a command in a sandbox. It returns the output on both streams, and the error of Run. The
+// sandbox is a separate process, because a supervisor ends all children of its process, including
+// those of parallel tests.
 func inside(t *testing.T, options []string, words ...string) (string, error) {
 	t.Helper()
 	need(t, words[0])
@@ -93,8 +94,8 @@ func inside(t *testing.T, options []string, words ...string) (string, error) {
 	return string(text), err
 }
 
-// long leaves a test of many seconds to make sandbox, which is a row of make test, and has it run
-// beside others: most of the time it waits.
+// long skips a test of many seconds outside make sandbox, which is a row of make test, and otherwise
+// runs it in parallel, because it mostly waits.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CI") == "" {
@@ -127,14 +128,14 @@ func missing(t *testing.T, what string) {
 	t.Skip(what, "is not installed")
 }
 
-// script has a client try until there is a server, as long as there may be one. If the server
-// fails, the shell ends, and with it the sandbox and a client that still waits.
+// script makes a client retry until there is a server, as long as the server may still start. If the
+// server fails, the shell ends, which ends the sandbox and a client that still waits.
 func script(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// freePort is a TCP port of the machine's that nobody listens on. No two tests get the same one, and
-// none is of the range from which the kernel takes ports for others.
+// freePort returns a TCP port without a listener. No two tests get the same one, and it is outside the
+// range of ephemeral ports.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -156,7 +157,7 @@ var nextPort = func() *atomic.Uint32 {
 	return &n
 }()
 
-// TestDevinfo: C's program finds the device by netlink, and opens and queries it.
+// TestDevinfo checks that C's program finds the device by netlink, and opens and queries it.
 func TestDevinfo(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"rxe":      {"hca_id:\trxe0", "transport:\t\t\tInfiniBand (0)", "max_qp_wr:\t\t\t1048576", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
@@ -178,8 +179,7 @@ func TestDevinfo(t *testing.T) {
 	}
 }
 
-// TestPingpong: rc, uc, ud and srq, waiting for events and polling. -c has both ends check
-// the data.
+// TestPingpong runs rc, uc, ud and srq, with events and polling. With -c both ends check the data.
 func TestPingpong(t *testing.T) {
 	long(t)
 	for _, kind := range []string{"rxe", "mlx5", "mlx5-old"} {
@@ -191,8 +191,8 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// TestShortMessages: an mlx5 device puts short messages into completions, of 64 bytes or of
-// 128, from where libmlx5 has to copy them. The device leaves the receives as they are.
+// TestShortMessages checks that an mlx5 device puts short messages into completions, of 64 bytes or of
+// 128, from which libmlx5 has to copy them. The device leaves the receives unchanged.
 func TestShortMessages(t *testing.T) {
 	long(t)
 	for _, sizes := range []string{"64 -s 1", "64 -s 32", "64 -s 33", "128 -s 32", "128 -s 64", "128 -s 65"} {
@@ -203,7 +203,7 @@ func TestShortMessages(t *testing.T) {
 	}
 }
 
-// TestInfiniBand: addresses are LIDs, with and without a GRH.
+// TestInfiniBand checks addressing by LIDs, with and without a GRH.
 func TestInfiniBand(t *testing.T) {
 	long(t)
 	own := rdmalink(t)
@@ -225,7 +225,7 @@ func TestInfiniBand(t *testing.T) {
 	}
 }
 
-// TestXRC: receives of one process that several peers' QPs share, with names of SRQs in requests.
+// TestXRC checks receives that the QPs of several peers share, with the numbers of SRQs in requests.
 func TestXRC(t *testing.T) {
 	long(t)
 	need(t, "ibv_xsrq_pingpong")
@@ -240,7 +240,7 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// TestXRCPrograms: librdmacm's programs that connect XRC, and ours, both ways.
+// TestXRCPrograms runs librdmacm's programs that connect XRC, and ours, in both roles.
 func TestXRCPrograms(t *testing.T) {
 	long(t)
 	need(t, "rdma_xserver")
@@ -267,7 +267,7 @@ func pingpong(t *testing.T, kind, line string) {
 	}
 }
 
-// TestRping: on both transports, with the server on all addresses and with two hosts.
+// TestRping runs rping on both transports, with the server on all addresses and with two hosts.
 func TestRping(t *testing.T) {
 	long(t)
 	need(t, "rping")
@@ -290,12 +290,12 @@ func TestRping(t *testing.T) {
 // tries is how often perftest may meet its own race.
 const tries = 10
 
-// perftest runs both ends. With -R a client that connects before its server listens is
-// rejected and, up to version 4.5, crashes. Both ends then begin again.
+// perftest runs both ends. With -R, a client that connects before its server listens is rejected and,
+// up to version 4.5, crashes. Both ends then start again.
 //
-// Over iWARP the client of ib_send_bw needs a credit for the last of an even number of messages.
-// With -e, and with all earlier sends completed, it does not look for one: it waits for an event,
-// and none comes. An odd number makes its server post one receive more, so it needs no credit.
+// Over iWARP the client of ib_send_bw needs a credit for the last of an even number of messages. With
+// -e, and with all earlier sends completed, it does not check for one: it waits for an event that
+// never comes. With an odd number its server posts one more receive, so it needs no credit.
 func perftest(t *testing.T, kind, server, client string) (out string, err error) {
 	for range tries {
 		flags := " -F -n 99 -p " + freePort(t)
@@ -311,8 +311,8 @@ func perftestScript(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do [ $? -lt 128 ] && kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// TestPerftest: sends, writes, reads and atomics, polled and with events; on siw and eRDMA
-// through rdma_cm. Latencies are polled on mlx5: with -e perftest takes the next event for that of its
+// TestPerftest runs sends, writes, reads and atomics, with polling and with events; on siw and eRDMA
+// through rdma_cm. Latencies on mlx5 only poll: with -e perftest takes the next event for that of its
 // own send (perftest#127).
 func TestPerftest(t *testing.T) {
 	long(t)

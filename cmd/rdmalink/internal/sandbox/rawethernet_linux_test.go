@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestRawEthernet: perftest sends Ethernet frames with rdma-core's provider, to a receiver whose
-// rule asks for them. Whoever sends does not know whether the receiver is ready, so it sends
-// until that has had enough.
+// TestRawEthernet sends Ethernet frames with perftest and rdma-core's provider to a receiver
+// with a matching rule. The sender does not know when the receiver is ready, so it sends until
+// the receiver has enough frames.
 func TestRawEthernet(t *testing.T) {
 	long(t)
 	const program = "raw_ethernet_bw -d mlx5_0 -n 500 -s 64 "

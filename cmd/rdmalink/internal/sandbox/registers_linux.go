@@ -3,25 +3,29 @@ package sandbox
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// registers are the pages of an opening that processes store doorbells to by themselves. The
-// model hears of a store when the page is looked at next: of two stores to the same place in
-// between, it hears of the second. A tracer tells it of each store; then there is nothing to
-// look at.
+// registers are the pages of an open device to which processes write doorbells without a
+// system call. The model sees a store when the pages are polled next; of two stores to the
+// same place between two polls it sees only the second. With a tracer it sees every store,
+// and the pages are not polled.
 type registers struct {
 	kernel *fakeverbs.Kernel
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pages []*registerPage
 	stop  chan struct{}
 	idle  sync.WaitGroup
@@ -31,11 +35,10 @@ type registers struct {
 type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
-	seen []byte       // what stood there at the last look
+	seen []byte       // the content at the last poll
 }
 
-// Between two looks the pages are left alone for the time busy, or for the time quiet once
-// that many looks have seen nothing new.
+// The interval between two polls is busy, or quiet after that many polls without a change.
 const (
 	busy     = 20 * time.Microsecond
 	quiet    = 100 * time.Microsecond
@@ -49,7 +52,7 @@ func (r *registers) trap(key int64) {
 	r.pages = append(r.pages, &registerPage{key: key})
 }
 
-// add has a page looked at from now on.
+// add starts polling a page.
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,22 +64,22 @@ func (r *registers) add(key int64, page *mmap.Region) {
 	}
 }
 
-// has tells whether a page is known: a process may map it again.
+// has reports whether a page is known: a process may map it again.
 func (r *registers) has(key int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key == key })
 }
 
-// hasBelow tells whether a page with a smaller key is known.
+// hasBelow reports whether a page with a smaller key is known.
 func (r *registers) hasBelow(key int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key < key })
 }
 
-// watch looks at the pages until stop is closed. Timers of Go take a millisecond when nothing
-// else goes on, so it sleeps on a thread of its own, which ends with it.
+// watch polls the pages until stop is closed. Go's timers take a millisecond in an idle
+// process, so watch sleeps on a thread of its own, which ends with it.
 func (r *registers) watch() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // nanoseconds, of 50 µs
@@ -97,9 +100,9 @@ func (r *registers) watch() {
 	}
 }
 
-// look tells the model of all stores since the last look, and reports whether there were any.
-// The first page is that of sends: a store to it is told after those to the others, because a
-// program posts the receive for an answer before it sends the question.
+// look passes all stores since the last poll to the model, and reports whether there were
+// any. The first page is that of sends. Its stores come last, because a program posts the
+// receive for an answer before it sends the question.
 func (r *registers) look() (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +117,7 @@ func (r *registers) look() (any bool) {
 	return any
 }
 
-// look has others be told first of what was stored elsewhere.
+// look passes stores to other pages on first.
 func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 	if p.page == nil || bytes.Equal(p.page.Bytes(), p.seen) { // most often nothing is new, and this is quick
 		return false
@@ -134,7 +137,7 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 	return any
 }
 
-// close looks once more, and then no more.
+// close polls a last time.
 func (r *registers) close() {
 	r.look()
 	r.mu.Lock()
@@ -151,4 +154,69 @@ func (r *registers) close() {
 			_ = p.page.Close()
 		}
 	}
+}
+
+// opened records an open device, so that the errors of its programs are reported at the
+// end.
+func (s *supervisor) opened(m *machine, d *device) {
+	// Polled registers are reported late, see registers.
+	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
+		o.Late, o.OldRecords = !s.trap, true
+	}
+	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
+		o.Late, o.OldBytes = !s.trap, true
+		o.StaticUARs, o.CQEVersion0, o.InlineHeaders = s.old, s.old, s.old
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.opened = d.kernel
+	s.openings = append(s.openings, d)
+	if s.recorder != nil {
+		s.recorder.Attach(d.kernel)
+	}
+}
+
+func (s *supervisor) forget(d *device) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.openings = slices.DeleteFunc(s.openings, func(other *device) bool { return other == d })
+}
+
+// look passes all stores so far to the devices. A card would have seen them before the
+// call that the kernel carries out next.
+func (s *supervisor) look() {
+	s.mu.Lock()
+	openings := slices.Clone(s.openings)
+	s.mu.Unlock()
+	for _, d := range openings {
+		d.registers.look()
+	}
+}
+
+// violations returns an error that names each misuse of a device, or nil.
+func (s *supervisor) violations() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var different []string
+	times := make(map[string]int)
+	for _, m := range s.hosts {
+		if m.opened == nil {
+			continue
+		}
+		for _, v := range m.opened.Violations() {
+			v = m.device.Name + ": " + v
+			if times[v]++; times[v] == 1 {
+				different = append(different, v)
+			}
+		}
+	}
+	if len(different) == 0 {
+		return nil
+	}
+	for i, v := range different {
+		if times[v] > 1 {
+			different[i] = fmt.Sprintf("%s (%d times)", v, times[v])
+		}
+	}
+	return fmt.Errorf("a device was used as it must not be:\n%s", strings.Join(different, "\n"))
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// memory is a process's, for what its requests point at.
+// memory is the memory of a process, to which its requests point.
 type memory interface {
 	read(addr uint64, b []byte) error
 	write(addr uint64, b []byte) error
 }
 
-// request is an RDMA_VERBS_IOCTL of a process's, and its twin on memory of ours.
+// request is an RDMA_VERBS_IOCTL of a process, with a copy in the supervisor's
+// memory.
 type request struct {
 	*ioctl.Request
 	addr   uint64 // of the header
@@ -31,7 +32,7 @@ const (
 	attrSize   = 16
 )
 
-// parse reads a request. Errors are those of the kernel's dispatcher.
+// parse reads a request. It returns the same errors as the kernel's dispatcher.
 func parse(m memory, addr uint64) (*request, error) {
 	q := &request{addr: addr, outs: make(map[int][]byte)}
 	if err := m.read(addr, abi.Bytes(&q.header)); err != nil {
@@ -59,7 +60,7 @@ func parse(m memory, addr uint64) (*request, error) {
 	return q, nil
 }
 
-// add takes over an attribute with what it points at.
+// add copies an attribute and the data that it points to.
 func (q *request) add(m memory, i int) error {
 	a := &q.attrs[i]
 	kind := fakeverbs.KindOf(q.header.DriverId, q.header.ObjectId, q.header.MethodId, a.AttrId)

@@ -53,7 +53,7 @@ func getContext() room {
 		abi.IbUverbsAttr{AttrId: 0x0fff, Len: 4, Data: 1}) // unknown, and not mandatory
 }
 
-// carry has a kernel carry out the request at the beginning.
+// carry returns a function that carries out the request on a kernel.
 func carry(k *fakeverbs.Kernel, r room) error {
 	q, err := parse(r, base)
 	if err != nil {
@@ -66,7 +66,7 @@ func carry(k *fakeverbs.Kernel, r room) error {
 	return q.reply(r)
 }
 
-// TestRequestAnswers: small outputs go by address, and are marked.
+// TestRequestAnswers checks that small outputs are passed by address, and marked.
 func TestRequestAnswers(t *testing.T) {
 	r := getContext()
 	if err := carry(fakeverbs.New(abi.RDMA_DRIVER_RXE), r); err != nil {
@@ -80,7 +80,8 @@ func TestRequestAnswers(t *testing.T) {
 	}
 }
 
-// TestRequestHandles: a new object's handle comes back in the attribute.
+// TestRequestHandles checks that a new object's handle is returned in the
+// attribute.
 func TestRequestHandles(t *testing.T) {
 	k := fakeverbs.New(abi.RDMA_DRIVER_RXE)
 	if err := carry(k, getContext()); err != nil {
@@ -129,7 +130,7 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
-// FuzzRequest: no bytes of a process hurt the supervisor.
+// FuzzRequest checks that no bytes of a process harm the supervisor.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(getContext()))
 	for object := range uint16(17) {

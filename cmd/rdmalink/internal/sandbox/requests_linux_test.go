@@ -8,10 +8,11 @@ import (
 	"github.com/goverbs/goverbs/internal/record"
 )
 
-// libibverbsDiffers are the requests in which libibverbs differs from package uverbs, and
-// why. What matches in libibverbs' recording is replaced before the recordings are compared.
+// libibverbsDiffers lists the requests in which libibverbs differs from package uverbs, with
+// the reasons. Matches in libibverbs' recording are replaced before the recordings are
+// compared.
 var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
-	{"mlx5", opening, "", "libmlx5 and provider/mlx5 each ask for what they need; TestScript compares what they tell the driver"},
+	{"mlx5", opening, "", "libmlx5 and provider/mlx5 request different things; TestScript compares their requests to the driver"},
 	{"mlx5", `(asks.SRQ_CREATE .*) 5:4=31`, "$1 5:4=15", "libmlx5 makes SRQs of twice the size, for page faults"},
 	{"mlx5", `(asks.QP_CREATE .*)3c 9:8=`, "${1}20 9:8=", "libmlx5 asks for the inline data that a WQE has room for; the driver looks at its own bytes"},
 	{"mlx5", `(asks.QUERY_CONTEXT request 0:4=out) 1:8=out`, "$1", "it asks for the same flags of regions when it imports"},
@@ -29,8 +30,8 @@ var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
 // opening are the requests with which a provider of hardware gets ready.
 const opening = `(?m)^.* asks.(GET_CONTEXT|QUERY_DEVICE|QUERY_PORT|QUERY_GID_ENTRY|UAR_OBJ_ALLOC) .*\n`
 
-// TestRequests: libibverbs asks the kernel for each verb as package uverbs does: in object,
-// method, attributes, lengths and values.
+// TestRequests checks that libibverbs and package uverbs make the same kernel requests for
+// each verb: object, method, attributes, lengths and values.
 func TestRequests(t *testing.T) {
 	long(t)
 	const root = "../../../../"

@@ -74,7 +74,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	return nil
 }
 
-// run runs a command and ends what it left behind.
+// run runs a command, and ends the processes that it left running.
 func (s *supervisor) run(ctx context.Context, out cli.Output, words []string) error {
 	// Processes whose parent ends become ours, so that none outlives the sandbox.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

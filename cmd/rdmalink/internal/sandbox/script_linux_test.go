@@ -12,9 +12,10 @@ import (
 	"github.com/goverbs/goverbs/internal/record"
 )
 
-// TestScript: what rdma-core's own providers hand to a driver or a device, and get, is what
-// ours do in the same script. Polled, the sandbox sees only some of the stores to registers;
-// trapped, it sees all. libmlx5 has short messages come in completions unless it is told not to.
+// TestScript runs the same script with rdma-core's providers and with ours, and compares the
+// data exchanged with driver and device. When polling, the sandbox sees only some of the stores
+// to registers; when trapping, it sees all. libmlx5 puts short messages in completions unless
+// its environment disables that.
 func TestScript(t *testing.T) {
 	long(t)
 	const root = "../../../../"
@@ -69,14 +70,14 @@ func recordScript(t *testing.T, line []string, options ...string) (recording str
 	return part(t, recording, record.Crossings)
 }
 
-// compiled makes a program of a C source.
+// compiled compiles a C source into a program.
 func compiled(t *testing.T, source string, libraries ...string) string {
 	t.Helper()
 	need(t, "gcc")
 	for _, header := range []string{"infiniband/verbs.h", "rdma/rdma_cma.h"} {
 		needFile(t, filepath.Join("/usr/include", header))
 	}
-	needFile(t, source) // go test notices a change of what tests ask for
+	needFile(t, source) // go test notices a change of files that tests access
 	program := filepath.Join(t.TempDir(), "program")
 	gcc := exec.Command("gcc", append([]string{"-O1", "-o", program, source, "-lrdmacm", "-libverbs"}, libraries...)...)
 	if out, err := gcc.CombinedOutput(); err != nil {
@@ -108,7 +109,7 @@ func part(t *testing.T, name string, part func(recording string) string) string 
 	return recorded(t, part(string(text)))
 }
 
-// recorded makes a file of a recording.
+// recorded writes a recording to a file.
 func recorded(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rec")
@@ -126,7 +127,7 @@ func compared(t *testing.T, a, b string) (string, error) {
 	return out.String(), err
 }
 
-// TestDiff: addresses, keys and numbers may differ, nothing else.
+// TestDiff checks that only addresses, keys and numbers may differ.
 func TestDiff(t *testing.T) {
 	const line = "1 qp.send%q7 sqe op=SEND qpn=%q7 length=64 sge0.addr=@0x7f3a sge0.key=#0x100\n"
 	a := recorded(t, line)
@@ -145,8 +146,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestMisuse: a program that rings in a way the device does not know is told of, and the
-// sandbox fails.
+// TestMisuse checks that an invalid doorbell is reported, and that the sandbox fails.
 func TestMisuse(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "misuse.c")
 	if err := os.WriteFile(source, []byte(misuse), 0o600); err != nil {
@@ -164,7 +164,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// misuse rings for a CQ, whatever its number, and does not arm it.
+// misuse rings the doorbell of a nonexistent CQ, without arming it.
 const misuse = `
 #include <infiniband/verbs.h>
 #include <stdint.h>

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSizes: of queues of a thousand random sizes, libmlx5 and provider/mlx5 grant the same,
-// refuse the same, and ask the kernel for the same.
+// TestSizes checks, for a thousand random queue sizes, that libmlx5 and provider/mlx5 grant
+// the same, refuse the same, and request the same from the kernel.
 func TestSizes(t *testing.T) {
 	long(t)
 	program := compiled(t, "../../../../test/sandbox/sizes.c")
@@ -78,7 +78,7 @@ func sizeRequests() (lines []string) {
 
 var askedSizes = regexp.MustCompile(`sq_wqe_count=\d+ rq_wqe_count=\d+ rq_wqe_shift=\d+`)
 
-// sizesAsked are those of the queue pairs in a recording.
+// sizesAsked returns the sizes of the queue pairs in a recording.
 func sizesAsked(recording string) []string { return askedSizes.FindAllString(recording, -1) }
 
 // ourSizes carries the requests out with provider/mlx5.

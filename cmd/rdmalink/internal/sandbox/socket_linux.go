@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// socket is one of NETLINK_RDMA. Nothing comes over it but answers: the sandbox's devices
-// stay as they are, so nobody is told of changes.
+// socket is a socket of NETLINK_RDMA. It receives replies only, and no events, because
+// the sandbox's devices do not change.
 type socket struct {
 	m    *machine
 	port uint32
@@ -28,13 +28,14 @@ type waiting struct {
 	to message
 }
 
-// message is where a datagram goes: struct msghdr, or what the simpler calls have of it.
+// message is the destination of a datagram: struct msghdr, or the equivalent arguments of
+// the simpler calls.
 type message struct {
 	base, room       uint64 // a buffer, or
 	vectors, count   uint64
-	name, nameLength uint64 // where the sender goes, and how long it is
+	name, nameLength uint64 // the address and length of the sender
 
-	header uint64 // where struct msghdr stands
+	header uint64 // the address of struct msghdr
 	flags  int
 }
 
@@ -71,10 +72,10 @@ func (c *call) socket() result {
 
 func (c *call) bind() result { return c.option() }
 
-// option accepts whatever a socket of ours is told.
+// option accepts all options of a socket of the sandbox.
 func (c *call) option() result {
 	if _, ok := find[*socket](c, c.fd(0)); !ok {
-		return goOn
+		return resume
 	}
 	return result{}
 }
@@ -84,7 +85,7 @@ func (c *call) setsockopt() result { return c.option() }
 // getsockopt answers that a buffer is large, and no to all else.
 func (c *call) getsockopt() result {
 	if _, ok := find[*socket](c, c.fd(0)); !ok {
-		return goOn
+		return resume
 	}
 	var v uint32
 	switch int(c.Args[2]) {
@@ -106,13 +107,13 @@ func (c *call) getsockopt() result {
 func (c *call) getsockname() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
-	return done(0, s.tellName(c, message{name: c.Args[1], nameLength: c.Args[2]}, s.port))
+	return done(0, s.writeName(c, message{name: c.Args[1], nameLength: c.Args[2]}, s.port))
 }
 
-// tellName writes a struct sockaddr_nl where there is room for it.
-func (s *socket) tellName(c *call, to message, port uint32) error {
+// writeName writes a struct sockaddr_nl if there is room for it.
+func (s *socket) writeName(c *call, to message, port uint32) error {
 	if to.name == 0 {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (c *call) sendto() result {
 	s, ok := find[*socket](c, c.fd(0))
 	switch {
 	case !ok:
-		return goOn
+		return resume
 	case c.Args[2] > longest:
 		return result{errno: syscall.EMSGSIZE}
 	}
@@ -146,7 +147,7 @@ func (c *call) sendto() result {
 func (c *call) sendmsg() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	h, err := get[messageHdr](c.process, c.Args[1])
 	if err != nil {
@@ -191,4 +192,92 @@ func (s *socket) take(c *call, b []byte) result {
 		}
 	}
 	return done(len(b), nil)
+}
+
+func (c *call) recvfrom() result {
+	s, ok := find[*socket](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	return s.receive(c, message{base: c.Args[1], room: c.Args[2], flags: int(c.Args[3]),
+		name: c.Args[4], nameLength: c.Args[5]})
+}
+
+func (c *call) recvmsg() result {
+	s, ok := find[*socket](c, c.fd(0))
+	if !ok {
+		return resume
+	}
+	h, err := get[messageHdr](c.process, c.Args[1])
+	if err != nil {
+		return failed(err)
+	}
+	return s.receive(c, message{vectors: h.Vectors, count: h.Count, flags: int(c.Args[2]), header: c.Args[1],
+		name: h.Name, nameLength: c.Args[1] + 8})
+}
+
+// receive hands out the oldest datagram, or waits for one.
+func (s *socket) receive(c *call, to message) result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.datagrams) > 0 {
+		return s.deliver(c, to)
+	}
+	if to.flags&unix.MSG_DONTWAIT != 0 || c.nonblocking(c.fd(0)) {
+		return result{errno: syscall.EAGAIN}
+	}
+	s.waiting = append(s.waiting, waiting{c, to})
+	return result{later: true}
+}
+
+// deliver copies a datagram to the process. The lock is held.
+func (s *socket) deliver(c *call, to message) result {
+	d := s.datagrams[0]
+	n, err := c.scatter(to, d)
+	if err != nil {
+		return failed(err)
+	}
+	if err := s.writeName(c, to, 0); err != nil {
+		return failed(err)
+	}
+	if to.header != 0 {
+		var flags int32
+		if n < len(d) {
+			flags = unix.MSG_TRUNC
+		}
+		if err := put(c.process, to.header+40, [2]uint64{0, uint64(flags)}); err != nil {
+			return failed(err)
+		}
+	}
+	if to.flags&unix.MSG_PEEK == 0 {
+		s.datagrams = s.datagrams[1:]
+		_, _ = unix.Read(int(s.pipe.Fd()), make([]byte, 1))
+	}
+	if to.flags&unix.MSG_TRUNC != 0 {
+		n = len(d)
+	}
+	return done(n, nil)
+}
+
+// scatter writes a datagram to the buffers, up to their size.
+func (c *call) scatter(to message, d []byte) (n int, err error) {
+	if to.vectors == 0 {
+		n = int(min(to.room, uint64(len(d))))
+		return n, c.write(to.base, d[:n])
+	}
+	if to.count > maxVectors {
+		return 0, syscall.EMSGSIZE
+	}
+	for i := range to.count {
+		v, err := get[vector](c.process, to.vectors+16*i)
+		if err != nil {
+			return 0, err
+		}
+		m := int(min(v.Length, uint64(len(d)-n)))
+		if err := c.write(v.Base, d[n:][:m]); err != nil {
+			return 0, err
+		}
+		n += m
+	}
+	return n, nil
 }

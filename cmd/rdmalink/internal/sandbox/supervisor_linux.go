@@ -3,10 +3,14 @@ package sandbox
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/record"
 )
 
@@ -27,10 +31,11 @@ type supervisor struct {
 	failed   error // of the sandbox itself
 }
 
-// workers is how many calls are answered at a time. One that has to wait keeps none of them.
+// workers is the number of calls that are answered concurrently. A call that has to wait
+// occupies none of them.
 const workers = 4
 
-// serve answers calls until no process is left that makes any.
+// serve answers calls until no process is left.
 func (s *supervisor) serve() {
 	wakeHere(s.listener)
 	var busy sync.WaitGroup
@@ -84,4 +89,180 @@ func (s *supervisor) next(n *notification) error {
 			return receive(s.listener, n)
 		}
 	}
+}
+
+// call is a system call that waits for an answer.
+type call struct {
+	*supervisor
+	notification
+	*process
+}
+
+// accept opens the process that makes a call. It returns ESRCH if the process was killed
+// in the meantime.
+func (s *supervisor) accept(n notification) (*call, error) {
+	p, err := openProcess(int(n.PID))
+	c := &call{s, n, p}
+	if err == nil && !c.waits() {
+		p.close()
+		err = unix.ESRCH
+	}
+	return c, err
+}
+
+// waits reports whether the caller still waits for a reply. As long as it does, the numbers
+// of its thread and its process are not reused.
+func (c *call) waits() bool { return valid(c.listener, c.ID) == nil }
+
+// owner opens the process that the calling thread belongs to.
+func (c *call) owner() (*process, error) {
+	p, err := openProcess(c.leader())
+	if err == nil && !c.waits() {
+		p.close()
+		err = unix.ESRCH
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// result is an answer.
+type result struct {
+	value  int64
+	errno  syscall.Errno
+	resume bool // have the kernel carry it out
+	later  bool // the reply is sent later
+}
+
+var resume = result{resume: true}
+
+// failed is a call that ends with an error: an errno, or an error that wraps one.
+func failed(err error) result {
+	errno := syscall.EIO
+	errors.As(err, &errno)
+	return result{errno: errno}
+}
+
+func done(value int, err error) result {
+	if err != nil {
+		return failed(err)
+	}
+	return result{value: int64(value)}
+}
+
+func (c *call) fd(arg int) int32 { return int32(uint32(c.Args[arg])) }
+
+// answer ends the call. A caller that was killed needs none.
+func (c *call) answer(r result) {
+	if r.later {
+		return
+	}
+	if c.process != nil {
+		c.process.close()
+	}
+	resp := response{ID: c.ID, Val: r.value, Error: -int32(r.errno)}
+	if r.resume {
+		resp.Flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
+	}
+	_ = respond(c.listener, &resp)
+}
+
+// give gives the caller a descriptor at the lowest free number and returns that.
+func (c *call) give(fd int, closeOnExec bool) (int, error) {
+	a := addFD{ID: c.ID, Src: uint32(fd)}
+	if closeOnExec {
+		a.NewFlag = unix.O_CLOEXEC
+	}
+	return inject(c.listener, &a)
+}
+
+// giveOurs gives it at a number whose calls come here.
+func (c *call) giveOurs(fd int, closeOnExec bool) (int, error) {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	a := addFD{ID: c.ID, Src: uint32(fd), Flags: unix.SECCOMP_ADDFD_FLAG_SETFD, New: uint32(c.freeFD())}
+	if closeOnExec {
+		a.NewFlag = unix.O_CLOEXEC
+	}
+	return inject(c.listener, &a)
+}
+
+// handler answers a system call under some conditions.
+type handler struct {
+	conditions []condition
+	answer     func(*call) result
+}
+
+func on(fdArg int, answer func(*call) result, also ...condition) handler {
+	return handler{ours(0, fdArg, also...).conditions, answer}
+}
+
+// handlers are the system calls that the supervisor answers. Those with paths all come to
+// it, because a filter can't read memory.
+var handlers = map[int][]handler{
+	unix.SYS_OPENAT:     {{nil, (*call).openat}},
+	unix.SYS_OPENAT2:    {{nil, (*call).openat2}},
+	unix.SYS_NEWFSTATAT: {{nil, (*call).fstatat}},
+	unix.SYS_STATX:      {{nil, (*call).statx}},
+	unix.SYS_FACCESSAT:  {{nil, (*call).faccessat}},
+	unix.SYS_FACCESSAT2: {{nil, (*call).faccessat}},
+	unix.SYS_READLINKAT: {{nil, (*call).readlinkat}},
+
+	unix.SYS_GETXATTR:   {{nil, (*call).xattr}},
+	unix.SYS_LGETXATTR:  {{nil, (*call).xattr}},
+	unix.SYS_LISTXATTR:  {{nil, (*call).xattr}},
+	unix.SYS_LLISTXATTR: {{nil, (*call).xattr}},
+
+	unix.SYS_IOCTL:  {{[]condition{is(1, abi.RDMA_VERBS_IOCTL)}, (*call).ioctl}},
+	unix.SYS_FSTAT:  {on(0, (*call).fstat)},
+	unix.SYS_WRITE:  {on(0, (*call).writeFile)},
+	unix.SYS_WRITEV: {on(0, (*call).writevFile)},
+	unix.SYS_READ:   {on(0, (*call).readFile)},
+	unix.SYS_MMAP:   {on(4, (*call).mmap)},
+	unix.SYS_DUP:    {on(0, (*call).dup)},
+	unix.SYS_FCNTL: {
+		on(0, (*call).dup, is(1, unix.F_DUPFD)),
+		on(0, (*call).dup, is(1, unix.F_DUPFD_CLOEXEC)),
+	},
+
+	unix.SYS_SOCKET:      {{[]condition{is(0, unix.AF_NETLINK), is(2, unix.NETLINK_RDMA)}, (*call).socket}},
+	unix.SYS_BIND:        {on(0, (*call).bind)},
+	unix.SYS_CONNECT:     {on(0, (*call).bind)},
+	unix.SYS_GETSOCKNAME: {on(0, (*call).getsockname)},
+	unix.SYS_SETSOCKOPT:  {on(0, (*call).setsockopt)},
+	unix.SYS_GETSOCKOPT:  {on(0, (*call).getsockopt)},
+	unix.SYS_SENDTO:      {on(0, (*call).sendto)},
+	unix.SYS_SENDMSG:     {on(0, (*call).sendmsg)},
+	unix.SYS_RECVFROM:    {on(0, (*call).recvfrom)},
+	unix.SYS_RECVMSG:     {on(0, (*call).recvmsg)},
+}
+
+// table is handlers with those of this architecture.
+var table = func() map[int][]handler {
+	all := maps.Clone(handlers)
+	for nr, answer := range older {
+		all[nr] = []handler{{nil, answer}}
+	}
+	return all
+}()
+
+// rules are the filter's.
+func rules() (all []rule) {
+	for _, nr := range slices.Sorted(maps.Keys(table)) {
+		for _, h := range table[nr] {
+			all = append(all, rule{nr, h.conditions})
+		}
+	}
+	return all
+}
+
+// handle finds the answer to a call. The filter has checked the conditions: handlers of
+// one call do the same.
+func (c *call) handle() result {
+	h := table[int(c.Nr)]
+	if len(h) == 0 {
+		return resume
+	}
+	return h[0].answer(c)
 }

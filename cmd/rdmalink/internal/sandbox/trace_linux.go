@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracer watches all processes of a sandbox, so that they stop at each store to a register.
-// Those pages are behind the end of the device's file: a store to one is a SIGBUS, which the
-// tracer takes. It carries out the store in the place of the process and has the process go
-// on behind it.
+// tracer traces all processes of a sandbox, so that they stop at each store to a register.
+// Those pages are beyond the end of the device's file: a store to one raises SIGBUS, which
+// the tracer intercepts. It carries out the store for the process and resumes the process
+// behind it.
 //
-// As their tracer it gets the ends of all processes, also that of the command.
+// As their tracer it is notified of the end of every process, including the command.
 type tracer struct {
 	s       *supervisor
 	command int
@@ -43,14 +43,14 @@ func (s *supervisor) trace(l *launched) (*tracer, error) {
 	return t, nil
 }
 
-// wait waits for the command, of which exec.Cmd hears nothing.
+// wait waits for the command, because exec.Cmd gets no notification.
 func (t *tracer) wait(c *exec.Cmd) error {
 	status := <-t.ended
 	_ = c.Wait()
 	return exitCode(syscall.WaitStatus(status))
 }
 
-// watch has stopped processes go on until all have ended.
+// watch resumes stopped processes until all have ended.
 func (t *tracer) watch() {
 	defer close(t.done)
 	for {
@@ -61,15 +61,15 @@ func (t *tracer) watch() {
 		case err != nil:
 			return
 		case status.Stopped():
-			t.goOn(thread, status)
+			t.resume(thread, status)
 		case thread == t.command:
 			t.ended <- status
 		}
 	}
 }
 
-// goOn lets a stopped thread run. Calls fail for one that was killed meanwhile.
-func (t *tracer) goOn(thread int, status unix.WaitStatus) {
+// resume lets a stopped thread run. Calls fail for one that was killed in the meantime.
+func (t *tracer) resume(thread int, status unix.WaitStatus) {
 	signal := status.StopSignal()
 	switch event := int(status) >> 16; {
 	case event == unix.PTRACE_EVENT_STOP && isStop(signal):
@@ -83,7 +83,7 @@ func (t *tracer) goOn(thread int, status unix.WaitStatus) {
 	}
 }
 
-// isStop tells whether a signal stops processes until SIGCONT.
+// isStop reports whether a signal stops processes until SIGCONT.
 func isStop(s unix.Signal) bool {
 	return s == unix.SIGSTOP || s == unix.SIGTSTP || s == unix.SIGTTIN || s == unix.SIGTTOU
 }
@@ -134,7 +134,7 @@ func (s *supervisor) register(p *process, addr uint64) (d *device, key int64, of
 	return d, key, offset, ok && d.registers.has(key)
 }
 
-// fail has the sandbox end with an error.
+// fail ends the sandbox with an error.
 func (s *supervisor) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// ways are those in which stores to registers are seen.
+// ways lists the ways in which stores to registers are detected.
 var ways = func() map[string][]string {
 	all := map[string][]string{"polled": nil}
 	if canTrap {
@@ -29,8 +29,8 @@ func needTrap(t *testing.T) {
 	}
 }
 
-// TestTrap: a record that is written after its doorbell is noticed where each store stops the
-// program, and only there. The same in the right order is no misuse.
+// TestTrap checks that a record that is written after its doorbell is detected if each store
+// stops the program, and only then. The right order is no misuse.
 func TestTrap(t *testing.T) {
 	needTrap(t)
 	program := compiled(t, "../../../../test/sandbox/late.c")
@@ -52,8 +52,8 @@ func TestTrap(t *testing.T) {
 	}
 }
 
-// TestTrapPrograms: threads, children, and Go's signal handlers do not get in the way. Our
-// provider for mlx5 copies requests to registers 16 bytes at a time, libmlx5 8.
+// TestTrapPrograms checks that threads, children and Go's signal handlers work. Our provider
+// for mlx5 copies requests to registers 16 bytes at a time, libmlx5 8.
 func TestTrapPrograms(t *testing.T) {
 	needTrap(t)
 	need(t, "rping")
@@ -69,9 +69,9 @@ func TestTrapPrograms(t *testing.T) {
 	}
 }
 
-// TestTrapSignals: SIGBUS that is no store to a register, and what stops and continues
-// processes, are theirs. A process stops for its tracer when it is born as well: the one
-// that will stop says that it lives.
+// TestTrapSignals checks that processes receive a SIGBUS other than for a store to a
+// register, and signals that stop and continue them. A new process stops for its tracer too,
+// so the process that will stop reports that it runs.
 func TestTrapSignals(t *testing.T) {
 	needTrap(t)
 	born := filepath.Join(t.TempDir(), "born")
@@ -86,7 +86,7 @@ func TestTrapSignals(t *testing.T) {
 	}
 }
 
-// TestTrapUnknown: an instruction that is not known is told, and ends the program.
+// TestTrapUnknown checks that an unknown instruction is reported, and ends the program.
 func TestTrapUnknown(t *testing.T) {
 	needTrap(t)
 	source := filepath.Join(t.TempDir(), "unknown.c")
@@ -115,8 +115,7 @@ int main(void)
 }
 `
 
-// TestTrapForbidden: nobody may trace himself, as nobody may trace anything in some
-// containers.
+// TestTrapForbidden checks the error if tracing is forbidden, as in some containers.
 func TestTrapForbidden(t *testing.T) {
 	_, err := new(supervisor).trace(&launched{process: os.Getpid(), thread: os.Getpid()})
 	if err == nil || !strings.Contains(err.Error(), "--trap: ptrace: operation not permitted: ") {
@@ -124,8 +123,8 @@ func TestTrapForbidden(t *testing.T) {
 	}
 }
 
-// TestEmulateNobody: of a process that was killed meanwhile the error says so, by which the
-// tracer knows it.
+// TestEmulateNobody checks the error for a process that was killed in the meantime, which the
+// tracer depends on.
 func TestEmulateNobody(t *testing.T) {
 	needTrap(t)
 	const nobody = 1 << 30

@@ -11,7 +11,7 @@ type storing struct {
 	immediate uint64 // with fromImmediate
 }
 
-// source is where an instruction takes from what it stores.
+// source is the kind of operand that an instruction stores.
 type source uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	fromHighByte         // the second byte of RAX, RCX, RDX or RBX
 	fromVector           // XMM
 	fromImmediate        // the instruction itself
-	fromExchange         // a register, which gets what was there
+	fromExchange         // a register, which gets the old value
 )
 
 // opcode is how an instruction stores.
@@ -77,7 +77,7 @@ func decodeStore(code []byte) (s storing, ok bool) {
 	return s, d.at <= len(code)
 }
 
-// decoder reads the bytes of an instruction. Behind the end there are zeros.
+// decoder reads the bytes of an instruction, followed by zeros.
 type decoder struct {
 	code   []byte
 	at     int

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDecodeStore: instructions as an assembler makes them.
+// TestDecodeStore decodes instructions as an assembler encodes them.
 func TestDecodeStore(t *testing.T) {
 	for _, c := range []struct {
 		code, text string

@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// bed is the device and what all tests need of it.
+// bed holds the device and the properties of it that all tests need.
 type bed struct {
 	ctx  context.Context
 	dev  *uverbs.Device
@@ -21,10 +22,10 @@ type bed struct {
 	port uint32
 	link *verbs.PortAttr
 	gid  *verbs.GIDEntry // nil where addresses need none, and on iWARP
-	addr netip.Addr      // of its network device; the zero value where there is none
+	addr netip.Addr      // of its network device; zero if there is none
 	os   string
 
-	made []func() error // of the test under way: what closes it, in order of making
+	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
 func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
@@ -64,7 +65,7 @@ func (b *bed) findPort() (err error) {
 }
 
 // findAddress finds an address by which rdma_cm finds the port: one of its network device.
-// Where that is not known, all there are are tried.
+// If the network device is unknown, it tries all addresses.
 func (b *bed) findAddress(m *host.Machine) {
 	index, known := b.netdev(m)
 	nets, _ := m.Net.List()
@@ -100,7 +101,7 @@ func (b *bed) leadsHere(a netip.Addr) bool {
 	return err == nil && device == b.dev.Info().Name
 }
 
-// facts are what a reader of the report has to know.
+// facts returns the properties of the device that a reader of the report needs.
 func (b *bed) facts() []finding {
 	info, a := b.dev.Info(), b.attr
 	version := "unknown"
@@ -123,7 +124,7 @@ func (b *bed) facts() []finding {
 	}
 }
 
-// keep has what was made closed at the end of the test.
+// keep arranges for an object to be closed at the end of the test.
 func (b *bed) keep(closes func() error) { b.made = append(b.made, closes) }
 
 func (b *bed) close() (err error) {
@@ -134,4 +135,44 @@ func (b *bed) close() (err error) {
 	}
 	b.made = nil
 	return err
+}
+
+// byAddress connects by rdma_cm.
+func byAddress(b *bed) (string, error) {
+	if !b.addr.IsValid() {
+		return "", none("the port's network device has no IP address here")
+	}
+	device, err := b.reach(b.addr)
+	if err == nil && device != b.dev.Info().Name {
+		err = fmt.Errorf("%v leads to %s", b.addr, device)
+	}
+	return fmt.Sprintf("connected to %v and closed", b.addr), err
+}
+
+// reach connects an address to itself. It says which device that leads to.
+func (b *bed) reach(addr netip.Addr) (device string, err error) {
+	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept(ctx)
+		if err == nil {
+			<-c.Done()
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(addr, 0)}
+	c, err := d.Dial(ctx, l.Addr().String())
+	if err != nil {
+		cancel()
+		<-accepted
+		return "", errors.Join(err, l.Close())
+	}
+	device = c.Device().Info().Name
+	return device, errors.Join(c.Close(), <-accepted, l.Close())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// statuses takes n completions, whatever they are.
+// statuses takes n completions, and returns their statuses.
 func (p *pair) statuses(cq *uverbs.CQ, n int) (all []verbs.WC, err error) {
 	for len(all) < n {
 		wcs := make([]verbs.WC, n-len(all))
@@ -20,10 +20,10 @@ func (p *pair) statuses(cq *uverbs.CQ, n int) (all []verbs.WC, err error) {
 	return all, nil
 }
 
-// wrongKey writes by a key that nobody has. The device flushes the requests behind that write.
+// wrongKey writes with an invalid key. The device flushes the requests behind that write.
 func wrongKey(b *bed) (string, error) {
 	if b.iwarp() {
-		return "", none("iWARP tells the writer nothing")
+		return "", none("iWARP does not report errors to the writer")
 	}
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {

@@ -31,7 +31,7 @@ func (p *pair) window(typ verbs.MWType) (*uverbs.MW, error) {
 	return mw, err
 }
 
-// own waits for a completion of what the second end posted itself.
+// own waits for a completion of a request that the second end posted itself.
 func (p *pair) own(op string, err error) error {
 	if err == nil {
 		_, err = p.wait(p.ends[1].qp.SendCQ(), 1)

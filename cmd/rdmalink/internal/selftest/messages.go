@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sizes are those at which requests, segments and packets end.
+// sizes lists message sizes at the limits of requests, segments and packets.
 func (p *pair) sizes() (all []int) {
 	mtu, most := p.link.ActiveMTU.Bytes(), longest
 	switch p.typ {
@@ -85,7 +85,7 @@ func (m message) String() string {
 
 const immediate = 0xa1b2c3d4
 
-// takesRecv tells whether an operation completes a receive of the peer.
+// takesRecv reports whether an operation completes a receive of the peer.
 func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != verbs.OpRDMARead }
 
 // pieces is of how many pieces the memory of a message may be, four at most.
@@ -151,7 +151,7 @@ func (p *pair) message(m message) error {
 	return p.same("data", target, source)
 }
 
-// received looks at the completion of a receive.
+// received checks the completion of a receive.
 func (p *pair) received(wc *verbs.WC, m message, header int) error {
 	withImm := m.op == verbs.OpSendImm || m.op == verbs.OpRDMAWriteImm
 	switch {

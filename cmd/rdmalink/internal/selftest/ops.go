@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// operands are those of an atomic operation on before, and what becomes of it.
+// operands holds the operands of an atomic operation on the value before, and its result.
 type operands struct{ compareAdd, swap, want uint64 }
 
 const before, other uint64 = 0x1122334455667788, 0x99aabbccddeeff00
@@ -85,7 +85,7 @@ func lists(b *bed) (string, error) {
 	return fmt.Sprintf("%d messages in lists of 1 to %d", all, depth), nil
 }
 
-// fence reads, and sends what was read, in one list.
+// fence posts a READ, and a SEND of the data that it read, in one list.
 func fence(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
@@ -118,14 +118,14 @@ func fence(b *bed) (string, error) {
 	return fmt.Sprintf("%d reads of %d bytes, sent on", times, size), nil
 }
 
-// bothWays has both ends send at the same time.
+// bothWays sends from both ends at the same time.
 func bothWays(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
 	const size, times = 4096, 50
-	if err := p.message(message{op: verbs.OpSend, size: size}); err != nil { // of iWARP the dialling end speaks first
+	if err := p.message(message{op: verbs.OpSend, size: size}); err != nil { // on iWARP the dialling end sends first
 		return "", err
 	}
 	for range times {

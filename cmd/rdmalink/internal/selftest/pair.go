@@ -41,7 +41,7 @@ type pair struct {
 	next uint64      // WRID
 }
 
-// access is what the device allows to open memory to.
+// access returns the access rights that the device supports.
 func (b *bed) access() verbs.Access {
 	a := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 	if b.attr.AtomicCap != verbs.AtomicNone {
@@ -53,10 +53,10 @@ func (b *bed) access() verbs.Access {
 	return a
 }
 
-// pair makes and connects two queue pairs.
+// pair creates and connects two queue pairs.
 func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
 
-// pairWith has the second use an SRQ.
+// pairWith creates a pair whose second queue pair uses an SRQ.
 func (b *bed) pairWith(typ verbs.QPType, srq bool) (*pair, error) {
 	if !b.dev.Supports(typ, verbs.OpSend) {
 		return nil, none("there are no %v queue pairs", typ)
@@ -169,8 +169,8 @@ func (p *pair) dial(pd *uverbs.PD) error {
 	if p.typ != verbs.QPTypeRC {
 		return none("iWARP has RC only")
 	}
-	accepting := &rdmacm.Config{PD: pd, QP: p.options(true)}
-	l, err := rdmacm.Listen(netip.AddrPortFrom(p.addr, 0).String(), accepting)
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: p.options(true)}}
+	l, err := lc.Listen(p.ctx, netip.AddrPortFrom(p.addr, 0).String())
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,8 @@ func (p *pair) dial(pd *uverbs.PD) error {
 		c, err := l.Accept(p.ctx)
 		came <- answer{c, err}
 	}()
-	c, err := rdmacm.DialAddrPort(p.ctx, l.Addr(), &rdmacm.Config{PD: pd, QP: p.options(false), Source: netip.AddrPortFrom(p.addr, 0)})
+	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(p.addr, 0), Config: rdmacm.Config{PD: pd, QP: p.options(false)}}
+	c, err := d.Dial(p.ctx, l.Addr().String())
 	if err != nil {
 		l.Close() // Accept ends
 		if a := <-came; a.Conn != nil {
@@ -260,8 +261,8 @@ func (p *pair) send(wr verbs.SendWR) error {
 	return err
 }
 
-// fill makes data that the step before did not have. It repeats itself after a prime number of
-// bytes, so that no two packets are the same.
+// fill writes data that differs from that of the previous step. The pattern repeats after a
+// prime number of bytes, so that no two packets are equal.
 func (p *pair) fill(b []byte) {
 	const period = 251
 	p.next++
@@ -273,8 +274,8 @@ func (p *pair) fill(b []byte) {
 	}
 }
 
-// same waits until the data is there: of a write only its sender is told, who may hear of it
-// before it has arrived.
+// same waits until the data has arrived. Only the sender of a write gets a completion,
+// possibly before the data has arrived.
 func (p *pair) same(what string, got, want []byte) error {
 	for !bytes.Equal(got, want) {
 		if p.ctx.Err() != nil || p.typ == verbs.QPTypeRC && !p.iwarp() {

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sharedReceives sends to a queue pair with an SRQ, which goes around several times.
+// sharedReceives sends to a queue pair with an SRQ, several times around its ring.
 func sharedReceives(b *bed) (string, error) {
 	p, err := b.pairWith(verbs.QPTypeRC, true)
 	if err != nil {
@@ -21,10 +21,10 @@ func sharedReceives(b *bed) (string, error) {
 	return fmt.Sprintf("%d messages", times), nil
 }
 
-// events arms a CQ, and has the event come.
+// events arms a CQ, and causes an event.
 func events(b *bed) (string, error) { return armed(b, false) }
 
-// solicitedEvents has a message without the flag before the one with it.
+// solicitedEvents sends a message without the flag before the one with it.
 func solicitedEvents(b *bed) (string, error) { return armed(b, true) }
 
 func armed(b *bed, solicited bool) (string, error) {

@@ -1,5 +1,5 @@
 // Package selftest tries every operation that a device offers, in loopback on the device, and
-// compares the data. Its report is made to be sent to us by somebody who has such a device.
+// compares the data. Owners of a device can send us its report.
 package selftest
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Details is what -h tells.
+// Details is the help text.
 const Details = `
-With --selftest the doctor tries every operation that DEV offers, between queue pairs of
-DEV itself, and compares the data: it sends, writes, reads, adds and swaps, binds windows,
-waits for events, resizes queues and has queue pairs fail. Its report is made to be pasted
-into an issue: a line for each operation, "ok", "none" for what DEV does not offer, or
-"FAILED". It takes some seconds and 1 MiB of memory. Devices of iWARP need an IP address.
-The exit code is 1 when something failed.
+With --selftest, doctor tries every operation that DEV supports, between queue pairs of
+DEV itself, and compares the data: sends, writes, reads, atomics, memory windows, events,
+resizing of queues, and failures of queue pairs. The report can be pasted into an issue:
+each line has an operation and "ok", "none" if DEV does not support it, or "FAILED". The
+test takes some seconds and 1 MiB of memory. iWARP devices need an IP address. The exit
+code is 1 if an operation failed.
 `
 
 // Run tries the device of this name.
@@ -30,7 +30,7 @@ func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) err
 	if err != nil {
 		return err
 	}
-	defer dev.Close() // a test closes what it makes
+	defer dev.Close() // a test closes its objects
 	b, err := newBed(ctx, m, dev)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) err
 // patience is for one test. A device needs microseconds for it, and one in software milliseconds.
 const patience = time.Minute
 
-// errNone says that the device does not offer what was to be tried.
+// errNone means that the device does not support the tested operation.
 var errNone = errors.New("not offered")
 
 func none(format string, args ...any) error {
@@ -127,4 +127,40 @@ func (r *report) end() error {
 		return r.out.WriteJSON(r.tables)
 	}
 	return r.err
+}
+
+// test is a line of the report. run returns a description of the result, or an
+// error.
+type test struct {
+	name string
+	run  func(*bed) (string, error)
+}
+
+// tests lists all tests. Later tests use operations that earlier ones try.
+var tests = []test{
+	{"RC SEND", messages(verbs.QPTypeRC, verbs.OpSend)},
+	{"RC SEND with immediate", messages(verbs.QPTypeRC, verbs.OpSendImm)},
+	{"RC WRITE", messages(verbs.QPTypeRC, verbs.OpRDMAWrite)},
+	{"RC WRITE with immediate", messages(verbs.QPTypeRC, verbs.OpRDMAWriteImm)},
+	{"RC READ", messages(verbs.QPTypeRC, verbs.OpRDMARead)},
+	{"RC COMPARE_SWAP", compareSwap},
+	{"RC FETCH_ADD", fetchAdd},
+	{"RC lists", lists},
+	{"RC fence", fence},
+	{"RC in both directions", bothWays},
+	{"UC SEND", messages(verbs.QPTypeUC, verbs.OpSend)},
+	{"UC SEND with immediate", messages(verbs.QPTypeUC, verbs.OpSendImm)},
+	{"UC WRITE", messages(verbs.QPTypeUC, verbs.OpRDMAWrite)},
+	{"UC WRITE with immediate", messages(verbs.QPTypeUC, verbs.OpRDMAWriteImm)},
+	{"UD SEND", messages(verbs.QPTypeUD, verbs.OpSend)},
+	{"UD SEND with immediate", messages(verbs.QPTypeUD, verbs.OpSendImm)},
+	{"SRQ", sharedReceives},
+	{"events", events},
+	{"solicited events", solicitedEvents},
+	{"CQ that is resized", resize},
+	{"windows of type 1", windows1},
+	{"windows of type 2", windows2},
+	{"a wrong key", wrongKey},
+	{"flush, and a second life", secondLife},
+	{"rdma_cm", byAddress},
 }

@@ -49,7 +49,7 @@ func lines(t *testing.T, text string) (all []line) {
 	return all
 }
 
-// TestAll: each device passes, and what it does not offer is known.
+// TestAll checks that each device passes, and that the list of unsupported operations is right.
 func TestAll(t *testing.T) {
 	onlyRC := []string{"UC SEND", "UC SEND with immediate", "UC WRITE", "UC WRITE with immediate", "UD SEND", "UD SEND with immediate"}
 	rest := []string{"CQ that is resized", "windows of type 1", "windows of type 2", "a wrong key"}
@@ -79,8 +79,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestFound: what goes wrong is a line of its own, and the exit code's reason; the tests behind
-// it go on.
+// TestFound checks that a failure is printed in a line of its own and sets the exit code, and
+// that later tests still run.
 func TestFound(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	d := f.Host(0).Device(0)

@@ -1,5 +1,5 @@
-// Package table prints what rdma has no twin of, as text for readers and as JSON,
-// from one table.
+// Package table prints the properties of objects, as text and as JSON, from one
+// table. It is for output that rdma has no equivalent of.
 package table
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Table is what is known of something, in order. The first entry is its name.
+// Table is a list of properties, in order. The first entry is the name.
 type Table []Entry
 
-// Entry is a line of a table. Value is a string, a number, a bool, Names, or
-// a list of tables; a []string has a line for each.
+// Entry is a line of a table. Value is a string, a number, a bool, Names, or a list
+// of tables. A []string has a line for each element.
 type Entry struct {
 	Key   string
 	Value any
 	unit  Unit
 }
 
-// Unit is what text has behind a number, and JSON in the name.
+// Unit is the unit of a number: text prints it after the number, JSON in the name.
 type Unit string
 
 const (
@@ -44,8 +44,8 @@ func (n Names) String() string {
 	return strings.Join(n, " ")
 }
 
-// Tables are several of a kind, below another one. Those of one line have their
-// values side by side.
+// Tables are several tables of a kind, below another one. Tables of one line are
+// printed in columns.
 type Tables struct {
 	Singular string
 	OneLine  bool
@@ -54,7 +54,7 @@ type Tables struct {
 
 func (t *Table) Add(key string, value any) { *t = append(*t, Entry{Key: key, Value: value}) }
 
-// AddText leaves out what is not known.
+// AddText adds a property unless it is unknown.
 func (t *Table) AddText(key, value string) {
 	if value != "" {
 		t.Add(key, value)
@@ -65,7 +65,7 @@ func (t *Table) AddUnit(key string, value uint64, u Unit) {
 	*t = append(*t, Entry{key, value, u})
 }
 
-// MarshalJSON makes an object of it, in order.
+// MarshalJSON returns an object with the properties in order.
 func (t Table) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -3,11 +3,15 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// memory reads the memory of the process that made a call. What can't be read is nil.
+// memory reads the memory of the process that made a call. It returns nil for
+// unreadable memory.
 type memory func(addr uint64, size int) []byte
 
 // Sizes of the kernel's structures.
@@ -18,7 +22,7 @@ const (
 	mostBytes     = 16 << 10
 )
 
-// ioctl says what an RDMA_VERBS_IOCTL asks for.
+// ioctl decodes an RDMA_VERBS_IOCTL request.
 func ioctl(m memory, addr uint64) (name string, args []Arg) {
 	head := m(addr, requestHead)
 	if head == nil {
@@ -60,8 +64,8 @@ func attributeName(m method, id uint16) string {
 	return fmt.Sprintf("attribute %#x", id)
 }
 
-// attributeValue is the number of an object, a constant or a descriptor, or else how
-// much memory there is.
+// attributeValue returns the number of an object, a constant or a descriptor, or else
+// the size of the attribute's memory.
 func attributeValue(length uint16, data uint64) string {
 	if length == 0 {
 		return fmt.Sprint(int64(data))
@@ -78,7 +82,7 @@ func commandName(command uint32) string {
 	return named(writeCommands, number, "command")
 }
 
-// write says what a command is that is written to a node.
+// write decodes a command that is written to a node.
 func write(m memory, node string, addr, size uint64) (name string, response uint64) {
 	if size < commandHead {
 		return "command that is too short", 0
@@ -101,3 +105,85 @@ func write(m memory, node string, addr, size uint64) (name string, response uint
 
 // nodeCM is rdma_cm's node.
 const nodeCM = "rdma_cm"
+
+// Call is a system call on RDMA's device nodes.
+type Call struct {
+	Thread int
+	Node   string // uverbs0, rdma_cm
+	Kind   string // open, ioctl, write
+	Name   string // QP QP_CREATE, INVOKE_WRITE REG_MR, RESOLVE_IP
+	Args   []Arg
+	Result int64 // the error number if it is below 0
+	Error  string
+}
+
+// Arg is an attribute of a request, or a field of an event.
+type Arg struct {
+	Name  string
+	Value string
+}
+
+// String is a line: uverbs0 ioctl PD PD_DESTROY DESTROY_PD_HANDLE 1 = 0.
+func (c *Call) String() string {
+	words := []string{fmt.Sprintf("[%d]", c.Thread), c.Node, c.Kind}
+	if c.Name != "" {
+		words = append(words, c.Name)
+	}
+	for _, a := range c.Args {
+		words = append(words, a.Name, a.Value)
+	}
+	words = append(words, "=", fmt.Sprint(c.Result))
+	if c.Error != "" {
+		words = append(words, "("+c.Error+")")
+	}
+	return strings.Join(words, " ")
+}
+
+// table is the call for JSON.
+func (c *Call) table() table.Table {
+	t := table.Table{{Key: "thread", Value: c.Thread}, {Key: "node", Value: c.Node}, {Key: "call", Value: c.Kind}}
+	t.AddText("name", c.Name)
+	var args table.Table
+	for _, a := range c.Args {
+		args.Add(a.Name, a.Value)
+	}
+	if args != nil {
+		t.Add("args", args)
+	}
+	t.Add("result", c.Result)
+	t.AddText("error", c.Error)
+	return t
+}
+
+// event decodes the reply to GET_EVENT: the ID and the kind of event (struct
+// rdma_ucm_event_resp).
+func event(m memory, addr uint64) []Arg {
+	b := m(addr, 20)
+	if b == nil {
+		return nil
+	}
+	id, kind, status := binary.NativeEndian.Uint32(b[8:]), binary.NativeEndian.Uint32(b[12:]), int32(binary.NativeEndian.Uint32(b[16:]))
+	args := []Arg{{"event", rdmacm.EventType(kind).String()}, {"id", fmt.Sprint(id)}}
+	if status != 0 {
+		args = append(args, Arg{"status", fmt.Sprint(status)})
+	}
+	return args
+}
+
+//go:generate go run ./gen ../../../../internal/abi znames.go ../../../../internal/ioctl/znames.go
+
+type methodKey struct{ object, method uint16 }
+
+// method is one of an object's, with the names of its attributes.
+type method struct {
+	name       string
+	attributes map[uint16]string
+}
+
+// named is the name that a number has, or the number.
+func named(names map[uint32]string, n uint32, what string) string {
+	if name, ok := names[n]; ok {
+		return name
+	}
+	return fmt.Sprintf("%s %#x", what, n)
+}

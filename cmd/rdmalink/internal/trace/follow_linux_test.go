@@ -30,7 +30,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestSignals: a signal reaches the program, and its end is told.
+// TestSignals checks that a signal reaches the program, and that the program's end by it is reported.
 func TestSignals(t *testing.T) {
 	err := follow(context.Background(), []string{"sh", "-c", "trap 'kill -KILL $$' USR1; kill -USR1 $$; exit 0"}, nil)
 	if err == nil || err.Error() != "sh: killed by SIGKILL" {
@@ -50,8 +50,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestRestarts: a call that the kernel has begun again is one call. EINTR, and errors of devices, are
-// results.
+// TestRestarts checks that a call that the kernel restarts is one call. EINTR, and errors of devices,
+// are results.
 func TestRestarts(t *testing.T) {
 	for result, want := range map[int64]bool{-512: true, -513: true, -514: true, -516: true, -4: false, -511: false, -517: false, 0: false, 512: false} {
 		if got := restarts(result); got != want {

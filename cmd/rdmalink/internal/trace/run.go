@@ -1,5 +1,5 @@
-// Package trace prints what a program asks of RDMA's device nodes, in words, from its
-// system calls.
+// Package trace prints the requests of a program to RDMA's device nodes, decoded from
+// its system calls.
 package trace
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
-It runs PROGRAM, which may be written in any language, and prints a line on standard
-error for each call of the program, its threads and what it starts: opens of the nodes
+trace runs PROGRAM, in any language, and prints a line to standard error for each
+system call on RDMA of the program, its threads and its children: opens of the nodes
 in /dev/infiniband, requests to them by object, method and attributes (ioctl) or by
-command (write), rdma_cm's commands and the events that it got, and the result. A
-number behind an attribute is an object, a descriptor or a constant, (N bytes) is memory.
+command (write), rdma_cm's commands, the events received, and the results. A number
+after an attribute is an object, a descriptor or a constant; (N bytes) is memory.
 
   rdmalink trace -- rping -c -a 10.0.0.2 -C 1
 
-Work that is posted to a queue of the process without a system call can't be seen.
+trace can't see work requests that are posted without a system call.
 
 ` + flags.Help() + `
-It needs what strace needs: a container may forbid ptrace. The exit code is 0 if that
-of PROGRAM is, 1 if not or if PROGRAM can't be traced, 2 for a command line that makes
-no sense.`
+Like strace, trace needs ptrace, which a container may forbid. The exit code is 0 if
+PROGRAM's is, 1 if it is not or if PROGRAM can't be traced, 2 for a command line that
+makes no sense.`
 }
 
 type settings struct {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, out cli.Output, args []string) (err error) {
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
-	out.Stdout = out.Stderr // what is traced has the other
+	out.Stdout = out.Stderr // standard output belongs to the traced program
 	if o.to != "" {
 		file, err := os.Create(o.to)
 		if err != nil {
@@ -88,8 +88,8 @@ func parse(args []string) (o settings, err error) {
 	return o, nil
 }
 
-// takesNext tells whether the value of an option is the next word: that of -o, alone or
-// at the end of several, and of --output or its beginning.
+// takesNext reports whether the value of an option is the next word: true for -o, alone
+// or at the end of several letters, and for --output or an abbreviation.
 func takesNext(word string) bool {
 	if strings.HasPrefix(word, "--") {
 		return strings.HasPrefix("--output", word)

@@ -129,7 +129,7 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// FuzzIoctl: no request makes it panic.
+// FuzzIoctl checks that no request causes a panic.
 func FuzzIoctl(f *testing.F) {
 	f.Add(request(4, 0, attr{1, 2, 3}), uint64(4096))
 	f.Fuzz(func(t *testing.T, b []byte, addr uint64) {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// tracer follows a program, its threads and what it starts. All of it happens on one
-// thread, as ptrace wants it.
+// tracer follows a program, its threads and its children. It runs on a single thread, as ptrace
+// requires.
 type tracer struct {
 	report  func(*Call) error
 	child   int
@@ -31,7 +31,7 @@ type pending struct {
 const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
 	unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
 
-// follow goes on until all have ended. The child is stopped at its first instruction.
+// follow runs until all processes have ended. The child is stopped at its first instruction.
 func (t *tracer) follow() error {
 	var ws unix.WaitStatus
 	if _, err := unix.Wait4(t.child, &ws, unix.WALL, nil); err != nil {
@@ -81,7 +81,7 @@ func proceed(tid int, signal unix.Signal) error {
 	return nil
 }
 
-// stopped looks why a thread stopped, and tells the signal that it is to get.
+// stopped determines why a thread stopped, and returns the signal to deliver to it.
 func (t *tracer) stopped(tid int, ws unix.WaitStatus) (unix.Signal, error) {
 	first := !t.known[tid]
 	t.known[tid] = true
@@ -121,14 +121,15 @@ func (t *tracer) syscall(tid int) error {
 	return nil
 }
 
-// restarts reports whether a result says that a signal came before the call was carried out. The
-// thread makes the call again, with another entry and exit. Programs never see these numbers.
+// restarts reports whether a result means that a signal interrupted the call before it was
+// carried out. The thread repeats the call, with another entry and exit. Programs never see
+// these numbers.
 func restarts(result int64) bool {
 	const restartSys, restartBlock = -512, -516 // ERESTARTSYS to ERESTART_RESTARTBLOCK
 	return restartBlock <= result && result <= restartSys
 }
 
-// entered is the call that a thread begins, nil if it has nothing to do with RDMA.
+// entered returns the call that a thread begins, or nil if it has nothing to do with RDMA.
 func entered(tid int, number uint64, args []uint64) *pending {
 	p := &pending{Call: Call{Thread: tid}}
 	m := memoryOf(tid)
@@ -158,7 +159,7 @@ func entered(tid int, number uint64, args []uint64) *pending {
 	return p
 }
 
-// returned completes a call with its result and what the kernel wrote.
+// returned completes a call with its result and the data that the kernel wrote.
 func (p *pending) returned(result int64) *Call {
 	p.Result = result
 	if result < 0 {

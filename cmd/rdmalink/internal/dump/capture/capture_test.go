@@ -38,7 +38,7 @@ func swapped() []byte {
 	return append(b, 'x')
 }
 
-// block makes one of a pcapng file.
+// block returns a block of a pcapng file.
 func block(order binary.AppendByteOrder, kind uint32, body []byte) []byte {
 	for len(body)%4 != 0 {
 		body = append(body, 0)
@@ -124,7 +124,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestDamaged: a file that is cut off says so, and one with absurd lengths is refused.
+// TestDamaged checks the errors for a truncated file and for one with absurd lengths.
 func TestDamaged(t *testing.T) {
 	for _, file := range [][]byte{written(t), swapped()} {
 		if _, err := records(file[:len(file)-1]); !errors.Is(err, errCorrupt) {
@@ -162,7 +162,8 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// FuzzOpen: no file makes it panic, or gives a packet that is longer than itself.
+// FuzzOpen checks that no file causes a panic, or yields a packet longer than the
+// file.
 func FuzzOpen(f *testing.F) {
 	for _, seed := range [][]byte{written(f), swapped(), sections()} {
 		f.Add(seed)

@@ -15,7 +15,7 @@ var (
 	there = netip.MustParseAddr("10.0.0.2")
 )
 
-// ipv4 makes a packet.
+// ipv4 returns an IPv4 packet.
 func ipv4(proto byte, src, dst netip.Addr, body []byte) []byte {
 	b := []byte{0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, proto, 0, 0}
 	binary.BigEndian.PutUint16(b[2:], uint16(20+len(body)))
@@ -23,7 +23,7 @@ func ipv4(proto byte, src, dst netip.Addr, body []byte) []byte {
 	return append(append(b, dst.AsSlice()...), body...)
 }
 
-// udp makes a datagram for RoCE's port, with an ICRC that nobody computed.
+// udp returns a datagram for RoCE's port, with an arbitrary ICRC.
 func udp(transport ...byte) []byte {
 	b := []byte{0xc0, 0, 0x12, 0xb7, 0, 0, 0, 0}
 	b = append(append(b, transport...), 1, 2, 3, 4)
@@ -53,7 +53,7 @@ func (m *Message) names() string {
 	return strings.Join(all, " ")
 }
 
-// TestOpcodes: each operation has its headers, and the rest is payload.
+// TestOpcodes checks the headers of each operation; the rest is payload.
 func TestOpcodes(t *testing.T) {
 	for opcode, want := range map[byte]struct{ operation, layers string }{
 		0x00: {"RC SEND_FIRST", "BTH payload ICRC"},
@@ -131,7 +131,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestCut: what was captured in part has its headers, and no verdict.
+// TestCut checks that the headers of a truncated packet are printed, without a verdict on
+// its ICRC.
 func TestCut(t *testing.T) {
 	packet := udp(append(bth(0x0a, 0), make([]byte, 16+100)...)...)
 	m := one(t, LinkRaw, packet[:20+8+12+16])
@@ -143,7 +144,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// segment makes a TCP segment.
+// segment returns a TCP segment.
 func segment(src, dst netip.Addr, seq uint32, flags byte, data []byte) []byte {
 	b := []byte{0x10, 0, 0x20, 0}
 	if src == there {
@@ -158,7 +159,7 @@ func mpaFrame(key string, flags byte, private string) []byte {
 	return append(append([]byte(key), flags, 1, 0, byte(len(private))), private...)
 }
 
-// fpdu makes a frame of a SEND with so much data.
+// fpdu returns a frame of a SEND with the given number of bytes.
 func fpdu(msn byte, data string) []byte {
 	b := append([]byte{0, 0, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0}, data...)
 	binary.BigEndian.PutUint16(b, uint16(len(b)-2))
@@ -185,7 +186,7 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	start := uint32(1<<32 - 30) // it goes over the end of the numbers
+	start := uint32(1<<32 - 30) // the sequence numbers wrap around
 	opening := mpaFrame(keyRequest, 0x40, "private")
 	first, second := fpdu(1, "some data"), fpdu(2, strings.Repeat("more", 100))
 	stream := append(append(append([]byte(nil), opening...), first...), second...)
@@ -204,7 +205,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCRC: a wrong CRC is told of where one end asked for them.
+// TestCRC checks that a wrong CRC is reported if one end requested CRCs.
 func TestCRC(t *testing.T) {
 	for _, test := range []struct {
 		request, reply byte
@@ -222,17 +223,18 @@ func TestCRC(t *testing.T) {
 	}
 }
 
-// TestLost: a hole in the capture is told of once, and the next connection is read.
+// TestLost checks that a gap in the capture is reported once, and that the next connection
+// is read.
 func TestLost(t *testing.T) {
 	d := New()
 	d.Packet(LinkRaw, segment(here, there, 0, 0, mpaFrame(keyRequest, 0, "")))
-	var told int
+	var messages int
 	for i := range 100 {
 		all, _ := d.Packet(LinkRaw, segment(here, there, uint32(1000+i*60000), 0, make([]byte, 60000)))
-		told += len(all)
+		messages += len(all)
 	}
-	if told != 1 {
-		t.Errorf("%d messages", told)
+	if messages != 1 {
+		t.Errorf("%d messages", messages)
 	}
 	all, _ := d.Packet(LinkRaw, segment(here, there, 7, 0, mpaFrame(keyRequest, 0, "")))
 	if len(all) != 1 || all[0].Field("MPA", "frame") != "request" {
@@ -253,8 +255,8 @@ func TestMPA(t *testing.T) {
 	}
 }
 
-// TestICRC: a packet of the kernel's is right, also after a router changed what routers
-// change, and wrong with any other bit changed.
+// TestICRC checks the ICRC of a packet of the kernel: it is right, also after a change of
+// the fields that routers change, and wrong after a change of any other bit.
 func TestICRC(t *testing.T) {
 	packet := packets(t, "testdata/rxe-rc.pcap")[0]
 	const ip, bth = 14, 14 + 20 + 8
@@ -280,7 +282,7 @@ func TestICRC(t *testing.T) {
 	}
 }
 
-// TestICRC6: over IPv6 class, flow label and hop limit don't count, and all else does.
+// TestICRC6 checks that over IPv6 only class, flow label and hop limit are excluded.
 func TestICRC6(t *testing.T) {
 	packet := func(class, limit, checksum, congestion byte) []byte {
 		b := []byte{0x60 | class>>4, class<<4 | class&15, class, class, 0, 28, 17, limit}
@@ -301,7 +303,7 @@ func TestICRC6(t *testing.T) {
 	}
 }
 
-// FuzzPacket: no packets make it panic.
+// FuzzPacket checks that no packets cause a panic.
 func FuzzPacket(f *testing.F) {
 	for _, b := range [][]byte{udp(append(bth(0x64, 0), make([]byte, 300)...)...), segment(here, there, 0, 0, mpaFrame(keyRequest, 0, "x"))} {
 		f.Add(uint32(LinkRaw), b, uint16(len(b)))
@@ -321,7 +323,7 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// FuzzStream: nothing that follows an MPA frame makes it panic.
+// FuzzStream checks that no data after an MPA frame causes a panic.
 func FuzzStream(f *testing.F) {
 	f.Add(fpdu(1, "data"), uint32(21), uint32(30))
 	f.Fuzz(func(t *testing.T, b []byte, seq, again uint32) {
@@ -334,8 +336,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// TestHostileStreams: what strangers send takes bounded memory and time, the connection that
-// was silent for longest goes first, and a message says what was left out.
+// TestHostileStreams checks that hostile streams take bounded memory and time: the
+// connection that was silent for longest is dropped first, with a message.
 func TestHostileStreams(t *testing.T) {
 	opening := mpaFrame(keyRequest, 0, "")
 	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
@@ -401,7 +403,7 @@ func TestHostileStreams(t *testing.T) {
 	})
 }
 
-// TestOrder: segments in any order are put together.
+// TestOrder checks that segments are reassembled in any order.
 func TestOrder(t *testing.T) {
 	opening := mpaFrame(keyRequest, 0x40, "")
 	var stream []byte

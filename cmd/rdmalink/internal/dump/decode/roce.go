@@ -1,12 +1,16 @@
 package decode
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
 
 // roce reads a datagram that is sent to RoCE's port.
 func roce(p datagram) Message {
 	c := cursor{b: p.body}
 	c.take(4)
-	size := int(c.u16()) // as UDP has it
+	size := int(c.u16()) // as in UDP
 	c.take(2)
 	var m Message
 	if c.short || size > p.size || size < 8 {
@@ -141,7 +145,7 @@ var rnrHundredths = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96,
 
 var naks = map[byte]string{0: "PSN sequence error", 1: "invalid request", 2: "remote access error", 3: "remote operational error", 4: "invalid RD request"}
 
-// syndrome says what an acknowledgement answers.
+// syndrome returns the meaning of an acknowledgement.
 func syndrome(s byte) string {
 	low := s & 31
 	switch s >> 5 {
@@ -159,4 +163,106 @@ func syndrome(s byte) string {
 		return fmt.Sprintf("NAK code %d", low)
 	}
 	return fmt.Sprintf("syndrome %#x", s)
+}
+
+// parts are the extended headers that an operation has, in their order.
+type parts uint
+
+const (
+	hasRETH parts = 1 << iota
+	hasAtomicETH
+	hasAETH
+	hasAtomicAckETH
+	hasImmDt
+	hasIETH
+	hasFETH
+	isResponse // and therefore without XRCETH
+)
+
+// operation is the meaning of the lower five bits of an opcode (IBA specification,
+// volume 1, table 38; FLUSH and ATOMIC_WRITE of annex A19).
+type operation struct {
+	name  string
+	parts parts
+}
+
+var operations = map[byte]operation{
+	0:  {"SEND_FIRST", 0},
+	1:  {"SEND_MIDDLE", 0},
+	2:  {"SEND_LAST", 0},
+	3:  {"SEND_LAST_WITH_IMMEDIATE", hasImmDt},
+	4:  {"SEND_ONLY", 0},
+	5:  {"SEND_ONLY_WITH_IMMEDIATE", hasImmDt},
+	6:  {"RDMA_WRITE_FIRST", hasRETH},
+	7:  {"RDMA_WRITE_MIDDLE", 0},
+	8:  {"RDMA_WRITE_LAST", 0},
+	9:  {"RDMA_WRITE_LAST_WITH_IMMEDIATE", hasImmDt},
+	10: {"RDMA_WRITE_ONLY", hasRETH},
+	11: {"RDMA_WRITE_ONLY_WITH_IMMEDIATE", hasRETH | hasImmDt},
+	12: {"RDMA_READ_REQUEST", hasRETH},
+	13: {"RDMA_READ_RESPONSE_FIRST", hasAETH | isResponse},
+	14: {"RDMA_READ_RESPONSE_MIDDLE", isResponse},
+	15: {"RDMA_READ_RESPONSE_LAST", hasAETH | isResponse},
+	16: {"RDMA_READ_RESPONSE_ONLY", hasAETH | isResponse},
+	17: {"ACKNOWLEDGE", hasAETH | isResponse},
+	18: {"ATOMIC_ACKNOWLEDGE", hasAETH | hasAtomicAckETH | isResponse},
+	19: {"COMPARE_SWAP", hasAtomicETH},
+	20: {"FETCH_ADD", hasAtomicETH},
+	22: {"SEND_LAST_WITH_INVALIDATE", hasIETH},
+	23: {"SEND_ONLY_WITH_INVALIDATE", hasIETH},
+	28: {"FLUSH", hasFETH | hasRETH},
+	29: {"ATOMIC_WRITE", hasRETH},
+}
+
+// Services are the upper three bits.
+const (
+	serviceRD  = 2
+	serviceUD  = 3
+	serviceCNP = 4
+	serviceXRC = 5
+
+	opcodeCNP = 0x81
+)
+
+var services = [8]string{"RC", "UC", "RD", "UD", "CNP", "XRC", "service 6", "service 7"}
+
+// opcodeOf splits an opcode. An unknown opcode is named by its number.
+func opcodeOf(opcode byte) (service byte, op operation) {
+	service = opcode >> 5
+	if opcode == opcodeCNP {
+		return service, operation{name: "CNP"}
+	}
+	op, ok := operations[opcode&31]
+	if !ok || service == serviceCNP {
+		return service, operation{name: fmt.Sprintf("opcode %#x", opcode)}
+	}
+	op.name = services[service] + " " + op.name
+	return service, op
+}
+
+const icrcSize = 4
+
+// checkICRC computes the invariant CRC of a whole RoCE v2 packet. Fields that routers
+// change count as all ones, as do 8 bytes in the place of InfiniBand's own header
+// (IBA specification, annex A17.3.3).
+func checkICRC(p datagram) string {
+	at := len(p.body) - icrcSize
+	if at < 8+12 {
+		return "too short for one"
+	}
+	head := append([]byte{255, 255, 255, 255, 255, 255, 255, 255}, p.head...)
+	ip := head[8:]
+	if ip[0]>>4 == 4 {
+		ip[1], ip[8], ip[10], ip[11] = 255, 255, 255, 255 // TOS, TTL, checksum
+	} else {
+		ip[0], ip[1], ip[2], ip[3], ip[7] = ip[0]|15, 255, 255, 255, 255 // class, flow label, hop limit
+	}
+	transport := append([]byte(nil), p.body[:at]...)
+	transport[6], transport[7] = 255, 255 // UDP's checksum
+	transport[8+4] = 255                  // FECN, BECN and reserved bits
+	sum := crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, transport)
+	if sum != binary.LittleEndian.Uint32(p.body[at:]) {
+		return "incorrect"
+	}
+	return "correct"
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/capture"
 )
 
-// fields are those of tshark and where ours stand. testdata/*.tsv has what tshark 4.0
-// says of the capture of the same name, as testdata/golden.sh asks for it.
+// fields maps tshark's fields to ours. testdata/*.tsv holds the output of tshark 4.0
+// for the capture of the same name, as testdata/golden.sh generates it.
 var fields = []struct{ tshark, layer, name string }{
 	{"infiniband.bth.opcode", "BTH", "opcode"},
 	{"infiniband.bth.se", "BTH", "solicited"},
@@ -78,7 +78,7 @@ func captures(t testing.TB) []string {
 	return all
 }
 
-// packets are those of a capture. All are of Ethernet.
+// packets returns the packets of a capture, which must be of Ethernet.
 func packets(t testing.TB, file string) (all [][]byte) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -200,7 +200,7 @@ func compare(t *testing.T, where, column string, want []string, messages []Messa
 	}
 }
 
-// TestChecksums: each packet that a kernel sent is right.
+// TestChecksums checks that the checksums of packets from a kernel are valid.
 func TestChecksums(t *testing.T) {
 	for _, file := range captures(t) {
 		n := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 )
 
-// Netdevs is the network side of a machine; log holds what was changed.
+// Netdevs is the network side of a machine. Log holds the changes.
 type Netdevs struct {
 	All  []host.Netdev
 	Fail map[string]error // of the calls whose line in log begins so

@@ -89,7 +89,7 @@ func ieee(d *host.DCB) (b []byte) {
 	return b
 }
 
-// options are those of a queue that knows ECN.
+// options returns the options of a queue with ECN.
 func options(q host.Qdisc) []byte {
 	switch {
 	case q.Kind == "fq_codel" && q.ECN:

@@ -97,5 +97,5 @@ func each(enums []enum, prefix string, f func(value uint64, name string)) {
 	}
 }
 
-// notNames are constants that look like commands.
+// notNames lists constants that look like commands.
 var notNames = map[string]bool{"IB_USER_VERBS_CMD_THRESHOLD": true, "IB_USER_VERBS_CMD_COMMAND_MASK": true, "IB_USER_VERBS_CMD_FLAG_EXTENDED": true}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCurrent: the names are those of internal/abi.
+// TestCurrent checks that the names are those of internal/abi.
 func TestCurrent(t *testing.T) {
 	for file, text := range map[string]func(string) ([]byte, error){"../znames.go": tables, "../../../../../internal/ioctl/znames.go": functions} {
 		want, err := text("../../../../../internal/abi")
@@ -21,7 +21,8 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestWhole: each object, method, attribute and command of internal/abi is among them.
+// TestWhole checks that each object, method, attribute and command of internal/abi has
+// a name.
 func TestWhole(t *testing.T) {
 	enums, err := scan("../../../../../internal/abi")
 	if err != nil {

@@ -50,7 +50,7 @@ func methods(b *bytes.Buffer, enums []enum) error {
 	return nil
 }
 
-// words makes CREATE_CQ and CQ_CREATE the same.
+// words returns a form that is equal for CREATE_CQ and CQ_CREATE.
 func words(name string) string {
 	all := strings.Split(strings.ToUpper(name), "_")
 	slices.Sort(all)

@@ -20,7 +20,7 @@ type constant struct {
 	value uint64
 }
 
-// files have what is named.
+// files holds the files that define names.
 var files = []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go", "zrdma_user_cm_h.go"}
 
 func scan(abi string) (all []enum, err error) {

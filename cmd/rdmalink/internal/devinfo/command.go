@@ -1,0 +1,35 @@
+package devinfo
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// Command returns the command devinfo.
+func Command() cli.Command {
+	return cli.Command{
+		Names:   []string{"devinfo"},
+		Args:    "[DEV]",
+		Summary: "print everything that is known about devices, in one table",
+		Details: `
+The output of ibv_devinfo, show_gids, ibdev2netdev and ibstat, and whether rdmalink
+has a provider for the device. Without a provider, rdmalink and programs built like
+it can't create queues on the device. Most values come from netlink; limits,
+capabilities and GIDs come from the open device, for which no provider is needed;
+P_Keys, board, PCI address and NUMA node come from /sys. If the caller may not read
+one of these sources, the rest is printed, and the last lines (missing) say why.
+
+Names are those of ibv_devinfo and of rdmalink dev; in JSON a name ends with the
+unit. A PCI address and a NUMA node are left out if the device has none, as siw
+and rxe.`,
+		Options: []cli.Option{{Short: "-v", Long: "--verbose", Summary: "print limits, capabilities and all attributes of ports too", Set: func(t *cli.Tool) { t.Details++ }}},
+		Run: func(_ context.Context, t *cli.Tool, w *cli.Words) error {
+			name, err := w.LastValue("DEV")
+			if err != nil {
+				return err
+			}
+			return Show(&t.Machine, &t.Output, name)
+		},
+	}
+}

@@ -1,2 +1,0 @@
-// Package hosttest makes machines for the tests of commands.
-package hosttest

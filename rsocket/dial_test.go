@@ -1,0 +1,162 @@
+package rsocket
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// TestStrangers: a peer that does not speak rsocket is refused while it connects, and
+// Accept goes on to the next.
+func TestStrangers(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	l, err := Listen(fabricHost + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := acceptAndClose(l)
+	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, helloSize)} {
+		var rejected *rdmacm.RejectedError
+		_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), l.Addr().String())
+		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
+			t.Errorf("%q: %v", private, err)
+		}
+	}
+	c, err := Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-accepted, c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDialStranger: so is one that is dialled.
+func TestDialStranger(t *testing.T) {
+	newFabric(t, rdmatest.SIW)
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: []byte("some other protocol")}}).Listen(t.Context(), fabricHost+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept(t.Context())
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	_, err = Dial(t.Context(), l.Addr().String())
+	var op *net.OpError
+	if !errors.Is(err, ErrProtocol) || !errors.As(err, &op) || op.Op != "dial" || op.Addr.String() != l.Addr().String() {
+		t.Error(err)
+	}
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDialErrors: invalid options and addresses are errors that name the reason, as in package net.
+func TestDialErrors(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	for _, test := range []struct {
+		d                Dialer
+		network, address string
+		want             error
+	}{
+		{Dialer{}, "udp", fabricHost + ":1", net.UnknownNetworkError("udp")},
+		{Dialer{}, "rsocket5", fabricHost + ":1", net.UnknownNetworkError("rsocket5")},
+		{Dialer{}, "tcp", fabricHost + ":1", syscall.ECONNREFUSED},
+		{Dialer{Config: Config{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Config: Config{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Config: Config{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{LocalAddr: netip.MustParseAddrPort("[::1]:5")}, "tcp6", fabricHost + ":1", nil},
+	} {
+		_, err := test.d.DialContext(t.Context(), test.network, test.address)
+		var op *net.OpError
+		if !errors.As(err, &op) || op.Op != "dial" || test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s %s: %v", test.network, test.address, err)
+		}
+	}
+	for _, lc := range []ListenConfig{{Config: Config{SendQueue: 15}}, {Backlog: -1}} {
+		var op *net.OpError
+		if _, err := lc.Listen(t.Context(), fabricHost+":0"); !errors.As(err, &op) || op.Op != "listen" || !errors.Is(err, syscall.EINVAL) {
+			t.Error(err)
+		}
+	}
+}
+
+// acceptAndClose lets one peer in.
+func acceptAndClose(l net.Listener) <-chan error {
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	return accepted
+}
+
+// TestDialFamilies: an address that fails is no hindrance to one of the other family, and
+// the error names both.
+func TestDialFamilies(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	l, err := Listen(fabricHost + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := acceptAndClose(l)
+	var z Config
+	cfg, _ := z.withDefaults()
+	there := l.Addr().(Addr).AddrPort()
+	nowhere, noOne := netip.MustParseAddrPort("[2001:db8::1]:1"), netip.AddrPortFrom(there.Addr(), 1)
+	c, err := new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne, there}, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.RemoteAddr().(Addr).AddrPort(); got != there {
+		t.Error(got)
+	}
+	if err := errors.Join(<-accepted, c.Close()); err != nil {
+		t.Error(err)
+	}
+	c, err = new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne}, &cfg)
+	var op *net.OpError
+	if c != nil || !errors.As(err, &op) || op.Op != "dial" || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), nowhere.String()) {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// TestAcceptEnds: Close ends Accept.
+func TestAcceptEnds(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	l, err := Listen(fabricHost + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		ended <- err
+	}()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
