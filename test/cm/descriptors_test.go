@@ -44,22 +44,22 @@ func TestCMDescriptors(t *testing.T) {
 	shared := uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}
 	var accepting sync.WaitGroup
 	t.Cleanup(accepting.Wait) // the connections use the CQ
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", &rdmacm.Config{QP: shared}))(t)
+	l := kit.Must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: shared}}).Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
 	accepting.Go(func() { acceptAll(l) })
-	dial := func(cfg *rdmacm.Config) *rdmacm.Conn {
-		c := kit.Must(rdmacm.DialAddrPort(t.Context(), l.Addr(), cfg))(t)
+	dial := func(cfg rdmacm.Config) *rdmacm.Conn {
+		c := kit.Must((&rdmacm.Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String()))(t)
 		kit.CloseLater(t, c)
 		return c
 	}
-	dial(nil) // opens what all of them share
+	dial(rdmacm.Config{}) // opens what all of them share
 	before := kit.Descriptors(t)
-	c := dial(nil)
+	c := dial(rdmacm.Config{})
 	if n := kit.Descriptors(t) - before; n != 1 {
 		t.Error(n, "descriptors for a connection")
 	}
 	before = kit.Descriptors(t)
-	dial(&rdmacm.Config{QP: shared})
+	dial(rdmacm.Config{QP: shared})
 	if n := kit.Descriptors(t) - before; n != 0 {
 		t.Error(n, "descriptors for a connection with CQs that it shares")
 	}

@@ -24,7 +24,7 @@ import (
 func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", &rdmacm.Config{ConfirmTimeout: 5 * time.Second}))(t)
+	l := kit.Must((&rdmacm.ListenConfig{ConfirmTimeout: 5 * time.Second}).Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	type accepted struct {
 		conn *rdmacm.Conn
 		err  error
@@ -44,7 +44,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	kit.OK(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
 	expect(t, ch, rdmacm.EventConnectResponse) // and is not answered
 
-	c := kit.Must(rdmacm.DialAddrPort(ctx, l.Addr(), nil))(t)
+	c := kit.Must(rdmacm.Dial(ctx, l.Addr().String()))(t)
 	first := <-all
 	if first.err != nil {
 		t.Fatal(first.err)
@@ -209,7 +209,7 @@ func TestCMRxeEvents(t *testing.T) {
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	attachLater(t, id, client.QP)
-	kit.OK(t, id.SetAckTimeout(21))
+	kit.OK(t, id.SetAckTimeout(8*time.Second))
 	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{PrivateData: []byte("hello")}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
@@ -218,7 +218,7 @@ func TestCMRxeEvents(t *testing.T) {
 		t.Errorf("%q, QP %d", got, ev.Param.QPNum)
 	}
 	attachLater(t, ev.ID, server.QP)
-	kit.OK(t, ev.ID.SetAckTimeout(21))
+	kit.OK(t, ev.ID.SetAckTimeout(8*time.Second))
 	kit.OK(t, ev.ID.Accept(nil))
 	for range 2 {
 		if got := expect(t, ch, rdmacm.EventEstablished); got.ID != id && got.ID != ev.ID {

@@ -118,7 +118,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 		}
 		var l *rdmacm.Listener
 		if err == nil {
-			l, err = rdmacm.Listen(kit.FarIPv4+":7471", nil)
+			l, err = rdmacm.Listen(kit.FarIPv4 + ":7471")
 		}
 		if err != nil {
 			failed <- err
@@ -150,7 +150,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 		accepted <- err
 	}()
 	var client cmPeer
-	c := kit.Must(rdmacm.Dial(ctx, kit.FarIPv4+":7471", &rdmacm.Config{Prepare: client.prepare}))(t)
+	c := kit.Must((&rdmacm.Dialer{Config: rdmacm.Config{Prepare: client.prepare}}).Dial(ctx, kit.FarIPv4+":7471"))(t)
 	if got := c.LocalAddr().Addr().String(); got != kit.VethIPv4 {
 		t.Error("dialled from", got)
 	}
@@ -158,7 +158,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 	kit.OK(t, c.Close())
 	kit.OK(t, <-accepted)
 	// Here the address is nobody's.
-	if _, err := rdmacm.Listen(kit.FarIPv4+":7471", nil); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen(kit.FarIPv4 + ":7471"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
 }

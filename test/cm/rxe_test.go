@@ -25,9 +25,9 @@ import (
 func TestCMRxeOptions(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 	served := acceptOne(t, l)
-	c := kit.Must(rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{TOS: 0x20, AckTimeout: 18}))(t)
+	c := kit.Must((&rdmacm.Dialer{TOS: 0x20, AckTimeout: time.Second}).Dial(t.Context(), l.Addr().String()))(t)
 	if attr := kit.Must(c.QP().Query())(t); attr.Timeout != 18 || attr.AH.TrafficClass != 0x20 {
 		t.Errorf("acknowledgement time-out %d, traffic class %#x", attr.Timeout, attr.AH.TrafficClass)
 	}
@@ -41,18 +41,21 @@ func TestCMRxeOptions(t *testing.T) {
 func TestCMRxeAckTimeouts(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 	path := uint8(17) // a path's life time is 2^16 × 4.096 µs
 	if kit.OnKernel("6.1") {
 		path = 19
 	}
-	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, path, path}, {15, 15, 16}, {21, 21, 21}} {
+	for _, c := range []struct {
+		set               time.Duration
+		dialled, accepted uint8
+	}{{0, path, path}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { accepted <- kit.Must(l.Accept(context.Background()))(t) }()
-		dialled := kit.Must(rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{AckTimeout: c.set}))(t)
+		dialled := kit.Must((&rdmacm.Dialer{AckTimeout: c.set}).Dial(t.Context(), l.Addr().String()))(t)
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, <-accepted: c.accepted} {
 			if a := kit.Must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
 			}
 			kit.OK(t, conn.Close())
 		}
@@ -92,11 +95,11 @@ func TestCMRxeNames(t *testing.T) {
 		t.Fatal(ips, err)
 	}
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
-		l := kit.Must(rdmacm.Listen(kit.HostPort(host, "0"), nil))(t)
+		l := kit.Must(rdmacm.Listen(kit.HostPort(host, "0")))(t)
 		served := acceptOne(t, l)
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		kit.OK(t, err)
-		c := kit.Must(rdmacm.Dial(t.Context(), "both:"+port, &rdmacm.Config{Resolver: resolver}))(t)
+		c := kit.Must((&rdmacm.Dialer{Resolver: resolver}).Dial(t.Context(), "both:"+port))(t)
 		if got := c.RemoteAddr().Addr(); got != netip.MustParseAddr(host) {
 			t.Errorf("connected to %v, want %s", got, host)
 		}
@@ -145,7 +148,7 @@ func TestCMRxeNamespaces(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if _, err := rdmacm.Dial(ctx, "10.79.0.2:7174", nil); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := rdmacm.Dial(ctx, "10.79.0.2:7174"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 			server.Process.Kill()
@@ -228,7 +231,7 @@ func TestCMRxePing(t *testing.T) {
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
 			kit.NoLeak(t)
-			l := kit.Must(rdmacm.Listen(test.listen, nil))(t)
+			l := kit.Must(rdmacm.Listen(test.listen))(t)
 			served := cmEcho(t, l)
 			addr := netip.AddrPortFrom(netip.MustParseAddr(test.host), l.Addr().Port()).String()
 			for range 3 {
@@ -249,7 +252,7 @@ func TestCMRxeManyConns(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 	served := cmEcho(t, l)
 	for i := range 50 {
 		if err := cmPing(t.Context(), l.Addr().String(), fmt.Sprint("ping ", i)); err != nil {
@@ -272,19 +275,19 @@ func TestCMRxeErrors(t *testing.T) {
 		"192.0.2.1:9":                    syscall.ENETUNREACH,
 		kit.HostPort("2001:db8::1", "9"): syscall.ENETUNREACH,
 	} {
-		_, err := rdmacm.Dial(t.Context(), addr, nil)
+		_, err := rdmacm.Dial(t.Context(), addr)
 		if t.Log(err); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", addr, err, want)
 		}
 	}
 	var rejected *rdmacm.RejectedError
-	_, err := rdmacm.Dial(t.Context(), kit.RxeIPv4+":9", nil)
+	_, err := rdmacm.Dial(t.Context(), kit.RxeIPv4+":9")
 	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 	kit.CloseLater(t, l)
-	if _, err := rdmacm.Listen(l.Addr().String(), nil); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := rdmacm.Listen(l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
 	}
 }
@@ -294,7 +297,7 @@ func TestCMRxeErrors(t *testing.T) {
 func TestCMRxeReject(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":7174", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":7174"))(t)
 	kit.CloseLater(t, l)
 	refuse := func() {
 		r, err := l.Next(t.Context())
@@ -306,7 +309,7 @@ func TestCMRxeReject(t *testing.T) {
 		}
 	}
 	go refuse()
-	_, err := rdmacm.DialAddrPort(t.Context(), l.Addr(), nil)
+	_, err := rdmacm.Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectConsumer {
 		t.Fatal(err)
@@ -326,18 +329,22 @@ func TestCMRxeReject(t *testing.T) {
 	}
 }
 
-// dialRxe dials a port at kit.RxeIPv4.
+// dialRxe dials a port at kit.RxeIPv4. cfg may be nil.
 func dialRxe(t *testing.T, port string, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
-	return rdmacm.Dial(ctx, kit.RxeIPv4+":"+port, cfg)
+	var d rdmacm.Dialer
+	if cfg != nil {
+		d.Config = *cfg
+	}
+	return d.Dial(ctx, kit.RxeIPv4+":"+port)
 }
 
 // TestCMRxePrivateData checks the limits, and the bytes that a receiver sees for each length.
 func TestCMRxePrivateData(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 	kit.CloseLater(t, l)
 	text := strings.Repeat("0123456789", 20)
 	padded := func(n, to int) string { return text[:n] + strings.Repeat("\x00", to-n) }
@@ -360,7 +367,7 @@ func TestCMRxePrivateData(t *testing.T) {
 			}
 			accepted <- c
 		}()
-		c := kit.Must(rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte(text[:n.connect])}))(t)
+		c := kit.Must((&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte(text[:n.connect])}}).Dial(t.Context(), l.Addr().String()))(t)
 		if got := string(c.PrivateData()); got != padded(n.accept, 196) {
 			t.Errorf("%d bytes came back as %q", n.accept, got)
 		}
@@ -370,7 +377,7 @@ func TestCMRxePrivateData(t *testing.T) {
 			}
 		}
 	}
-	_, err := rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte(text[:57])})
+	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte(text[:57])}}).Dial(t.Context(), l.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), "private data too long (57 bytes given, 56 allowed)") {
 		t.Error(err)
 	}
@@ -477,7 +484,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 	for name, op := range map[string]verbs.Opcode{"idle": kit.Idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
 		t.Run(name, func(t *testing.T) {
 			kit.NoLeak(t)
-			ln := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+			ln := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
 			kit.CloseLater(t, ln)
 			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), fmt.Sprint(int(op))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -502,15 +509,15 @@ func TestCMRxePeerKilled(t *testing.T) {
 func TestCMRxeCancel(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l, silent := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t), kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", nil))(t)
+	l, silent := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0"))(t), kit.Must(rdmacm.Listen(kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
 	kit.CloseLater(t, silent)
 	for name, wait := range map[string]func(context.Context) error{
 		"accept":       func(ctx context.Context) error { _, err := silent.Accept(ctx); return err },
-		"dial":         func(ctx context.Context) error { _, err := rdmacm.DialAddrPort(ctx, l.Addr(), nil); return err },
-		"dial silence": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.83.0.99:1", nil); return err },
+		"dial":         func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, l.Addr().String()); return err },
+		"dial silence": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.83.0.99:1"); return err },
 		"look up silence": func(ctx context.Context) error {
-			_, err := rdmacm.Dial(ctx, "10.83.0.99:1", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+			_, err := (&rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Dial(ctx, "10.83.0.99:1")
 			return err
 		},
 	} {

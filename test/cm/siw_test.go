@@ -42,7 +42,7 @@ func TestCMLoopback(t *testing.T) {
 	}
 	// The kernel listens with each device, and TCP has the address for one.
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("127.0.0.1:0", nil)
+	l, err := rdmacm.Listen("127.0.0.1:0")
 	if err == nil {
 		kit.OK(t, l.Close())
 	}
@@ -63,7 +63,7 @@ func siwLinks(t *testing.T) (names []string) {
 }
 
 func cmLoopbackPings(t *testing.T, address string, hosts ...string) {
-	l, err := rdmacm.Listen(address, nil)
+	l, err := rdmacm.Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestCMPeerSpeaksFirst(t *testing.T) {
 		answered := make(chan error, 1)
 		go func() { answered <- answerMPA(l, []byte(more)) }()
 		// Without READs Dial does not prove the connection, which has nobody behind it.
-		c, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{InitiatorDepth: -1, ResponderResources: -1})
+		c, err := (&rdmacm.Dialer{Config: rdmacm.Config{InitiatorDepth: -1, ResponderResources: -1}}).Dial(t.Context(), l.Addr().String())
 		switch {
 		case more == "" && err == nil:
 			kit.OK(t, c.Close())
@@ -186,7 +186,7 @@ func TestCMPortsInTimeWait(t *testing.T) {
 	sysctl(t, "ip_local_port_range", fmt.Sprintf("%d %d", first, first+ports-1))
 	sysctl(t, "tcp_tw_reuse", "0")
 	timeWait(t, addr, first, ports/2)
-	l := kit.Must(rdmacm.Listen(addr, nil))(t)
+	l := kit.Must(rdmacm.Listen(addr))(t)
 	served := cmEcho(t, l)
 	for i := range dials {
 		if err := cmPing(t.Context(), addr, "hello"); err != nil {
@@ -202,7 +202,7 @@ func TestCMPortsInTimeWait(t *testing.T) {
 func TestCMPrivateData(t *testing.T) {
 	const limit = 251
 	kit.CMLink(t, "siw")
-	l := kit.Must(rdmacm.Listen("10.78.0.1:0", nil))(t)
+	l := kit.Must(rdmacm.Listen("10.78.0.1:0"))(t)
 	kit.CloseLater(t, l)
 	data := bytes.Repeat([]byte("private"), 40)
 	tooLong := func(err error) {
@@ -212,7 +212,7 @@ func TestCMPrivateData(t *testing.T) {
 		}
 	}
 	dial := func(private []byte) (*rdmacm.Conn, error) {
-		return rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: private})
+		return (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), l.Addr().String())
 	}
 	// serve answers one request.
 	serve := func(answer func(*rdmacm.Request)) chan struct{} {
@@ -381,7 +381,7 @@ func cmPing(ctx context.Context, addr, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
 	var p cmPeer
-	c, err := rdmacm.Dial(ctx, addr, &rdmacm.Config{Prepare: p.prepare, PrivateData: []byte(text)})
+	c, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: p.prepare, PrivateData: []byte(text)}}).Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -415,7 +415,7 @@ func TestCMPing(t *testing.T) {
 		{"[::]:0", "fd78::1"},
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
-			l, err := rdmacm.Listen(test.listen, nil)
+			l, err := rdmacm.Listen(test.listen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -437,7 +437,7 @@ func TestCMPing(t *testing.T) {
 func TestCMNoLeak(t *testing.T) {
 	kit.CMLink(t, "siw")
 	kit.NoLeak(t)
-	l, err := rdmacm.Listen(":0", nil)
+	l, err := rdmacm.Listen(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func TestCMNoLeak(t *testing.T) {
 
 func TestCMReject(t *testing.T) {
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +482,7 @@ func TestCMReject(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	_, err = rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte("let me in")})
+	_, err = (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("let me in")}}).Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
@@ -503,21 +503,21 @@ func TestCMErrors(t *testing.T) {
 		{"192.0.2.1:9", syscall.ENETUNREACH},
 		{"127.0.0.1:9", nil},
 	} {
-		_, err := rdmacm.Dial(t.Context(), test.addr, nil)
+		_, err := rdmacm.Dial(t.Context(), test.addr)
 		t.Log(err)
 		if err == nil || test.want != nil && !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.addr, err, test.want)
 		}
 	}
-	if _, err := rdmacm.Listen("192.0.2.1:9", nil); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen("192.0.2.1:9"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = rdmacm.Listen(l.Addr().String(), nil)
+	_, err = rdmacm.Listen(l.Addr().String())
 	t.Log(err)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
@@ -527,7 +527,7 @@ func TestCMErrors(t *testing.T) {
 // A cancelled context ends each wait.
 func TestCMCancel(t *testing.T) {
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -535,7 +535,7 @@ func TestCMCancel(t *testing.T) {
 	kit.Cancelled(t, "next", "(*Listener).Next", func(ctx context.Context) error { _, err := l.Next(ctx); return err })
 	kit.Cancelled(t, "accept", "(*Listener).Accept", func(ctx context.Context) error { _, err := l.Accept(ctx); return err })
 	// Nobody answers the request.
-	kit.Cancelled(t, "dial", "(*Conn).await", func(ctx context.Context) error { _, err := rdmacm.DialAddrPort(ctx, l.Addr(), nil); return err })
+	kit.Cancelled(t, "dial", "(*Conn).await", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, l.Addr().String()); return err })
 	// Nobody answers on the wire.
-	kit.Cancelled(t, "dial silence", "(*ID).Connect", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.78.0.99:1", nil); return err })
+	kit.Cancelled(t, "dial silence", "(*ID).Connect", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.78.0.99:1"); return err })
 }

@@ -92,7 +92,7 @@ func dialUD(t *testing.T, address string, size, recvs int) (*udEnd, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
 	e := &udEnd{&kit.End{T: t}, size}
-	_, err := rdmacm.Dial(ctx, address, e.udConfig(recvs))
+	_, err := (&rdmacm.Dialer{Config: *e.udConfig(recvs)}).Dial(ctx, address)
 	if err == nil {
 		kit.CloseLater(t, e)
 	}
@@ -127,7 +127,7 @@ func TestUdaddyClient(t *testing.T) {
 				kit.NoLeak(t)
 				const clients = 3
 				e := openUD(t, host, n.size, clients*n.count)
-				l := kit.Must(rdmacm.Listen(kit.HostPort(host, "7174"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+				l := kit.Must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), kit.HostPort(host, "7174")))(t)
 				kit.CloseLater(t, l)
 				client := kit.Launch(t, exec.Command("udaddy", "-s", host, "-c", fmt.Sprint(clients), "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)))
 				ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -171,7 +171,7 @@ func TestUDOneToOne(t *testing.T) {
 			kit.NoLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
-			l := kit.Must(rdmacm.Listen(kit.HostPort(host, "0"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+			l := kit.Must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), kit.HostPort(host, "0")))(t)
 			kit.CloseLater(t, l)
 			server := &udEnd{&kit.End{T: t}, 1024}
 			served := make(chan error, 1)
@@ -190,7 +190,7 @@ func TestUDOneToOne(t *testing.T) {
 			client := &udEnd{&kit.End{T: t}, 1024}
 			cfg := client.udConfig(4)
 			cfg.PrivateData = []byte("who are you?")
-			kit.Must(rdmacm.DialAddrPort(ctx, l.Addr(), cfg))(t)
+			kit.Must((&rdmacm.Dialer{Config: *cfg}).Dial(ctx, l.Addr().String()))(t)
 			kit.CloseLater(t, client)
 			kit.OK(t, <-served)
 			kit.CloseLater(t, server)
@@ -228,7 +228,7 @@ func TestUDLookup(t *testing.T) {
 	server := openUD(t, kit.RxeIPv4, 64, 2)
 	cfg := &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}
 	for i := range 2 {
-		l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", cfg))(t)
+		l := kit.Must((&rdmacm.ListenConfig{Config: *cfg}).Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 		kit.CloseLater(t, l)
 		accepted := make(chan error, 1)
 		go func() {
@@ -264,7 +264,7 @@ func TestUDRefused(t *testing.T) {
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+	l := kit.Must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
 	refused := make(chan error, 1)
 	go func() {

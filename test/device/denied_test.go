@@ -106,7 +106,7 @@ const noCM = "rdmacm: open /dev/infiniband/rdma_cm: no such file or directory " 
 func TestWithoutConnectionManager(t *testing.T) {
 	kit.Unload(t, "rdma_ucm")
 	t.Cleanup(func() { kit.Sh(t, "modprobe rdma_ucm") })
-	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1", nil)
+	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1")
 	if err == nil || err.Error() != noCM {
 		t.Error(err)
 	}

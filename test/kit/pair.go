@@ -48,7 +48,7 @@ func ConnectAt(t *testing.T, address string, client, server Setup) (*End, *End) 
 	a, b := &End{T: t}, &End{T: t}
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	ln, err := rdmacm.Listen(address, nil)
+	ln, err := rdmacm.Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func ConnectAt(t *testing.T, address string, client, server Setup) (*End, *End) 
 		}
 		accepted <- err
 	}()
-	a.Conn, err = rdmacm.DialAddrPort(ctx, ln.Addr(), a.Config(client))
+	a.Conn, err = (&rdmacm.Dialer{Config: *a.Config(client)}).Dial(ctx, ln.Addr().String())
 	if errAccept := <-accepted; err != nil || errAccept != nil {
 		t.Fatalf("dial: %v, accept: %v", err, errAccept)
 	}

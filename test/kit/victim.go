@@ -22,7 +22,7 @@ func Victim(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	e := new(End)
-	conn, err := rdmacm.Dial(ctx, args[0], e.Config(Setup{Size: KillSize}))
+	conn, err := (&rdmacm.Dialer{Config: *e.Config(Setup{Size: KillSize})}).Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

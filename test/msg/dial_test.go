@@ -68,7 +68,7 @@ func TestHandshakeKilled(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		t.Run("who dials", func(t *testing.T) {
-			l := kit.Must(msg.Listen(host+":0", nil))(t)
+			l := kit.Must(msg.Listen(host + ":0"))(t)
 			kit.CloseLater(t, l)
 			p := kit.Start(t, kit.Child("msg victim", l.Addr().String()))
 			kit.Until(t, "a dial under way", func() bool { return asked(t, l) })
@@ -96,7 +96,7 @@ func TestHandshakeKilled(t *testing.T) {
 			p := kit.Start(t, kit.Child("silent listener", host+":0"))
 			addr := p.Line(t)
 			dialled := make(chan error, 1)
-			go func() { _, err := msg.Dial(withPatience(t), addr, nil); dialled <- err }()
+			go func() { _, err := msg.Dial(withPatience(t), addr); dialled <- err }()
 			p.Line(t) // it has been asked
 			p.Process.Kill()
 			if err := <-dialled; err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -105,7 +105,7 @@ func TestHandshakeKilled(t *testing.T) {
 		})
 		t.Run("who has accepted", func(t *testing.T) {
 			p := kit.Start(t, kit.Child("msg listener", host+":0"))
-			c := kit.Must(msg.Dial(withPatience(t), p.Line(t), nil))(t)
+			c := kit.Must(msg.Dial(withPatience(t), p.Line(t)))(t)
 			p.Process.Kill()
 			_, err := c.Recv(withPatience(t))
 			isEnd(t, err)
@@ -130,7 +130,7 @@ func asked(t *testing.T, l *msg.Listener) bool {
 
 // silentListener takes a request and does not answer it.
 func silentListener(args []string) error {
-	l, err := rdmacm.Listen(args[0], nil)
+	l, err := rdmacm.Listen(args[0])
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func silentListener(args []string) error {
 
 // msgListener accepts one peer.
 func msgListener(args []string) error {
-	l, err := msg.Listen(args[0], nil)
+	l, err := msg.Listen(args[0])
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func msgListener(args []string) error {
 func TestStopped(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
-		l := kit.Must(msg.Listen(host+":0", &msg.Config{Window: 8}))(t)
+		l := kit.Must((&msg.ListenConfig{Config: msg.Config{Window: 8}}).Listen(t.Context(), host+":0"))(t)
 		kit.CloseLater(t, l)
 		p := kit.Start(t, kit.Child("msg mirror", l.Addr().String()))
 		c := kit.Must(l.Accept(withPatience(t)))(t)
@@ -195,7 +195,7 @@ func TestStopped(t *testing.T) {
 // msgMirror sends back each message.
 func msgMirror(args []string) error {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, args[0], &msg.Config{Window: 8})
+	c, err := (&msg.Dialer{Config: msg.Config{Window: 8}}).Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -91,9 +91,7 @@ func openLater(t *testing.T, dev string) *uverbs.Device {
 func msgTalk(name string, cfg msg.Config) talk {
 	return talk{name,
 		func(at string, backlog int) (string, func(context.Context) (speaker, error), func() error, error) {
-			cfg := cfg
-			cfg.Backlog = backlog
-			l, err := msg.Listen(at, &cfg)
+			l, err := (&msg.ListenConfig{Config: cfg, Backlog: backlog}).Listen(context.Background(), at)
 			if err != nil {
 				return "", nil, nil, err
 			}
@@ -103,11 +101,11 @@ func msgTalk(name string, cfg msg.Config) talk {
 			}, l.Close, nil
 		},
 		func(ctx context.Context, from netip.Addr, to string) (speaker, error) {
-			cfg := cfg
+			d := msg.Dialer{Config: cfg}
 			if from.IsValid() {
-				cfg.Source = netip.AddrPortFrom(from, 0)
+				d.LocalAddr = netip.AddrPortFrom(from, 0)
 			}
-			c, err := msg.Dial(ctx, to, &cfg)
+			c, err := d.Dial(ctx, to)
 			return msgSpeaker{c}, err
 		}}
 }
@@ -115,7 +113,7 @@ func msgTalk(name string, cfg msg.Config) talk {
 func streamTalk() talk {
 	return talk{"a stream",
 		func(at string, backlog int) (string, func(context.Context) (speaker, error), func() error, error) {
-			l, err := (&rsocket.ListenConfig{Backlog: backlog}).Listen(context.Background(), "rsocket", at)
+			l, err := (&rsocket.ListenConfig{Backlog: backlog}).Listen(context.Background(), at)
 			if err != nil {
 				return "", nil, nil, err
 			}

@@ -28,7 +28,7 @@ func TestMsgPeerKilledInMessage(t *testing.T) {
 			"who sends": whileReceiving, "who receives": whileSending, "who is written to": whileWriting,
 		} {
 			t.Run(what, func(t *testing.T) {
-				l := kit.Must(msg.Listen(host+":0", nil))(t)
+				l := kit.Must(msg.Listen(host + ":0"))(t)
 				kit.CloseLater(t, l)
 				p := kit.Start(t, kit.Child("msg large victim", l.Addr().String(), what))
 				c := kit.Must(l.Accept(withPatience(t)))(t)
@@ -105,7 +105,7 @@ func whileWriting(t *testing.T, p *kit.Process, c *msg.Conn) {
 // msgLargeVictim plays the part of args[1] until it is killed.
 func msgLargeVictim(args []string) error {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, args[0], nil)
+	c, err := msg.Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func TestRxeMsgPeerKilled(t *testing.T) {
 // and a Send that waits for credit ends too.
 func msgKill(t *testing.T, w msgWay) {
 	ctx := withPatience(t)
-	ln := kit.Must(msg.Listen(w.address, &w.cfg))(t)
+	ln := kit.Must((&msg.ListenConfig{Config: w.cfg}).Listen(t.Context(), w.address))(t)
 	kit.CloseLater(t, ln)
 	p := kit.Start(t, kit.Child("msg victim", ln.Addr().String()))
 	c := kit.Must(ln.Accept(ctx))(t)
@@ -190,7 +190,7 @@ func isEnd(t *testing.T, err error) {
 
 // msgVictim sends until it is killed.
 func msgVictim(args []string) error {
-	c, err := msg.Dial(context.Background(), args[0], nil)
+	c, err := msg.Dial(context.Background(), args[0])
 	for err == nil {
 		err = c.Send(context.Background(), []byte("and so on"))
 	}

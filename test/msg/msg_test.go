@@ -60,7 +60,7 @@ func overRxe(t *testing.T, cfg msg.Config, test func(*testing.T, msgWay)) {
 func msgPair(t *testing.T, w msgWay) (a, b *msg.Conn) {
 	t.Helper()
 	ctx := withPatience(t)
-	ln := kit.Must(msg.Listen(w.address, &w.cfg))(t)
+	ln := kit.Must((&msg.ListenConfig{Config: w.cfg}).Listen(t.Context(), w.address))(t)
 	defer ln.Close()
 	accepted := make(chan error, 1)
 	go func() {
@@ -68,7 +68,7 @@ func msgPair(t *testing.T, w msgWay) (a, b *msg.Conn) {
 		b, err = ln.Accept(ctx)
 		accepted <- err
 	}()
-	a, err := msg.Dial(ctx, ln.Addr().String(), &w.cfg)
+	a, err := (&msg.Dialer{Config: w.cfg}).Dial(ctx, ln.Addr().String())
 	if errAccept := <-accepted; err != nil || errAccept != nil {
 		t.Fatalf("dial: %v, accept: %v", err, errAccept)
 	}

@@ -43,7 +43,7 @@ func msgHundred(t *testing.T, link, address string) {
 	kit.CloseLater(t, client.Pool)
 	server.Pool = kit.Must(msg.NewPool(dev, conns, &server))(t)
 	kit.CloseLater(t, server.Pool)
-	ln := kit.Must(msg.Listen(address, &server))(t)
+	ln := kit.Must((&msg.ListenConfig{Config: server}).Listen(t.Context(), address))(t)
 	kit.CloseLater(t, ln)
 	connectOne := func() (a, b *msg.Conn, err error) {
 		accepted := make(chan error, 1)
@@ -52,7 +52,7 @@ func msgHundred(t *testing.T, link, address string) {
 			b, err = ln.Accept(withPatience(t))
 			accepted <- err
 		}()
-		a, err = msg.Dial(withPatience(t), ln.Addr().String(), &client)
+		a, err = (&msg.Dialer{Config: client}).Dial(withPatience(t), ln.Addr().String())
 		return a, b, errors.Join(err, <-accepted)
 	}
 	var ends [][2]*msg.Conn

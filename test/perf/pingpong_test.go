@@ -164,7 +164,7 @@ func TestPingpongUnlike(t *testing.T) {
 		kit.NoLeak(t)
 		server := kit.ServePort(t, pingpong(t, "Go", "rc", ""), kit.PingpongPort)
 		client := kit.Launch(t, exec.Command("ibv_rc_pingpong", "-d", kit.RxeLink, "127.0.0.1"))
-		failed(t, server.End(), "the peer told no GID, without which nothing finds it on "+kit.RxeLink+": give it -g")
+		failed(t, server.End(), "the peer sent no GID, which "+kit.RxeLink+" needs: start the peer with -g")
 		client.Process.Kill() // its reaction is not tested
 		client.End()
 	})
@@ -213,7 +213,7 @@ func TestPingpongGarbage(t *testing.T) {
 		conn = kit.Must(l.Accept())(t)
 		io.WriteString(conn, "0000:12")
 		conn.(*net.TCPConn).CloseWrite()
-		failed(t, client.End(), `"0000:12": not what a pingpong program says`)
+		failed(t, client.End(), `"0000:12": not a message of a pingpong program`)
 		conn.Close()
 		l.Close()
 	}

@@ -89,7 +89,7 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kit.NoLeak(t)
-			ln := kit.Must(rdmacm.Listen(address, nil))(t)
+			ln := kit.Must(rdmacm.Listen(address))(t)
 			kit.CloseLater(t, ln)
 			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -133,8 +133,8 @@ func TestWaitsEnd(t *testing.T) {
 	kit.Cancelled(t, "CQ", "(*CQ).Wait", func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]verbs.WC, 1)); return err })
 	kit.Cancelled(t, "async event", "(*Device).AsyncEvent", func(ctx context.Context) error { _, err := k.dev.AsyncEvent(ctx); return err })
 	dial := func(address string) func(context.Context) error {
-		return func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, address, nil); return err }
+		return func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, address); return err }
 	}
 	kit.Cancelled(t, "dial, no answer to TCP", "(*ID).Connect", dial("10.82.0.77:1"))
-	kit.Cancelled(t, "dial, no answer to ARP", "rdmacm.DialAddrPort", dial("10.82.0.99:1"))
+	kit.Cancelled(t, "dial, no answer to ARP", "rdmacm.(*Dialer).dialAddr", dial("10.82.0.99:1"))
 }

@@ -28,7 +28,7 @@ func TestRsocketKilled(t *testing.T) {
 		notEarly(t, func() (err error) {
 			server = kit.Start(t, exec.Command("rstream", "-T", "b", "-I", "1000000", "-C", "1", "-S", "64", "-b", host))
 			kit.Until(t, "listening", func() bool { return kit.ListeningCM(t, server.Process.Pid, "7471") })
-			if c, err = tryStream(host, rsocket.Sizes{}); err == nil {
+			if c, err = tryStream(host, rsocket.Config{}); err == nil {
 				err = (rstreamRun{rounds: 5, count: 1, size: 64}).run(c, true)
 			}
 			return failedWith(err, server.Cmd, c)
@@ -62,7 +62,7 @@ func TestRsocketStranger(t *testing.T) {
 			accepted <- c
 		}()
 		for _, private := range [][]byte{nil, []byte("hello")} {
-			if _, err := rdmacm.DialAddrPort(t.Context(), at, &rdmacm.Config{PrivateData: private}); !errors.Is(err, syscall.ECONNREFUSED) {
+			if _, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), at.String()); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%q: %v", private, err)
 			}
 		}
@@ -107,7 +107,7 @@ func TestRsocketAbandoned(t *testing.T) {
 		left := 0
 		for i := range 40 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*400*time.Microsecond)
-			c, err := rsocket.DialContext(ctx, "rsocket", l.Addr().String())
+			c, err := rsocket.Dial(ctx, l.Addr().String())
 			if cancel(); err == nil {
 				kit.OK(t, c.Close())
 			} else {

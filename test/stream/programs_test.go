@@ -24,7 +24,7 @@ import (
 
 // rsocketListen listens on a host and a port.
 func rsocketListen(host, port string) (net.Listener, error) {
-	return rsocket.Listen("rsocket", kit.HostPort(host, port))
+	return rsocket.Listen(kit.HostPort(host, port))
 }
 
 // listenRsocket listens until the test ends.
@@ -117,7 +117,7 @@ func TestRsocketTLS(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 		defer cancel()
-		raw := kit.Must(rsocket.DialContext(ctx, "tcp", l.Addr().String()))(t)
+		raw := kit.Must(rsocket.Dial(ctx, l.Addr().String()))(t)
 		c := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: host})
 		defer c.Close()
 		kit.OK(t, c.HandshakeContext(ctx))
@@ -172,7 +172,7 @@ func TestRsocketRPC(t *testing.T) {
 			}
 		}()
 		d := rsocket.Dialer{Timeout: kit.Patience}
-		client := rpc.NewClient(kit.Must(d.Dial("tcp", l.Addr().String()))(t))
+		client := rpc.NewClient(kit.Must(d.Dial(t.Context(), l.Addr().String()))(t))
 		defer client.Close()
 		var calls []*rpc.Call
 		for i := range 50 {

@@ -128,7 +128,7 @@ func TestRiostreamServer(t *testing.T) {
 				var server *kit.Running
 				notEarly(t, func() (err error) {
 					server = kit.ServeCM(t, exec.Command("riostream", append(r.args(), "-b", host)...), "7471")
-					if c, err = tryStream(host, rsocket.Sizes{Mappings: 1}); err == nil {
+					if c, err = tryStream(host, rsocket.Config{Mappings: 1}); err == nil {
 						err = r.run(c, true)
 					}
 					return failedWith(err, server.Cmd, c)
@@ -144,8 +144,8 @@ func TestRiostreamClient(t *testing.T) {
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		for _, r := range kit.FewElsewhere(riostreamRuns, 1) {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				lc := rsocket.ListenConfig{Sizes: rsocket.Sizes{Mappings: 1}}
-				l := kit.Must(lc.Listen(t.Context(), "rsocket", kit.HostPort(host, "7471")))(t)
+				lc := rsocket.ListenConfig{Config: rsocket.Config{Mappings: 1}}
+				l := kit.Must(lc.Listen(t.Context(), kit.HostPort(host, "7471")))(t)
 				defer l.Close()
 				client := kit.Launch(t, exec.Command("riostream", append(r.args(), "-s", host)...))
 				c := kit.Must(l.Accept())(t)

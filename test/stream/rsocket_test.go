@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -37,7 +38,7 @@ func TestRsocketCloseSlow(t *testing.T) {
 			sent <- err
 		}()
 		d := rsocket.Dialer{Timeout: kit.Patience}
-		c := kit.Must(d.Dial("tcp", l.Addr().String()))(t)
+		c := kit.Must(d.Dial(t.Context(), l.Addr().String()))(t)
 		kit.OK(t, c.SetDeadline(time.Now().Add(kit.Patience)))
 		got, err := io.Copy(io.Discard, struct{ io.Reader }{c})
 		if got != size || err != nil {
@@ -74,7 +75,7 @@ func eachRsocketHost(t *testing.T, test func(t *testing.T, host string)) {
 
 // streams makes both ends of a connection of byte streams.
 func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
-	l, err := rsocket.Listen("rsocket", kit.HostPort(host, "0"))
+	l, err := rsocket.Listen(kit.HostPort(host, "0"))
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -86,7 +87,7 @@ func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
 		failed <- err
 	}()
 	d := rsocket.Dialer{Timeout: kit.Patience}
-	if dialled, err = d.Dial("rsocket", l.Addr().String()); err != nil {
+	if dialled, err = d.Dial(context.Background(), l.Addr().String()); err != nil {
 		return nil, nil, nil, err
 	}
 	if err := <-failed; err != nil {
@@ -123,8 +124,8 @@ func TestRsocketAddresses(t *testing.T) {
 func TestRsocketKeepAlive(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
-		lc := rsocket.ListenConfig{KeepAlive: time.Millisecond}
-		l := kit.Must(lc.Listen(t.Context(), "rsocket", kit.HostPort(host, "0")))(t)
+		lc := rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: time.Millisecond}}
+		l := kit.Must(lc.Listen(t.Context(), kit.HostPort(host, "0")))(t)
 		defer l.Close()
 		go func() {
 			c, err := l.Accept()
@@ -136,8 +137,8 @@ func TestRsocketKeepAlive(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		d := rsocket.Dialer{KeepAlive: time.Millisecond, Timeout: kit.Patience}
-		c := kit.Must(d.Dial("rsocket", l.Addr().String()))(t)
+		d := rsocket.Dialer{Config: rsocket.Config{KeepAlive: time.Millisecond}, Timeout: kit.Patience}
+		c := kit.Must(d.Dial(t.Context(), l.Addr().String()))(t)
 		defer c.Close()
 		kit.OK(t, c.SetDeadline(time.Now().Add(2*kit.Patience)))
 		sent, got := make([]byte, 100), make([]byte, 100)

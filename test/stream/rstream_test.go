@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -136,15 +137,15 @@ func (r rstreamRun) rstreamed(t *testing.T, c *kit.Running) {
 func dialStream(t *testing.T, host, port string) net.Conn {
 	t.Helper()
 	d := rsocket.Dialer{Timeout: kit.Patience}
-	c := kit.Must(d.Dial("rsocket", kit.HostPort(host, port)))(t)
+	c := kit.Must(d.Dial(t.Context(), kit.HostPort(host, port)))(t)
 	kit.OK(t, c.SetDeadline(time.Now().Add(2*kit.Patience)))
 	return c
 }
 
 // tryStream dials one of librdmacm's servers.
-func tryStream(host string, z rsocket.Sizes) (net.Conn, error) {
-	d := rsocket.Dialer{Timeout: kit.Patience, Sizes: z}
-	c, err := d.Dial("rsocket", kit.HostPort(host, "7471"))
+func tryStream(host string, z rsocket.Config) (net.Conn, error) {
+	d := rsocket.Dialer{Timeout: kit.Patience, Config: z}
+	c, err := d.Dial(context.Background(), kit.HostPort(host, "7471"))
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func TestRstreamServer(t *testing.T) {
 				var server *kit.Running
 				notEarly(t, func() (err error) {
 					server = kit.ServeCM(t, exec.Command("rstream", append(r.args(), "-b", host)...), "7471")
-					if c, err = tryStream(host, rsocket.Sizes{}); err == nil {
+					if c, err = tryStream(host, rsocket.Config{}); err == nil {
 						err = r.run(c, true)
 					}
 					return failedWith(err, server.Cmd, c)
@@ -195,7 +196,7 @@ func TestRstreamClient(t *testing.T) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		for _, r := range kit.FewElsewhere(rstreamRuns, 1) {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				l := kit.Must(rsocket.Listen("rsocket", kit.HostPort(host, "7471")))(t)
+				l := kit.Must(rsocket.Listen(kit.HostPort(host, "7471")))(t)
 				defer l.Close()
 				client := kit.Launch(t, exec.Command("rstream", append(r.args(), "-s", host)...))
 				c := kit.Must(l.Accept())(t)

@@ -59,10 +59,10 @@ func linkErrors(t *testing.T, typ string) {
 	kit.Sh(t, "ip link add link err1 name err1.5 type vlan id 5 && ip link set err1.5 up && ip addr add 10.1.3.1/24 dev err1.5")
 	t.Cleanup(func() { kit.Sh(t, "ip link del err1.5") })
 	wants := map[string]string{
-		"add gvx type " + typ + " netdev err0":  "add gvx: err0 already has a link of type " + typ + ", and can have one only; on it there is gverr (file exists)",
+		"add gvx type " + typ + " netdev err0":  "add gvx: err0 already has a link of type " + typ + ", and can have only one; on it is gverr (file exists)",
 		"add gvx type " + typ + " netdev nodev": `add gvx: no network device "nodev" in this network namespace (there are: lo, err0, err1, err1.5)`,
-		"add gvx type nosuch netdev err1":       `add gvx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not take err1. The types are siw and rxe (invalid argument)`,
-		"add gvx type rxe netdev err1.5":        "add gvx: rxe takes no VLAN device such as err1.5: add it on the device below (operation not permitted)",
+		"add gvx type nosuch netdev err1":       `add gvx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not support err1. The types are siw and rxe (invalid argument)`,
+		"add gvx type rxe netdev err1.5":        "add gvx: rxe does not support VLAN devices such as err1.5: add it on the device below (operation not permitted)",
 		"del nosuch":                            `delete nosuch: no such RDMA device: "nosuch" (there are: gverr)`,
 	}
 	for _, other := range kit.LinkTypes() {
@@ -114,7 +114,7 @@ func TestLinkWithoutModule(t *testing.T) {
 		"siw": "modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)",
 		"rxe": "modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)",
 	} {
-		want := fmt.Sprintf("rdmalink: add x: the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not take mod0. "+
+		want := fmt.Sprintf("rdmalink: add x: the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not support mod0. "+
 			"Try: %s (invalid argument)\n", typ, typ, module)
 		if diff := cmp.Diff(kit.Output{Err: want, Code: 1}, kit.Rdmalink(t, "add x type "+typ+" netdev mod0")); diff != "" {
 			t.Error(diff)

@@ -150,7 +150,7 @@ func TestRpingBadServer(t *testing.T) {
 			kit.NoLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
-			ln := kit.Must(rdmacm.Listen(kit.DummyIPv4+":7174", nil))(t)
+			ln := kit.Must(rdmacm.Listen(kit.DummyIPv4 + ":7174"))(t)
 			defer ln.Close()
 			client := kit.Launch(t, kit.Rping("Go", "-c -V -C 2 -a "+kit.DummyIPv4))
 			e := &kit.End{T: t}
@@ -177,7 +177,7 @@ func TestRpingBadClient(t *testing.T) {
 		want string
 	}{
 		{"leaves", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 30)); offered(e, 0) },
-			"ping 0: waiting to be told where to write: peer disconnected"},
+			"ping 0: waiting for the address to write to: peer disconnected"},
 		{"too much", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 65536)); e.Ended() },
 			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
 		{"short message", func(e *kit.End) { announce(e, []byte("hello")); e.Ended() },
@@ -206,7 +206,7 @@ func TestRpingBadClient(t *testing.T) {
 			defer cancel()
 			server := serveRping(t, kit.Rping("Go", "-s"))
 			e := &kit.End{T: t}
-			e.Conn = kit.Must(rdmacm.Dial(ctx, kit.DummyIPv4+":7174", e.Config(kit.Setup{Recvs: 4})))(t)
+			e.Conn = kit.Must((&rdmacm.Dialer{Config: *e.Config(kit.Setup{Recvs: 4})}).Dial(ctx, kit.DummyIPv4+":7174"))(t)
 			test.ping(e)
 			if err := e.Close(); err != nil {
 				t.Error(err)

@@ -83,7 +83,7 @@ func TestWatch(t *testing.T) {
 			hears("UNREGISTER", watchLine{IfName: "gvgoes"})
 		}
 	}
-	interrupt(w, t, "looking at them every 500ms instead")
+	interrupt(w, t, "checking them every 500ms instead")
 }
 
 // interrupt ends it and checks its message on a kernel without events.
@@ -115,7 +115,7 @@ func TestWatchFromOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Finish(t)
-	if want := "gvout is not heard, and its ports are looked at instead: open device on gvout"; !strings.Contains(w.Stderr.String(), want) {
+	if want := "can't receive events of gvout, checking its ports instead: open device on gvout"; !strings.Contains(w.Stderr.String(), want) {
 		t.Errorf("on stderr: %s", &w.Stderr)
 	}
 }
