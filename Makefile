@@ -8,7 +8,7 @@ TESTFLAGS ?=
 # Kernel series to test on, the packages with kernel tests, and how many guests share
 # the tests on each kernel.
 KERNELS ?= 6.12 6.1 7.2
-VM_PACKAGES ?= ./test
+VM_PACKAGES ?= $(patsubst %/main_test.go,./%,$(wildcard test/*/main_test.go))
 GUESTS ?= 2
 # Options of make bench, and of make mutate.
 BENCH ?=
@@ -21,7 +21,8 @@ HOGS ?= 2
 LOG ?= stress.jsonl
 # What a row needs first. make test sees to it once, for all of its rows.
 READY ?= fetch build grpc
-# The tests with many goroutines on one object.
+# The tests with many goroutines on one object, and their packages.
+RACE_PACKAGES ?= ./test/rxe ./test/msg
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
 
 # Linters are in a go.mod of their own: they need a newer Go than users of the module.
@@ -155,7 +156,7 @@ vm: $(READY) ## kernel tests, on KERNELS (6.12 6.1 7.2 in QEMU)
 	@set -e; for k in $(KERNELS); do bin/vm test -kernel $$k -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES); done
 
 vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
-	@bin/vm test -kernel $(firstword $(KERNELS)) -guests 1 -race -run '$(RACE_TESTS)' $(TESTFLAGS) $(VM_PACKAGES)
+	@bin/vm test -kernel $(firstword $(KERNELS)) -guests 1 -race -run '$(RACE_TESTS)' $(TESTFLAGS) $(RACE_PACKAGES)
 
 rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -skip '^TestUML' ./test/cmd/vm

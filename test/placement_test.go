@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,9 +50,12 @@ func placementTable(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| file | 6.12, 6.1 and 7.2 | 6.12 and 6.1, of siw | 6.12 |\n|---|---|---|---|\n")
 	var files []string
+	kit := newRoom()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
 			files = append(files, path)
+		} else if strings.HasSuffix(path, ".go") && filepath.Dir(path) == "kit" {
+			kit.parse(t, path, "kit.")
 		}
 		return err
 	})
@@ -62,9 +66,10 @@ func placementTable(t *testing.T) string {
 	for _, path := range files {
 		dir := filepath.Dir(path)
 		if rooms[dir] == nil {
-			rooms[dir] = &room{funcs: make(map[string]*ast.FuncDecl), tests: make(map[string][]string)}
+			rooms[dir] = newRoom()
+			maps.Copy(rooms[dir].funcs, kit.funcs)
 		}
-		rooms[dir].parse(t, path)
+		rooms[dir].parse(t, path, "")
 	}
 	for _, path := range files {
 		r := rooms[filepath.Dir(path)]
@@ -72,9 +77,9 @@ func placementTable(t *testing.T) string {
 		for _, name := range r.tests[path] {
 			at := 0
 			switch calls := r.calls(name, make(map[string]bool)); {
-			case calls["only612"]:
+			case calls["kit.Only612"]:
 				at = 2
-			case calls["needSiw"]:
+			case calls["kit.NeedSiw"]:
 				at = 1
 			}
 			where[at] = append(where[at], strings.TrimPrefix(name, "Test"))
@@ -86,13 +91,18 @@ func placementTable(t *testing.T) string {
 	return b.String()
 }
 
-// A room is the kernel tests of a directory.
+// A room is a directory of kernel tests, with the functions of the kit.
 type room struct {
 	funcs map[string]*ast.FuncDecl
 	tests map[string][]string // names by file
 }
 
-func (r *room) parse(t *testing.T, path string) {
+func newRoom() *room {
+	return &room{funcs: make(map[string]*ast.FuncDecl), tests: make(map[string][]string)}
+}
+
+// parse adds the functions of a file, with a prefix to their names.
+func (r *room) parse(t *testing.T, path, prefix string) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +113,7 @@ func (r *room) parse(t *testing.T, path string) {
 		if !ok || f.Recv != nil || !kernel {
 			continue
 		}
-		r.funcs[f.Name.Name] = f
+		r.funcs[prefix+f.Name.Name] = f
 		if strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
 			r.tests[path] = append(r.tests[path], f.Name.Name)
 		}
@@ -111,24 +121,30 @@ func (r *room) parse(t *testing.T, path string) {
 }
 
 // calls returns the functions that a function calls in any case, directly or through others of
-// the directory. What it calls under a condition, in a loop or in a subtest is left out.
+// the room or the kit. Calls under a condition, in a loop or in a subtest do not count.
 func (r *room) calls(name string, seen map[string]bool) map[string]bool {
-	f := r.funcs[name]
-	if f == nil || seen[name] {
+	if seen[name] {
 		return seen
 	}
 	seen[name] = true
+	f := r.funcs[name]
+	if f == nil {
+		return seen
+	}
+	prefix := name[:strings.IndexByte(name, '.')+1]
 	for _, s := range f.Body.List {
 		ast.Inspect(s, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncLit, *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.SelectStmt, *ast.DeferStmt, *ast.GoStmt:
 				return false
 			case *ast.CallExpr:
-				if id, ok := n.Fun.(*ast.Ident); ok {
-					if r.funcs[id.Name] == nil {
-						seen[id.Name] = true
+				switch f := n.Fun.(type) {
+				case *ast.Ident:
+					r.calls(prefix+f.Name, seen)
+				case *ast.SelectorExpr:
+					if id, ok := f.X.(*ast.Ident); ok && id.Name == "kit" {
+						r.calls("kit."+f.Sel.Name, seen)
 					}
-					r.calls(id.Name, seen)
 				}
 			}
 			return true

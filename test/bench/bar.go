@@ -14,8 +14,8 @@ type bar struct {
 	measures []string
 	driver   string   // "": any
 	unit     string   // "": any
-	params   string   // what the row's parameters begin with
-	not      string   // and what they do not
+	params   string   // prefix of the row's parameters
+	not      string   // prefix that they must not have
 	against  []string // implementations
 	limit    float64
 	least    bool // the limit is from below: more is better

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// limitsFile holds what was measured last time that does not depend on the
+// limitsFile holds the last accepted figures that do not depend on the
 // machine, and how much worse it may get.
 const limitsFile = "test/bench/limits.json"
 
@@ -28,7 +28,7 @@ type limits struct {
 	// in the same run. It is for rows that the kernel has a part in, which differs from boot to boot.
 	Beside map[string]float64
 	// Slack is by how many more doorbells a message may take than C's. How many other
-	// system calls it takes hangs on when who runs, and is for make bench to measure.
+	// system calls it takes depends on scheduling, so make bench measures it.
 	Slack float64
 	// Calls are system calls of a connection that depend on nothing, with the same slack. On siw
 	// there are none: either end may have to wait for the proof of a connection, and for its end.
@@ -66,7 +66,7 @@ func check(ctx context.Context, o options) error {
 
 func (r *row) checkName() string { return strings.TrimSpace(r.name() + " on " + r.Driver) }
 
-// hold tells of each figure that is beyond its limit.
+// hold returns an error for each figure that is beyond its limit.
 func (l limits) hold(rows []*row) error {
 	var bad []error
 	fail := func(r *row, format string, args ...any) {
@@ -104,7 +104,7 @@ func (l limits) hold(rows []*row) error {
 	return errors.Join(bad...)
 }
 
-// holdCalls tells of each call that a connection makes too often, and of each that was not
+// holdCalls returns an error for each call that a connection makes too often, and for each that was not
 // counted although others were.
 func (l limits) holdCalls(rows []*row) (bad []error) {
 	count := make(map[string]float64)

@@ -14,7 +14,7 @@ import (
 // machine's own: to build programs against rdma-core.
 var needed = []string{"libibverbs-dev", "librdmacm-dev"}
 
-// install gets what is missing for the trips, kernels too.
+// install installs everything that the trips lack, kernels too.
 func install(ctx context.Context, trips []trip) error {
 	var series []string
 	for _, t := range trips {

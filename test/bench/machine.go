@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// machine is what it was measured on and with.
+// machine describes the machine and the versions of a measurement.
 type machine struct {
 	CPU      string            `json:"cpu"`
 	CPUs     int               `json:"cpus"`
@@ -51,7 +51,7 @@ func thisMachine(ctx context.Context) machine {
 	return m
 }
 
-// commit is what was measured, with a + where files differ from it.
+// commit returns the measured commit, with a + if files differ from it.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=+", "--abbrev=10").Output()
 	if err != nil {

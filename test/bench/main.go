@@ -2,7 +2,8 @@
 
 // Command bench measures goverbs beside rdma-core, perftest, cgo and iproute2:
 // it builds the measuring programs, starts the vehicles that they run in, and
-// writes the tables, plots and raw figures of docs/performance.md.
+// writes docs/performance.md, the results that the page is generated from, and
+// every figure below bin/bench.
 package main
 
 import (
@@ -17,14 +18,14 @@ import (
 	"syscall"
 )
 
-// options are the command line.
+// options holds the command line.
 type options struct {
 	suites []string
 	runs   int
 	quick  bool
 	check  bool
-	accept bool   // check, and make what came out the limits
-	docs   string // where the results go
+	accept bool // check, and record the figures as the new limits
+	to     paths
 }
 
 func main() {
@@ -45,18 +46,15 @@ func parse(args []string) (options, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := fs.String("suites", strings.Join(suiteNames(), ","), "which groups of rows to measure, or none; the others keep the figures they have")
 	fs.IntVar(&o.runs, "runs", 3, "how often each program runs")
-	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs")
-	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and hold what does not depend on the machine to test/bench/limits.json")
-	fs.BoolVar(&o.accept, "accept", false, "with -check: write test/bench/limits.json anew")
-	fs.StringVar(&o.docs, "docs", "", "directory to write performance.md, performance.json and the plots to (default docs; with -quick bin/bench/docs)")
+	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs, with results below bin/bench/quick")
+	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and compare the figures that do not depend on the machine with test/bench/limits.json")
+	fs.BoolVar(&o.accept, "accept", false, "with -check: record the figures in test/bench/limits.json")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
-	if o.docs == "" {
-		o.docs = "docs"
-		if o.quick {
-			o.docs = "bin/bench/docs"
-		}
+	o.to = paths{page: "docs/performance.md", results: "test/bench/results.json", figures: "bin/bench/figures"}
+	if o.quick {
+		o.to = paths{page: "bin/bench/quick/performance.md", results: "bin/bench/quick/results.json", figures: "bin/bench/quick/figures"}
 	}
 	o.suites = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, s := range o.suites {

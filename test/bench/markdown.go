@@ -5,14 +5,10 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
-// page is what the template of performance.md can ask for.
-type page struct{ document }
-
-// figure writes a number with three digits that count.
+// figure formats a number with three significant digits.
 func figure(x float64) string {
 	switch a := math.Abs(x); {
 	case x == math.Trunc(x) && a < 1e6, a >= 100:
@@ -32,7 +28,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.median, s.min, s.max)
 }
 
-// name is the row's, in words.
+// name returns the row's name in words.
 func (r *row) name() string {
 	words := strings.ReplaceAll(r.Measure, "_", " ")
 	if r.Params != "" {
@@ -48,7 +44,7 @@ func cell(r *row, impl string) string {
 	return "–"
 }
 
-// verdict is the ratio to another and what it should be.
+// verdict returns the ratio to another implementation and its goal.
 func verdict(r *row, other string) (ratio, goal string) {
 	if other == "" {
 		return "–", ""
@@ -68,17 +64,28 @@ func verdict(r *row, other string) (ratio, goal string) {
 	return s.String(), fmt.Sprintf("%s: %s", b, answer)
 }
 
-// Table is the rows of a suite in a vehicle; several measures' names begin with
-// one of those given, all if none is.
-func (p page) Table(suite, vehicle string, measures ...string) string {
+// markdown shows every figure, one table per part.
+func (d document) markdown() string {
+	var b strings.Builder
+	b.WriteString("# Figures of the benchmark\n")
+	for _, p := range d.Parts {
+		fmt.Fprintf(&b, "\n## %s, %s\n\n%d runs in %d s on %s at %s: %s\n\n%s", p.Suite, p.Vehicle, p.Runs, p.Seconds, p.Date, p.Commit, p.Command, d.table(p))
+		for _, m := range p.Missing {
+			fmt.Fprintf(&b, "\nNo figures: %s\n", m)
+		}
+	}
+	return b.String()
+}
+
+// table returns the rows of a part.
+func (d document) table(p part) string {
 	var rows []*row
 	cgo := false
-	for _, r := range p.Rows {
-		if r.Suite != suite || r.Vehicle != vehicle || apart(r) || !beginsWith(r.Measure, measures) {
-			continue
+	for _, r := range d.Rows {
+		if r.Suite == p.Suite && r.Vehicle == p.Vehicle {
+			rows = append(rows, r)
+			cgo = cgo || r.Values["cgo"] != nil
 		}
-		rows = append(rows, r)
-		cgo = cgo || r.Values["cgo"] != nil
 	}
 	if len(rows) == 0 {
 		return "Not measured.\n"
@@ -95,16 +102,6 @@ func (p page) Table(suite, vehicle string, measures ...string) string {
 		}
 	}
 	return b.String()
-}
-
-// apart are the rows that have a table of their own, are summed up, or are in the
-// plots and the raw figures only.
-func apart(r *row) bool {
-	return r.Measure == namedCalls || strings.HasSuffix(r.Measure, "_allocs") || strings.HasSuffix(r.Measure, "_p90") || strings.HasSuffix(r.Measure, "_p99.9")
-}
-
-func beginsWith(s string, prefixes []string) bool {
-	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
 func tableHead(b *strings.Builder, cgo bool) {

@@ -10,43 +10,53 @@ import (
 	"text/template"
 )
 
-// pageText is the page but for its figures; what a person has to say about them
-// is written there.
+// pageText is the template of the page. Everything but the figures is written there.
 //
 //go:embed performance.md.tmpl
 var pageText string
 
-// publish writes raw figures, plots and the page into a directory.
-func publish(d document, dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+// paths names the files that a run writes.
+type paths struct {
+	page    string // docs/performance.md
+	results string // input of the page
+	figures string // every figure: as .json to be read again, and as .md
+}
+
+// publish writes the results and the page.
+func (s summary) publish(to paths) error {
+	t, err := template.New("performance.md").Parse(pageText)
+	if err != nil {
 		return err
 	}
+	var page bytes.Buffer
+	if err := t.Execute(&page, s); err != nil {
+		return err
+	}
+	results, err := s.encode()
+	if err != nil {
+		return err
+	}
+	if err := write(to.results, results); err != nil {
+		return err
+	}
+	return write(to.page, page.Bytes())
+}
+
+// publish writes every figure, for programs and for people.
+func (d document) publish(to paths) error {
 	raw, err := d.encode()
 	if err != nil {
 		return err
 	}
-	page, err := renderPage(d)
-	if err != nil {
+	if err := write(to.figures+".json", raw); err != nil {
 		return err
 	}
-	files := map[string]string{"performance.json": string(raw), "performance.md": page}
-	for name, svg := range d.plots() {
-		files[name] = svg
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
+	return write(to.figures+".md", []byte(d.markdown()))
 }
 
-func renderPage(d document) (string, error) {
-	t, err := template.New("performance.md").Parse(pageText)
-	if err != nil {
-		return "", err
+func write(file string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return err
 	}
-	var b bytes.Buffer
-	err = t.Execute(&b, page{d})
-	return b.String(), err
+	return os.WriteFile(file, text, 0o666)
 }

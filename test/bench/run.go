@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,8 +14,16 @@ import (
 	"time"
 )
 
-// run does what the command line asks for.
+// run runs the suites of the command line. Without suites it only writes the page
+// again from the recorded results.
 func run(ctx context.Context, o options) error {
+	s, err := readResults(o.to.results)
+	if err != nil {
+		return err
+	}
+	if !o.check && len(o.trips()) == 0 {
+		return s.publish(o.to)
+	}
 	if err := install(ctx, o.trips()); err != nil {
 		return err
 	}
@@ -26,29 +33,26 @@ func run(ctx context.Context, o options) error {
 	if o.check {
 		return check(ctx, o)
 	}
-	d, err := readDocument(filepath.Join(o.docs, "performance.json"))
+	d, err := readDocument(o.to.figures + ".json")
 	if err != nil {
 		return err
 	}
-	if len(o.trips()) > 0 {
-		d.Machine = thisMachine(ctx)
-	} else if err := publish(d, o.docs); err != nil {
-		return err
-	}
+	s.Machine = thisMachine(ctx)
 	err = eachTrip(ctx, o, func(_ trip, p part, rows []*row, err error) error {
 		d.replace(p, rows)
-		// After each, so that what comes next can't take it away.
-		return errors.Join(err, publish(d, o.docs))
+		s.replace(p, rows)
+		// After each trip, so that a later failure loses nothing.
+		return errors.Join(err, d.publish(o.to), s.publish(o.to))
 	})
 	if ctx.Err() == nil {
-		fmt.Fprintln(os.Stderr, "bench: wrote", filepath.Join(o.docs, "performance.md"))
+		fmt.Fprintf(os.Stderr, "bench: wrote %s and %s.md\n", o.to.page, o.to.figures)
 	}
 	return err
 }
 
-// eachTrip makes the trips and passes on what came of each, one at a time. Where the
-// clock counts instructions, company changes no figure, and the check looks at no time;
-// so those trips go together, as many at once as there are CPUs, when the others are over.
+// eachTrip makes the trips and passes on the result of each, one at a time. A trip whose
+// clock counts instructions measures the same beside others, and the check looks at no time:
+// those trips run side by side, one per CPU, after the others.
 func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, error) error) error {
 	var mu sync.Mutex
 	var failed []error
@@ -81,14 +85,14 @@ func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, erro
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// measure makes a trip and says what came of it.
+// measure makes a trip and returns its part and rows.
 func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	fmt.Fprintf(os.Stderr, "bench: %s in %s\n", t.suite, t.vehicle.name)
 	start := time.Now()
 	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
 		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
 	samples, missing, err := travel(ctx, t, o)
-	if broke(err) { // bin/vm has said so, with the mark that make test counts
+	if broke(err) { // bin/vm has reported it, with the mark that make test counts
 		fmt.Fprintln(os.Stderr, "bench: once more")
 		samples, missing, err = travel(ctx, t, o)
 	}
@@ -102,7 +106,7 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	return p, rowsOf(samples), err
 }
 
-// trips are those that are asked for.
+// trips returns the trips that the options ask for.
 func (o options) trips() (some []trip) {
 	for _, t := range trips {
 		if o.check && t.checked != nil {
@@ -118,8 +122,8 @@ func (o options) trips() (some []trip) {
 	return some
 }
 
-// bundle shares the suites of each vehicle out among few boots: two where the clock counts
-// instructions, since those run side by side.
+// bundle distributes the suites of each vehicle among few boots: two if the clock counts
+// instructions, because these run side by side, otherwise one.
 func bundle(all []trip) []trip {
 	var some []trip
 	seen, at := make(map[string]int), make(map[string]int)

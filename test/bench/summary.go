@@ -9,131 +9,140 @@ import (
 	"strings"
 )
 
-// namedCalls is the measure that tells system calls one by one.
+// namedCalls is the measure that counts each system call by its name.
 const namedCalls = "system_calls_named"
 
-// Named lists which system calls there are: the row "send lat 2 B: write" says
-// how many writes a message takes.
-func (p page) Named() string {
-	type exchange struct{ params, driver string }
-	var order []exchange
-	calls := make(map[exchange]map[string][]string)
-	for _, r := range p.Rows {
-		if r.Measure != namedCalls {
-			continue
-		}
-		at := strings.LastIndex(r.Params, ": ")
-		e := exchange{r.Params[:at], r.Driver}
-		if calls[e] == nil {
-			order = append(order, e)
-			calls[e] = make(map[string][]string)
-		}
-		for _, impl := range slices.Sorted(maps.Keys(r.Values)) {
-			v, _ := r.value(impl)
-			calls[e][impl] = append(calls[e][impl], fmt.Sprintf("%s %s", r.Params[at+2:], figure(v.median)))
-		}
-	}
-	var b strings.Builder
-	b.WriteString("| exchange | driver | goverbs | C |\n|---|---|---|---|\n")
-	for _, e := range order {
-		var c []string
-		for impl, list := range calls[e] {
-			if impl != ours {
-				c = list
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", e.params, e.driver, strings.Join(calls[e][ours], ", "), strings.Join(c, ", "))
-	}
-	return b.String()
+// A summary is the content of results.json, from which the page is generated.
+type summary struct {
+	Machine machine
+	Parts   []part
+	Goals   []goal
 }
 
-// Allocations sums up the rows that count them.
-func (p page) Allocations() string {
-	rows, some := 0, []string{}
-	for _, r := range p.Rows {
-		v, ok := r.value(ours)
-		if !ok || !strings.HasSuffix(r.Measure, "_allocs") {
-			continue
-		}
-		rows++
-		if v.max > 0 {
-			some = append(some, fmt.Sprintf("%s on %s: %s", r.name(), r.Driver, figure(v.max)))
-		}
-	}
-	if len(some) > 0 {
-		return strings.Join(some, "; ")
-	}
-	return fmt.Sprintf("0 on each of %d paths (each driver, each length of list, each vehicle)", rows)
+// A goal counts the rows of a trip that reach a bar.
+type goal struct {
+	Suite   string `json:"suite"`
+	Vehicle string `json:"vehicle"`
+	Measure string `json:"measure"`
+	Against string `json:"against"`
+	Goal    string `json:"goal"`
+	Rows    int    `json:"rows"`
+	Reached int    `json:"reached"`
+	Within  int    `json:"within"` // the median missed the bar, the best run reached it
+	// The rows' ratios of goverbs to the other.
+	Median   float64 `json:"median"`
+	Least    float64 `json:"least"`
+	Greatest float64 `json:"greatest"`
 }
 
-// tally is how many rows a bar holds for, and how many reach it.
-type tally struct{ rows, yes, within int }
+func readResults(file string) (s summary, err error) {
+	err = readJSON(file, &s)
+	return s, err
+}
 
-// Bars is the table of goals, with how many rows reach each.
-func (p page) Bars() string {
-	counts := make(map[*bar]map[string]*tally)
-	p.judge(func(r *row, b *bar, other, answer string) {
-		if counts[b] == nil {
-			counts[b] = make(map[string]*tally)
-		}
-		if counts[b][other] == nil {
-			counts[b][other] = new(tally)
-		}
-		counts[b][other].add(answer)
-	})
-	var text strings.Builder
-	text.WriteString("| measure | against | goal | rows | reached | within the spread | not |\n|---|---|---|--:|--:|--:|--:|\n")
+func (s summary) encode() ([]byte, error) {
+	parts := slices.Clone(s.Parts)
+	for i := range parts {
+		parts[i].Missing = nil // the figures have them
+	}
+	return encodeLines(map[string]any{"machine": s.Machine, "parts": parts}, "goals", s.Goals)
+}
+
+// replace puts the goals of a part in the place of those of an older one of the same suite
+// and vehicle.
+func (s *summary) replace(p part, rows []*row) {
+	s.Parts = slices.DeleteFunc(s.Parts, func(old part) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
+	s.Goals = slices.DeleteFunc(s.Goals, func(old goal) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
+	s.Parts, s.Goals = append(s.Parts, p), append(s.Goals, goalsOf(p, rows)...)
+	slices.SortStableFunc(s.Parts, func(a, b part) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
+	slices.SortStableFunc(s.Goals, func(a, b goal) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
+}
+
+// goalsOf compares the rows of a part with their bars, in the order of bars.
+func goalsOf(p part, rows []*row) (goals []goal) {
 	for i := range bars {
 		b := &bars[i]
-		for _, other := range slices.Sorted(maps.Keys(counts[b])) {
-			t := counts[b][other]
-			fmt.Fprintf(&text, "| %s | %s | %s | %d | %d | %d | %d |\n", b.name(), other, b, t.rows, t.yes, t.within, t.rows-t.yes-t.within)
+		for _, other := range b.against {
+			g := goal{Suite: p.Suite, Vehicle: p.Vehicle, Measure: b.name(), Against: other, Goal: b.String()}
+			var all []float64
+			judge(rows, func(r *row, held *bar, against string, s spread) {
+				if held == b && against == other {
+					all = append(all, s.median)
+					g.add(b.reached(s))
+				}
+			})
+			if len(all) > 0 {
+				s := spreadOf(all)
+				g.Median, g.Least, g.Greatest = s.median, s.min, s.max
+				goals = append(goals, g)
+			}
 		}
 	}
-	return text.String()
+	g := goal{Suite: p.Suite, Vehicle: p.Vehicle, Measure: "allocations", Goal: "0"}
+	for _, r := range rows {
+		if v, ok := r.value(ours); ok && strings.HasSuffix(r.Measure, "_allocs") {
+			answer := "no"
+			if v.max == 0 {
+				answer = "yes"
+			}
+			g.add(answer)
+		}
+	}
+	if g.Rows > 0 {
+		goals = append(goals, g)
+	}
+	return goals
 }
 
-func (t *tally) add(answer string) {
-	t.rows++
+func (g *goal) add(answer string) {
+	g.Rows++
 	switch answer {
 	case "yes":
-		t.yes++
+		g.Reached++
 	case "within the spread":
-		t.within++
+		g.Within++
 	}
 }
 
 func (b bar) name() string {
 	name := strings.ReplaceAll(strings.Join(b.measures, ", "), "_", " ")
-	if b.params != "" {
+	if slices.Equal(b.measures, hot) {
+		name = "post, poll, arm"
+	}
+	switch {
+	case b.not != "":
+		name += ": lists of 1"
+	case b.params == "list":
+		name += ": lists"
+	case b.params != "":
 		name += ": " + b.params
 	}
 	return name
 }
 
-// Missed lists the rows that do not reach their bar.
-func (p page) Missed() string {
-	var text strings.Builder
-	p.judge(func(r *row, b *bar, other, answer string) {
-		if answer != "no" {
-			return
+// Table is the table of goals.
+func (s summary) Table() string {
+	var b strings.Builder
+	b.WriteString("| suite, vehicle | measure | beside | goal | rows | reached | within the spread | not | ratio: median (least–greatest) |\n|---|---|---|---|--:|--:|--:|--:|---|\n")
+	for _, g := range s.Goals {
+		against, ratio := "–", "–"
+		if g.Against != "" {
+			against = g.Against
+			ratio = spread{g.Least, g.Median, g.Greatest}.String()
 		}
-		s, _ := r.ratio(other)
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s |\n", r.name(), r.Driver, r.Vehicle, other, s, b)
-	})
-	if text.Len() == 0 {
-		return "None.\n"
+		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %d | %d | %d | %d | %s |\n",
+			g.Suite, g.Vehicle, g.Measure, against, g.Goal, g.Rows, g.Reached, g.Within, g.Rows-g.Reached-g.Within, ratio)
 	}
-	return "| measure | driver | vehicle | against | ratio | goal |\n|---|---|---|---|---|---|\n" + text.String()
+	return b.String()
 }
 
-// judge holds each row to its bars.
-func (p page) judge(tell func(r *row, b *bar, other, answer string)) {
-	for _, r := range p.Rows {
+// judge calls yield for each row and implementation that have a bar.
+func judge(rows []*row, yield func(r *row, b *bar, other string, s spread)) {
+	for _, r := range rows {
 		for _, other := range slices.Sorted(maps.Keys(r.Values)) {
 			b := barOf(r.key, other)
 			if s, ok := r.ratio(other); ok && b != nil {
-				tell(r, b, other, b.reached(s))
+				yield(r, b, other, s)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// key is what a row of the table stands for.
+// key identifies a row of the table.
 type key struct {
 	Suite   string `json:"suite"`
 	Measure string `json:"measure"`

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// A vehicle is what a suite can run in.
+// A vehicle is an environment that a suite can run in.
 type vehicle struct {
 	name, series string // no series: there is no guest
 	icount       bool   // its clock counts instructions
@@ -44,12 +44,12 @@ type trip struct {
 	checked *vehicle // where the check makes it, if it does
 }
 
-// trips are all there are. QEMU emulates, so what a program costs in ns is
+// trips lists all trips. QEMU emulates, so ns are
 // measured under User Mode Linux, at native speed, or without a guest if it needs no
-// kernel's RDMA, and what it costs in instructions in a QEMU that counts them, with the kernel's part where one CPU is
-// enough for both ends; what needs two is QEMU's. System calls are counted where the
-// host has no say in who runs when. Of some suites the check wants to know that they still run,
-// and that nothing is allocated: those go where one CPU is enough.
+// kernel's RDMA. Instructions are measured in a QEMU that counts them, with the kernel's part, if one CPU is
+// enough for both ends; suites that need two CPUs run in QEMU. System calls are counted where the
+// host does not affect scheduling. For some suites the check only verifies that they still run
+// and allocate nothing: those run where one CPU is enough.
 var trips = []trip{
 	{suite: "ring", vehicle: uml, mem: 1024},
 	{suite: "ring", vehicle: icount, mem: 2048, checked: &icount},

@@ -12,14 +12,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Result is what a client measured.
+// Result holds a client's measurements.
 type Result struct {
 	Size        int
 	Write, Read time.Duration // from post to completion
 	CRC         uint32        // IEEE, of the pattern
 }
 
-// ErrCorrupt means that what came back is not what went out.
+// ErrCorrupt means that the returned data differs from the data that was sent.
 var ErrCorrupt = errors.New("data came back changed")
 
 // Client writes size bytes into the memory of the server at addr, reads them

@@ -12,7 +12,7 @@ import (
 // MaxSize is the largest buffer that a server gives away, 64 MiB.
 const MaxSize = 64 << 20
 
-// Received is what a client left in the server's memory.
+// Received is the data that a client left in the server's memory.
 type Received struct {
 	Size int
 	CRC  uint32 // IEEE, of the memory after the client went

@@ -61,7 +61,7 @@ func (s *session) receive(ctx context.Context) (Buffer, error) {
 }
 
 // do carries out one work request and waits for it. A call that its context ends
-// leaves its completion on the CQ; the next call tells it from its own by the WRID.
+// leaves its completion on the CQ; the next call recognizes it by the WRID.
 func (s *session) do(ctx context.Context, wr verbs.SendWR) error {
 	s.sent++
 	wr.WRID, wr.Flags = s.sent, wr.Flags|verbs.SendSignaled

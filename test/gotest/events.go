@@ -108,7 +108,7 @@ func (r *Results) end(e Event) {
 	delete(r.output, key)
 }
 
-// Output returns what a test that has not passed printed. The key is its package and name.
+// Output returns the output of a test that has not passed. The key is its package and name.
 func (r *Results) Output(key string) string {
 	if b := r.output[key]; b != nil {
 		return b.String()

@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Ending is a request over soft iWARP that is wrong, and what becomes of it. A unit test has the
+// Ending is a wrong request over soft iWARP and its outcome. A unit test has the
 // devices of package rdmatest do it, and a kernel test those of Linux 6.1 and 6.12, which agree.
-// The responder has a receive, 1000; the request is number 1. Each end is told by its
+// The responder has a receive, 1000; the request is number 1. Each end is described by its
 // completions, sends first, and then by the asynchronous events of its queue pair. All but those
-// that siw forgives end the connection; to forgiven ones the test puts an end, once both ends
-// have what is not flushed. All work that is posted later is flushed.
+// that siw forgives end the connection. After a forgiven one, the test ends the connection once
+// both ends have polled the completions that are not flushed. All work that is posted later is flushed.
 //
 // An initiator learns little: iWARP acknowledges nothing, so a SEND or a WRITE that the
 // responder refuses was a success.
@@ -37,10 +37,10 @@ func (e *Ending) Request(wr verbs.SendWR, data verbs.SGE) verbs.SendWR {
 	return wr
 }
 
-// Receives tells that the responder's receive is completed before the connection ends.
+// Receives means that the responder's receive is completed before the connection ends.
 func (e *Ending) Receives() bool { return !e.NoRecv && !strings.HasPrefix(e.Responder, recvFlushed) }
 
-// What the two ends have of it over iWARP.
+// The completions of the two ends over iWARP.
 const (
 	sendSucceeded  = "1 SEND success"
 	writeSucceeded = "1 RDMA_WRITE success"

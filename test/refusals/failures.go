@@ -5,9 +5,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Failure is a send over soft RoCE that is wrong, and what becomes of it. A unit test has the
+// Failure is a wrong send over soft RoCE and its outcome. A unit test has the
 // devices of package rdmatest do it, and a kernel test those of Linux 6.12. The responder has
-// two receives, 1000 and 1001; the send is number 1. Each end is told by what became of its work
+// two receives, 1000 and 1001; the send is number 1. Each end is described by the completions of its work
 // requests, and by the state of its queue pair then. Unless the queue pairs are RC, or one is
 // in the error state, another SEND of 8 bytes follows.
 type Failure struct {
@@ -16,7 +16,7 @@ type Failure struct {
 	Size      int
 	Change    func(*verbs.SendWR) // makes it wrong
 	Mine, His verbs.Access        // to the ends' memory; zero: all there is
-	HisQP     *verbs.Access       // what the responder's queue pair lets its peer do; nil: all there is
+	HisQP     *verbs.Access       // what the responder's peer may do; nil: everything
 	Closed    bool                // it names a region of the responder's that is closed
 
 	Requester, Responder string
@@ -55,10 +55,10 @@ func (f *Failure) Request(wr verbs.SendWR, data verbs.SGE) verbs.SendWR {
 	return wr
 }
 
-// The number that the responder's memory begins with, and what atomics make of it.
+// The number that the responder's memory begins with, and its values after atomics.
 const Before, After = 40, 80
 
-// Changes tells whether the number that the responder's memory begins with is wrong. The data of a
+// Changes reports whether the number that the responder's memory begins with is wrong. The data of a
 // SEND goes there. An atomic is done before the requester finds that it has nowhere to put
 // the result.
 func (f *Failure) Changes(number uint64) bool {
@@ -74,7 +74,7 @@ func (f *Failure) Changes(number uint64) bool {
 	return number != want
 }
 
-// What the two ends have of it. A RECV of UD has 40 bytes in front.
+// The completions of the two ends. A RECV of UD has 40 bytes in front.
 const (
 	FlushedSend = "1 work request flushed; ERR"
 	Protection  = "1 local protection error; ERR"
@@ -167,7 +167,7 @@ func (l Layout) newer() []Failure {
 	}
 }
 
-// unreliable are of UC: what the responder finds wrong with a request, it drops.
+// unreliable lists failures of UC: the responder drops wrong requests.
 func (l Layout) unreliable() []Failure {
 	const send, write = verbs.OpSend, verbs.OpRDMAWrite
 	return []Failure{

@@ -1,4 +1,4 @@
-// Package refusals is what devices refuse, and how: calls with their errnos, and work
+// Package refusals lists the requests that devices refuse: calls with their errnos, and work
 // requests with their statuses. One table serves twice. A unit test holds the devices of
 // package rdmatest to it, and a kernel test the devices of Linux.
 package refusals
@@ -29,7 +29,7 @@ type Refusal struct {
 	Want error
 }
 
-// Env is an open device, and what calls need.
+// Env is an open device with the objects that calls need.
 type Env struct {
 	t    testing.TB
 	on   On

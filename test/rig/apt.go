@@ -16,7 +16,7 @@ import (
 // guestTools are the Debian packages that a kernel build and a guest need.
 var guestTools = []string{"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod"}
 
-// Tools are those, and what only tests need: C peers, and shells. The guest finds
+// Tools are those, and programs that only tests need: C peers, and shells. The guest finds
 // them on the host's root.
 var Tools = append(slices.Clone(guestTools),
 	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest", "strace",
@@ -51,7 +51,7 @@ func parseMadison(text string) []offer {
 	return offers
 }
 
-// umlTools are what the build of [UML] needs besides.
+// umlTools lists the tools that the build of [UML] needs in addition.
 var umlTools = []string{"flex", "bison", "bc"}
 
 // missingTools lists those that the series need and that are not installed.

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// console is the end of what the kernel wrote to its serial line, and its first report
+// console keeps the end of the kernel's output on its serial line, and its first report
 // about itself, however much it wrote after that.
 type console struct {
 	lines  []string
 	faults int
 	report []string // from the first fault on
-	ours   bool     // a report names what the tests drive
+	ours   bool     // a report names a module of RDMA
 	known  string   // the line of a report that names a known bug
 }
 

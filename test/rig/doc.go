@@ -15,6 +15,6 @@
 // [UML] is another machine to the same end, which runs programs at the host's speed.
 //
 // No KVM is needed, nothing leaves the guest over a network, and nothing the
-// guest writes survives it: what a test has to say goes through its output and
+// guest writes survives it: a test reports through its output and
 // its exit code.
 package rig

@@ -10,7 +10,7 @@ import (
 	"regexp"
 )
 
-// download unpacks what a module is built with to tmp/build, the rest to
+// download unpacks the packages that a module is built with to tmp/build, the rest to
 // tmp/image.
 func download(ctx context.Context, log io.Writer, a apt, tmp string, pkgs packageSet) error {
 	if err := command(ctx, log, tmp, a.get(append([]string{"download"}, pkgs.Packages...)...)...); err != nil {

@@ -11,7 +11,7 @@ import (
 // MachineFault is an error of the emulated machine, not of what ran on it. A guest of two
 // CPUs has two threads in QEMU, and now and then one of them runs on into an instruction
 // that the other has just patched. The kernel then dies anywhere; its report, or its
-// silence, tells the fault from one of ours. Guests of one CPU, as all tests have, do not
+// silence, distinguishes the fault from one of ours. Guests of one CPU, as all tests have, do not
 // meet it.
 type MachineFault struct {
 	Release string // of the kernel
@@ -22,14 +22,14 @@ func (f *MachineFault) Error() string {
 	return fmt.Sprintf("%s linux %s: %s", FaultMark, f.Release, f.What)
 }
 
-// FaultMark begins each line that tells of a fault of the machine. Whoever sums
-// up a run counts these lines.
+// FaultMark begins each line that reports a fault of the machine. Programs that sum
+// up a run count these lines.
 const FaultMark = "machine fault:"
 
 // KnownFault stands in the text of a [MachineFault] that lies in a module under test.
 const KnownFault = "a known fault of the kernel's rxe"
 
-var errDied = errors.New("the guest died before it told an exit code")
+var errDied = errors.New("the guest died before it sent an exit code")
 
 // underTest matches a function of a module that the tests drive. The kernel writes
 // the module behind each function of it.
@@ -42,7 +42,7 @@ var knownBug = regexp.MustCompile(`RIP: \d+:rxe_sched_task\+`)
 // onPurpose matches a crash that was asked for.
 var onPurpose = regexp.MustCompile(`sysrq`)
 
-// blame says whether the machine is to blame for what its kernel reported, or for
+// blame reports whether the machine is to blame for its kernel's reports, or for
 // an end without a report. A report that names a module under test is a failure:
 // it may be our doing.
 func (c *console) blame(died bool) (what string, machine bool) {

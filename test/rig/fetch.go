@@ -14,7 +14,7 @@ import (
 
 // Fetch makes every given series ready to boot: installs missing tools,
 // downloads the kernel packages without installing them, builds siw.ko where
-// the compiler can, and keeps what a boot needs, the emulator among it, and [NewerRDMA].
+// the compiler can, and keeps the files that a boot needs, among them the emulator, and [NewerRDMA].
 // A series that is in the cache already stays as it is. Progress goes to log; the first
 // run needs root or sudo, about 1 GB of disk while it works, and two minutes; [UML] needs
 // 3 GB and seven minutes more.
@@ -59,7 +59,7 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 		}
 	}
 	for _, s := range series {
-		if err := tell(log, s); err != nil {
+		if err := describe(log, s); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 }
 
 // FetchGuest makes one of Debian's series ready to boot, as [Fetch] does, but without
-// what only tests use. It asks nobody if all is there.
+// programs that only tests use. It asks nobody if all are there.
 func FetchGuest(ctx context.Context, log io.Writer, series string) (Kernel, error) {
 	addSbin()
 	missing := slices.DeleteFunc(slices.Clone(guestTools), installed)
@@ -103,8 +103,8 @@ func FetchGuest(ctx context.Context, log io.Writer, series string) (Kernel, erro
 // addSbin adds the directories of depmod to the path, which an ordinary user's lacks.
 func addSbin() { os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") }
 
-// tell says what a kernel is and what it is made from.
-func tell(log io.Writer, series string) error {
+// describe prints a kernel's release and the packages that it is made from.
+func describe(log io.Writer, series string) error {
 	k, err := Open(series)
 	if err != nil {
 		return err

@@ -61,9 +61,9 @@ func fetchHeaders(ctx context.Context, log io.Writer, cache, series, suite, dir 
 	})
 }
 
-// fromSuite unpacks a package of a suite, of the version that pick takes among
-// what is on offer of some packages, the first of which it is, and has take look
-// at its files.
+// fromSuite unpacks a package of a suite, of the version that pick chooses among
+// the offers of some packages, of which it is the first, and passes
+// its files to take.
 func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages []string,
 	pick func([]offer) (version string, err error), take func(image string) error) error {
 	tmp, err := os.MkdirTemp(cache, packages[0]+"-")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Job is what the guest's pid 1 is told, as JSON in the initramfs.
+// Job is the job of the guest's pid 1, as JSON in the initramfs.
 type Job struct {
 	Args    []string
 	Dir     string

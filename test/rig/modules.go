@@ -13,7 +13,7 @@ import (
 // root; built in where the kernel is new enough.
 var early = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
 
-// late are what the guest may load from there on, by name, by alias or through
+// late lists the modules that the guest may load from there on, by name, by alias or through
 // the kernel's own request. ib_uverbs and rdma_ucm are loaded at boot; siw and
 // rdma_rxe are left to be asked for, as on a real machine.
 var late = []string{

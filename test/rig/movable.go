@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// movable is the module gvmovable, by which a test lets siw and rxe do what only
-// drivers of hardware do: move to another network namespace.
+// movable is the module gvmovable, with which a test gives siw and rxe an operation that only
+// drivers of hardware have: the move to another network namespace.
 //
 //go:embed movable/gvmovable.c
 var movable []byte

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// progress tells now and then how far a long build is, and keeps the end of what
+// progress prints now and then how far a long build is, and keeps the end of the lines that
 // it printed.
 type progress struct {
 	log   io.Writer

@@ -29,10 +29,10 @@ type Config struct {
 }
 
 // Run boots k and runs one command in it. The exit code is the command's; err
-// means that the guest did not get to tell one: it did not boot, died, or hung. It
+// means that the guest sent none: it did not boot, died, or hung. It
 // is a [MachineFault] where the emulator is to blame.
-// Cancelling ctx kills the guest. What the kernel says about itself (a warning,
-// a bug, a stall) goes to Stderr even where the command succeeded.
+// Cancelling ctx kills the guest. The kernel's own reports (a warning,
+// a bug, a stall) go to Stderr even if the command succeeded.
 func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 	if k.uml() && c.ICount {
 		return 0, fmt.Errorf("%s runs on the host's CPU, which does not count instructions for its clock: name one of %s", k.Series, strings.Join(Series, ", "))
@@ -70,7 +70,7 @@ func attempt(ctx context.Context, k Kernel, c Config, job Job) (int, error) {
 	return boot(ctx, cmd, initrd, k, c, newWatchdog(c.Timeout, cancel))
 }
 
-// boot starts the machine and listens until the guest has told its exit code
+// boot starts the machine and listens until the guest has sent its exit code
 // or is gone.
 func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Config, dog *watchdog) (int, error) {
 	consoleR, consoleW, err := os.Pipe()
@@ -88,7 +88,7 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 	c.Stderr = &lockedWriter{w: c.Stderr}                  // the machine's messages and the guest's
 	cmd.Stderr = c.Stderr
 	if k.uml() {
-		cmd.Stdout, cmd.Stderr = consoleW, consoleW // it says there what the kernel would say of a CPU
+		cmd.Stdout, cmd.Stderr = consoleW, consoleW // its errors belong among the kernel's
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Start()

@@ -20,7 +20,7 @@ var Vehicles = append(slices.Clone(Series), UML)
 // Debian leaves out of every kernel, can't be built.
 var foreign = map[string]string{"7.2": "trixie-backports"}
 
-// hasSiw tells whether siw.ko is built for a series.
+// hasSiw reports whether siw.ko is built for a series.
 func hasSiw(series string) bool { return foreign[series] == "" }
 
 // Lacks names the drivers that the kernel is without by design, in words. What

@@ -27,7 +27,7 @@ func TestCheckSeries(t *testing.T) {
 	}
 }
 
-// TestLacks: the tests of siw are left out on what this says, so it says it of
+// TestLacks: this decides whether the tests of siw are left out, so it must not do so for
 // few.
 func TestLacks(t *testing.T) {
 	for series, want := range map[string]string{"6.12": "", "6.1": "", UML: "", "7.2": "siw"} {

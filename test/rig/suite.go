@@ -57,7 +57,7 @@ func suiteApt(private, list string) apt {
 	}
 }
 
-// targetFormat makes apt tell where its packages come from, in lines. That
+// targetFormat makes apt print where its packages come from, in lines. That
 // spares us from reading its two formats of sources.
 const targetFormat = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
 

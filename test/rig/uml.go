@@ -19,7 +19,7 @@ import (
 // minutes to build.
 const UML = "uml-6.12"
 
-// umlConfig is what is switched on, in lines of a kernel's .config.
+// umlConfig lists the enabled options, in lines of a kernel's .config.
 //
 //go:embed uml.config
 var umlConfig string
@@ -67,7 +67,7 @@ func checkUML(k Kernel) error {
 	return nil
 }
 
-// cpuMHz is the clock of this machine's CPU as Linux tells it, or a guess where it doesn't.
+// cpuMHz is the clock of this machine's CPU as Linux reports it, or a guess if it doesn't.
 func cpuMHz() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {

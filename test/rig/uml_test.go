@@ -120,7 +120,7 @@ func TestICountNeedsQEMU(t *testing.T) {
 	}
 }
 
-// TestQemuCPUs: only who asks gets a second CPU, and with it a second thread.
+// TestQemuCPUs: only a caller who asks for it gets a second CPU, and with it a second thread.
 func TestQemuCPUs(t *testing.T) {
 	for _, c := range []struct {
 		config Config

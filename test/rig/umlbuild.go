@@ -103,7 +103,7 @@ func buildUML(ctx context.Context, log io.Writer, tmp, release string) (string, 
 	return out, err
 }
 
-// makeUML runs make in the source, or in the directory of what is made of it.
+// makeUML runs make in the source, or in the directory of its output.
 func makeUML(ctx context.Context, log io.Writer, dir string, args ...string) error {
 	p := &progress{log: log}
 	err := command(ctx, p, "", slices.Concat([]string{"make", "--no-print-directory", "-C", dir, "ARCH=um"}, args)...)
@@ -120,7 +120,7 @@ func assembleUML(ctx context.Context, log io.Writer, tmp, out, ready string, pkg
 		return err
 	}
 	modules := filepath.Join(ready, "lib/modules", pkgs.Release)
-	if err := os.Remove(filepath.Join(modules, "build")); err != nil { // a link to what is deleted
+	if err := os.Remove(filepath.Join(modules, "build")); err != nil { // a link to the deleted source
 		return err
 	}
 	ko, err := buildMovable(ctx, log, tmp, out, "ARCH=um")

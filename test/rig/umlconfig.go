@@ -39,7 +39,7 @@ func offerShortSlices(file string) error {
 	return err
 }
 
-// configure makes the .config, and sees that it holds what was asked for: an
+// configure makes the .config, and checks that it holds the requested options: an
 // option whose conditions are not met is dropped without a word.
 func configure(ctx context.Context, tmp, source, out string) error {
 	fragment := filepath.Join(tmp, "uml.config")
@@ -59,7 +59,7 @@ func configure(ctx context.Context, tmp, source, out string) error {
 	return nil
 }
 
-// missingOptions lists what is asked for and not there.
+// missingOptions lists the requested options that are missing.
 func missingOptions(want, got string) []string {
 	have := strings.Split(got, "\n")
 	var missing []string

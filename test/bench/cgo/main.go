@@ -1,5 +1,5 @@
-// Command cgo tells what posting, polling and arming cost with rdma-core called
-// from Go: what test/bench/ring and test/bench/c/ring.c tell of goverbs and of
+// Command cgo measures posting, polling and arming with rdma-core called
+// from Go, as test/bench/ring and test/bench/c/ring.c measure goverbs and
 // rdma-core alone. It is a module of its own because goverbs has no cgo in it.
 //
 //	CGO_ENABLED=1 go build -o cgo .

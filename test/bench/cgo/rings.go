@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 )
 
-// rings are what is measured. The requests are made once a length of list, and
+// rings holds the queues that are measured. The requests are made once per length of list, and
 // posted from C's memory again and again.
 type rings struct {
 	active, passive QP

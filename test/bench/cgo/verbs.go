@@ -24,9 +24,9 @@ import (
 // This file is a binding of the calls that matter, made to be as quick as cgo
 // allows: one call into C for a list, and none of the pointers passed has Go
 // pointers behind it, so that the runtime has nothing to look through. Work
-// requests lie in C's memory and are linked there, by whoever makes them;
+// requests lie in C's memory and are linked there by their creator;
 // completions have no pointers in them and go straight to a Go slice. The C
-// functions neither keep pointers nor call back, and cgo is told so.
+// functions neither keep pointers nor call back, as #cgo directives declare.
 
 // Work requests and completions are C's.
 type (

@@ -13,12 +13,12 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// bench is what a suite is given: what to do and where to tell it.
+// bench holds a suite's options and where its samples go.
 type bench struct {
 	ctx     context.Context
 	runs    int    // how often each entrant runs
 	quick   bool   // fewer rows, shorter runs
-	check   bool   // only what does not depend on the machine; runs is 1 then
+	check   bool   // only figures that do not depend on the machine; runs is 1 then
 	icount  bool   // the vehicle's clock counts instructions
 	vehicle string // goes into each sample
 	bin     string // where rdmalink is
@@ -39,7 +39,7 @@ func (b *bench) program(name string) string {
 }
 
 // twoProcs has Go's runtime behave as it does where there are two CPUs. The one CPU of
-// the vehicle that counts instructions is not what it should adapt to.
+// the vehicle that counts instructions is a bad model to adapt to.
 func (b *bench) twoProcs() error {
 	if !b.icount {
 		return nil
@@ -47,8 +47,8 @@ func (b *bench) twoProcs() error {
 	return os.Setenv("GOMAXPROCS", "2")
 }
 
-// tell says on the way what is being done.
-func (b *bench) tell(format string, args ...any) {
+// progress logs the current step.
+func (b *bench) progress(format string, args ...any) {
 	fmt.Fprintf(b.log, "bench: %s: %s\n", b.suite, fmt.Sprintf(format, args...))
 }
 

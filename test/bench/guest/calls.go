@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// calls counts system calls a message, at both ends together: what an exchange
+// calls counts system calls per message, at both ends together: those that an exchange
 // takes, without starting and ending, is the difference between a long one and a
 // short one.
 func calls(b *bench) error {
@@ -36,7 +36,7 @@ var runtimes = []string{
 	"sigaltstack", "sched_getaffinity", "mmap", "munmap", "madvise", "clone",
 }
 
-// countCalls plays a row twice, and tells the calls of the difference.
+// countCalls plays a row twice and counts the calls of the difference.
 func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]result.Sample, error) {
 	var counts [2]map[string]int
 	var messages [2]int
@@ -49,7 +49,7 @@ func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]resul
 		}
 	}
 	per := float64(messages[1] - messages[0])
-	tell := func(measure, params string, calls int) result.Sample {
+	sample := func(measure, params string, calls int) result.Sample {
 		return result.Sample{Measure: measure, Driver: l.driver, Params: params, Unit: "a " + r.unit, Value: float64(calls) / per}
 	}
 	var samples []result.Sample
@@ -57,23 +57,23 @@ func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]resul
 	for _, name := range slices.Sorted(maps.Keys(counts[1])) {
 		more := counts[1][name] - counts[0][name]
 		sum += more
-		if float64(more) >= per/200 { // what is rarer is chance
-			samples = append(samples, tell("system_calls_named", fmt.Sprintf("%s: %s", r.name, name), more))
+		if float64(more) >= per/200 { // rarer calls are chance
+			samples = append(samples, sample("system_calls_named", fmt.Sprintf("%s: %s", r.name, name), more))
 		}
 	}
-	samples = append(samples, tell("system_calls", r.name, sum))
+	samples = append(samples, sample("system_calls", r.name, sum))
 	if impl == "goverbs" {
 		for _, name := range runtimes {
 			sum -= counts[1][name] - counts[0][name]
 		}
 	}
-	samples = append(samples, tell("system_calls_but_runtime", r.name, sum))
+	samples = append(samples, sample("system_calls_but_runtime", r.name, sum))
 	if r.polled {
 		rings := 0 // a doorbell is a write, or an ioctl where that is refused
 		for _, name := range []string{"write", "ioctl"} {
 			rings += counts[1][name] - counts[0][name]
 		}
-		samples = append(samples, tell("doorbells", r.name, rings))
+		samples = append(samples, sample("doorbells", r.name, rings))
 	}
 	return samples, nil
 }

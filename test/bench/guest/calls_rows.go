@@ -97,8 +97,8 @@ func count(long bool) int {
 	return 100
 }
 
-// rpingRow is librdmacm's rping and ours: a ping is a message, a read, a write
-// and what goes between them.
+// rpingRow compares librdmacm's rping and ours: a ping is a message, a read, a write,
+// and the messages between them.
 func rpingRow() callRow {
 	return callRow{
 		name: "rping", unit: "ping", drivers: drivers, impls: []string{"rdma-core", "goverbs"},

@@ -26,7 +26,7 @@ func cli(b *bench) error {
 		{"show links", []string{"show"}, []string{"link"}},
 		{"count resources", []string{"resource", "show"}, []string{"resource", "show"}},
 	} {
-		b.tell("%s", c.name)
+		b.progress("%s", c.name)
 		if err := b.interleave(b.commandRun("rdma", c.name, c.it), b.commandRun("rdmalink", c.name, c.ours)); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func cli(b *bench) error {
 	}})
 }
 
-// commandRun is an entrant that runs a command some times, and tells the time of
+// commandRun is an entrant that runs a command some times and measures the time of
 // the median and the most memory.
 func (b *bench) commandRun(program, name string, args []string) entrant {
 	impl := "iproute2"

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// An entrant is one implementation of what is measured. Its run gives samples;
-// what the entrant, the suite and the vehicle say of them need not be filled in.
+// An entrant is one implementation. Its run returns samples, and need not fill in
+// the fields that the entrant, the suite and the vehicle determine.
 type entrant struct {
 	impl string
 	run  func() ([]result.Sample, error)
@@ -31,7 +31,7 @@ func (b *bench) impls(all ...string) []string {
 }
 
 // interleave runs all entrants once, then all of them once more, and so on, so
-// that what disturbs the machine for a while disturbs them all. An entrant that
+// that a disturbance of the machine affects them all. An entrant that
 // failed twice is left out from then on.
 func (b *bench) interleave(entrants ...entrant) error {
 	failures := make(map[string][]error)
@@ -74,7 +74,7 @@ func (b *bench) printer(impl, program string, args ...string) entrant {
 	}}
 }
 
-// output runs a command and returns what it printed; an error holds what it said.
+// output runs a command and returns its standard output; an error holds its standard error.
 func (b *bench) output(argv0 string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(b.ctx, argv0, args...)
 	var out, errs bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A link is an RDMA device on a dummy interface of its own. Both ends of what is
-// measured are on it.
+// A link is an RDMA device on a dummy interface of its own. Both measured
+// ends are on it.
 type link struct {
 	driver string // siw or rxe
 	name   string // of the device

@@ -66,7 +66,7 @@ func run(b *bench, names []string) error {
 	return errors.Join(all...)
 }
 
-// checkPatience is for a suite that takes half a minute: what hangs is named then.
+// checkPatience limits a suite that takes half a minute, so that the error names what hangs.
 const checkPatience = 10 * time.Minute
 
 func (b *bench) run(name string, suite func(*bench) error) error {

@@ -22,7 +22,7 @@ type pair struct {
 	cm             *link // it listens through rdma_cm, on this link
 }
 
-// An outcome is what a pair said and used.
+// An outcome holds the output and the resources of a pair.
 type outcome struct {
 	client, server []byte
 	cpu            time.Duration // of both ends, in user space and in the kernel
@@ -39,7 +39,7 @@ const (
 // takes an undisturbed while for.
 const clockTries = 50
 
-// play runs a pair. One that fails or hangs is played again, and told of.
+// play runs a pair. One that fails or hangs is logged and played again.
 func (b *bench) play(p pair) (outcome, error) {
 	return again(b, func(patience time.Duration) (outcome, error) { return b.playOnce(p, patience) })
 }
@@ -60,7 +60,7 @@ func again[T any](b *bench, try func(patience time.Duration) (T, error)) (got T,
 		if got, err = try(pairPatience << n); err == nil {
 			return got, nil
 		}
-		b.tell("once more: %v", err)
+		b.progress("once more: %v", err)
 		if errors.Is(err, errNoClock) && clockless < clockTries {
 			clockless++
 		} else {
@@ -110,7 +110,7 @@ func used(p *os.ProcessState) time.Duration { return p.UserTime() + p.SystemTime
 // startPatience is for a server to start and listen.
 const startPatience = time.Minute
 
-// listening tells how to see that p's server listens, once it is started.
+// listening returns a function that reports whether p's server listens, once it is started.
 func (b *bench) listening(p pair) (func() bool, error) {
 	if p.cm == nil {
 		v4 := fmt.Sprintf(":%04X 00000000:0000 0A", p.port)
@@ -126,7 +126,7 @@ func holds(file, text string) bool {
 	return err == nil && bytes.Contains(all, []byte(text))
 }
 
-// lastLine is the end of what was said, for an error.
+// lastLine returns the last line of some output, for an error.
 func lastLine(texts ...string) string {
 	var last []string
 	for _, text := range texts {

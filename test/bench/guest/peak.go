@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakMemory runs a command and tells the most memory it had, in KiB. What
-// wait4 tells of a child is no less than the memory of who started it, since
+// peakMemory runs a command and returns its peak memory in KiB. The figure that
+// wait4 returns for a child is no less than the memory of its parent, since
 // both are one until the exec; so the child is stopped where it exits, and
 // VmHWM read, which is of the memory it has since.
 func peakMemory(program string, args []string) (int64, error) {
@@ -26,7 +26,7 @@ func peakMemory(program string, args []string) (int64, error) {
 		return 0, err
 	}
 	defer null.Close()
-	runtime.LockOSThread() // who traces is a thread
+	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
 	p, err := os.StartProcess(path, append([]string{program}, args...), &os.ProcAttr{
 		Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Ptrace: true},

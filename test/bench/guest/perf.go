@@ -70,7 +70,7 @@ func (r perfRow) latencies(report report, l *link) (samples []result.Sample, err
 // longer is how much longer the long one of two exchanges is.
 const longer = 10
 
-// measureCPU plays a test twice: what a GiB costs is the difference. The time is
+// measureCPU plays a test twice: the difference is the cost of a GiB. The time is
 // that of the two processes; what kernel threads do for them is not in it.
 func (b *bench) measureCPU(r perfRow, impl string, l *link) ([]result.Sample, error) {
 	short, err := b.play(b.pairOf(impl, l, r.test))

@@ -23,7 +23,7 @@ func (b *bench) manyQueuePairs() error {
 	if err != nil {
 		return err
 	}
-	b.tell("making %d QPs", n)
+	b.progress("making %d QPs", n)
 	name := fmt.Sprintf("resource show qp, %d QPs", n)
 	device, err := uverbs.Open(l.name)
 	if err != nil {
@@ -35,7 +35,7 @@ func (b *bench) manyQueuePairs() error {
 		return err
 	}
 	args := []string{"resource", "show", "qp"}
-	b.tell("%s", name)
+	b.progress("%s", name)
 	return b.interleave(b.commandRun("rdma", name, args), b.commandRun("rdmalink", name, args))
 }
 

@@ -41,17 +41,17 @@ func (b *bench) ringArgs(driver, dev, addr string) []string {
 	rounds, clock := 200, "ns"
 	switch {
 	case b.icount && driver == "mlx5":
-		rounds, clock = 5, "insn" // the device, in software, takes a hundred times as many as what is counted
+		rounds, clock = 5, "insn" // the device, in software, executes a hundred times as many as are counted
 	case b.icount:
 		rounds, clock = 21, "insn" // every one of them takes the same
 	case b.quick:
 		rounds = 11
 	}
-	b.tell("%s, %d rounds", driver, rounds)
+	b.progress("%s, %d rounds", driver, rounds)
 	return []string{"-driver", driver, "-dev", dev, "-addr", addr, "-n", strconv.Itoa(rounds), "-clock", clock}
 }
 
-// ringProgram leaves out the time of what is a system call, which is no real
+// ringProgram leaves out the time of system calls, which is no real
 // kernel's where the rest runs at native speed.
 func (b *bench) ringProgram(impl, program string, args ...string) entrant {
 	e := b.printer(impl, program, args...)

@@ -23,7 +23,7 @@ func forEach[R row](b *bench, rows []R, measure func(R, *link) error) error {
 			if !slices.Contains(r.runsOn(), driver) {
 				continue
 			}
-			b.tell("%s: %s (%d of %d)", driver, r, i+1, len(rows))
+			b.progress("%s: %s (%d of %d)", driver, r, i+1, len(rows))
 			l, err := b.link(driver)
 			if err != nil {
 				return err

@@ -32,7 +32,7 @@ func scale(b *bench) error {
 	})
 }
 
-// roomForMany raises what limits a process: descriptors, of which C's end of a
+// roomForMany raises the limits of a process: descriptors, of which C's end of a
 // connection has two, and local ports.
 func roomForMany() error {
 	const files = 1 << 18
@@ -91,7 +91,7 @@ type twin struct {
 	argv []string
 }
 
-// of gives samples what the programs don't know.
+// of fills in the fields of samples that the programs don't know.
 func of(l *link, impl string, samples []result.Sample) []result.Sample {
 	for i := range samples {
 		samples[i].Driver, samples[i].Impl = l.driver, impl

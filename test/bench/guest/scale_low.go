@@ -17,13 +17,13 @@ import (
 const cmtimeMost = 71
 
 // measureLow goes with all connections through each step before the next: librdmacm's
-// cmtime, and what does the same with EventChannel and ID.
+// cmtime, and the same with EventChannel and ID.
 func measureLow(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
 	ours := b.low(r.n, at)
 	entrants := []entrant{{"goverbs", func() ([]result.Sample, error) { return b.served(l, ours) }}}
 	if l.driver == "siw" && r.n > cmtimeMost {
-		b.tell("cmtime can't have more than %d connections over siw", cmtimeMost)
+		b.progress("cmtime can't have more than %d connections over siw", cmtimeMost)
 	} else {
 		entrants = append(entrants, entrant{"cmtime", func() ([]result.Sample, error) { return b.cmtime(r.n, l) }})
 	}
@@ -58,7 +58,7 @@ func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
 }
 
 // cmtimeSamples reads the table that cmtime ends with: step, total, longest and
-// shortest in ms, µs a connection. Before that it tells of failures, and goes on.
+// shortest in ms, µs a connection. Before that it prints failures, and goes on.
 func cmtimeSamples(text []byte, n int) ([]result.Sample, error) {
 	var samples []result.Sample
 	var connect, disconnect float64 // ms

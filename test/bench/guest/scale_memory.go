@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// memory is what a process has in main memory, in bytes.
+// memory is the resident memory of a process, in bytes.
 type memory struct {
 	private float64 // its own
 	queues  float64 // mapped files: programs, which don't grow, and queues, which the kernel made
@@ -27,7 +27,7 @@ func memoryOf(p *companion) (memory, error) {
 	return memory{kib(text, "RssAnon:"), kib(text, "RssFile:") + kib(text, "RssShmem:")}, nil
 }
 
-// freeMemory is what the kernel has not given to anybody.
+// freeMemory returns the kernel's free memory.
 func freeMemory() (float64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	return kib(text, "MemFree:") + kib(text, "Buffers:") + kib(text, "Cached:"), err
@@ -43,7 +43,7 @@ func kib(text []byte, name string) float64 {
 	return n * 1024
 }
 
-// samplesOf tells what each of n objects of a kind takes: all, and its parts.
+// samplesOf returns the memory of each of n objects of a kind: the sum, and its parts.
 func (m memory) samplesOf(kind, params string, n int) []result.Sample {
 	each := func(part string, bytes float64) result.Sample {
 		return result.Sample{Measure: part + kind, Params: params, Unit: "bytes", Value: bytes / float64(n)}
@@ -100,9 +100,9 @@ func measureIdle(b *bench, r scaleRow, l *link) error {
 	return b.interleave(entrants...)
 }
 
-// grow runs a program that makes objects, and tells by how much it, the others
-// and the kernel have grown between the first object and the last. What the
-// kernel has is all that went but the processes' own, so queues are in it.
+// grow runs a program that makes objects, and returns by how much it, the others
+// and the kernel have grown between the first object and the last. The memory of the
+// kernel is everything that went except the processes' own, so it includes queues.
 func (b *bench) grow(t twin, others ...*companion) (grown []memory, kernel float64, err error) {
 	p, err := b.start(t.argv)
 	if err != nil {

@@ -39,7 +39,7 @@ func (b *bench) dialling(impl string, n, c int, at string) dialogue {
 	return dialogue{[]string{program, "serve", at}, twin{impl, []string{program, "dial", strconv.Itoa(n), strconv.Itoa(c), at}}}
 }
 
-// low is what connects as cmtime does.
+// low is the program that connects as cmtime does.
 func (b *bench) low(n int, at string) dialogue {
 	program := b.program("scale")
 	return dialogue{[]string{program, "low-serve", at}, twin{"goverbs", []string{program, "low", strconv.Itoa(n), at}}}

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// A companion is a program that runs beside others and tells and is told things
+// A companion is a program that runs beside others and exchanges messages
 // by lines.
 type companion struct {
 	cmd   *exec.Cmd
@@ -79,7 +79,7 @@ func (b *bench) serving(argv []string, f func(*companion) error) error {
 	return errors.Join(err, server.end())
 }
 
-// objects counts what the kernel has of l.
+// objects counts the kernel's objects of l.
 func objects(l *link) (map[string]uint64, error) {
 	var nl netlinkrdma.Client
 	dev, err := nl.DeviceByName(l.name)

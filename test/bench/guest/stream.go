@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// stream measures what stands above the verbs: streams beside librdmacm's rstream and
+// stream measures the layers above the verbs: streams beside librdmacm's rstream and
 // beside TCP on the same interface, messages beside bare queue pairs, HTTP and gRPC.
 func stream(b *bench) error {
 	if err := b.twoProcs(); err != nil {
@@ -46,7 +46,7 @@ func (r streamRow) params() string {
 	return byteSize(r.size)
 }
 
-// isRequests tells of rows in which count callers make rounds requests each.
+// isRequests reports whether count callers make rounds requests each in a row.
 func (r streamRow) isRequests() bool { return r.measure == "http" || r.measure == "grpc" }
 
 func byteSize(n int) string {

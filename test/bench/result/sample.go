@@ -1,4 +1,4 @@
-// Package result is what the programs of the benchmark tell each other: samples,
+// Package result is the format in which the benchmark's programs report: samples,
 // one JSON object a line.
 package result
 
@@ -11,7 +11,7 @@ import (
 // Impl, Run and Value stand side by side in the table.
 type Sample struct {
 	Suite   string  `json:"suite"`            // group of rows: ring, calls, perf, scale, cli
-	Measure string  `json:"measure"`          // what was measured, such as post_recv
+	Measure string  `json:"measure"`          // such as post_recv
 	Driver  string  `json:"driver,omitempty"` // siw or rxe
 	Params  string  `json:"params,omitempty"` // the rest of the row's name, such as "list 16"
 	Impl    string  `json:"impl"`             // goverbs, rdma-core, perftest, cgo, iproute2
@@ -21,8 +21,8 @@ type Sample struct {
 	Run     int     `json:"run,omitempty"`     // which of the interleaved runs, from 1
 }
 
-// Missing begins the lines, on standard error, that tell what there are no
-// samples of, and why.
+// Missing begins the lines, on standard error, that name measurements without
+// samples, and the reason.
 const Missing = "bench: no figures: "
 
 // Write writes s as a line.

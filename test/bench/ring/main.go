@@ -1,4 +1,4 @@
-// Command ring tells what posting, polling and arming cost with goverbs. Its
+// Command ring measures posting, polling and arming with goverbs. Its
 // twins are test/bench/c/ring.c and test/bench/cgo.
 package main
 

@@ -46,7 +46,7 @@ func connect(dev *uverbs.Device, addr netip.Addr) (*pair, error) {
 
 const (
 	patience = 10 * time.Second
-	settle   = 50 * time.Millisecond // siw can overlook what comes in while it takes over the socket
+	settle   = 50 * time.Millisecond // siw can overlook packets that arrive while it takes over the socket
 )
 
 func (p *pair) objects(dev *uverbs.Device) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rings are what is measured, with the requests made beforehand.
+// rings holds the queues that are measured, with the requests made beforehand.
 type rings struct {
 	*pair
 	file  *held

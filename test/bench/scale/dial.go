@@ -35,8 +35,8 @@ func dialMany(n, concurrency int, text string) error {
 	}
 	params := fmt.Sprintf("%d at a time, %d connections", concurrency, n)
 	return errors.Join(
-		tell("connect rate", params, "connections/s", float64(n)/dialled.Seconds()),
-		tell("disconnect rate", params, "connections/s", float64(n)/closed.Seconds()),
+		report("connect rate", params, "connections/s", float64(n)/dialled.Seconds()),
+		report("disconnect rate", params, "connections/s", float64(n)/closed.Seconds()),
 		warm.conn.Close(), noneLeft())
 }
 

@@ -49,8 +49,8 @@ func low(n int, text string) error {
 	}
 	params := fmt.Sprintf("all at once, %d connections", n)
 	return errors.Join(
-		tell("connect rate", params, "connections/s", float64(n)/connect.Seconds()),
-		tell("disconnect rate", params, "connections/s", float64(n)/disconnect.Seconds()),
+		report("connect rate", params, "connections/s", float64(n)/connect.Seconds()),
+		report("disconnect rate", params, "connections/s", float64(n)/disconnect.Seconds()),
 		c.pairs.close(), c.channel.Close(), noneLeft())
 }
 
@@ -91,7 +91,7 @@ func (c *lowClient) steps(steps []lowStep) (all time.Duration, _ error) {
 		took := time.Since(start)
 		all += took
 		params := fmt.Sprintf("%s, all at once, %d connections", s.name, len(c.ids))
-		if err := tell("connect step", params, "µs/connection", took.Seconds()*1e6/float64(len(c.ids))); err != nil {
+		if err := report("connect step", params, "µs/connection", took.Seconds()*1e6/float64(len(c.ids))); err != nil {
 			return 0, err
 		}
 	}

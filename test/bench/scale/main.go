@@ -66,10 +66,10 @@ func numbers(args []string) (all []int) {
 	return all
 }
 
-// address is for what takes no names.
+// address resolves the address for programs that take no names.
 func address(text string) (netip.AddrPort, error) { return netip.ParseAddrPort(text) }
 
-func tell(measure, params, unit string, value float64) error {
+func report(measure, params, unit string, value float64) error {
 	return result.Write(os.Stdout, result.Sample{Suite: "scale", Measure: measure, Params: params, Impl: "goverbs", Unit: unit, Value: value})
 }
 

@@ -66,14 +66,14 @@ func answer(r *rdmacm.Request) error {
 			return err
 		}
 		if e.sendByte(ctx) != nil {
-			break // the connection's end, which tells why
+			break // the error is also the end's
 		}
 	}
 	<-conn.Done()
 	return errors.Join(ignore(conn.Err(), rdmacm.ErrDisconnected), conn.Close())
 }
 
-// noneLeft tells of queues that are still mapped when all is closed.
+// noneLeft returns an error if queues are still mapped when all is closed.
 func noneLeft() error {
 	if n := mmap.Live(); n > 0 {
 		return fmt.Errorf("%d mappings are left", n)

@@ -23,5 +23,5 @@ func setup(text string) error {
 		return err
 	}
 	took := time.Since(start)
-	return errors.Join(tell("set-up time", "open to first byte", "ms", took.Seconds()*1e3), e.conn.Close(), noneLeft())
+	return errors.Join(report("set-up time", "open to first byte", "ms", took.Seconds()*1e3), e.conn.Close(), noneLeft())
 }

@@ -28,7 +28,7 @@ func serveHTTP(ctx context.Context, x exchange) error {
 			close(done)
 			return
 		}
-		_, _ = io.Copy(w, r.Body) // the client sees what is missing
+		_, _ = io.Copy(w, r.Body) // the client sees a short body
 	})}
 	answered := make(chan error, 1)
 	go func() {

@@ -22,13 +22,13 @@ In each round COUNT pieces of SIZE bytes go to the server, and as many come back
 KIND: rsocket or tcp, for a stream; msg or verbs, for messages; http-rsocket or http-tcp,
 where a round is a request and COUNT is how many clients there are.`
 
-// An exchange is what the words after the first say.
+// An exchange holds the arguments after the first.
 type exchange struct {
 	kind, addr          string
 	size, rounds, count int
 }
 
-// kinds has the two ends of each kind. A dialler returns what it measured.
+// kinds has the two ends of each kind. A dialler returns its samples.
 var kinds = map[string]struct {
 	serve func(context.Context, exchange) error
 	dial  func(context.Context, exchange) ([]result.Sample, error)
@@ -68,12 +68,12 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return tell(samples)
+		return printSamples(samples)
 	}
 	return fmt.Errorf("%q is not known\n%s", args[:2], usage)
 }
 
-func tell(samples []result.Sample) error {
+func printSamples(samples []result.Sample) error {
 	for _, s := range samples {
 		if err := result.Write(os.Stdout, s); err != nil {
 			return err

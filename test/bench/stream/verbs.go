@@ -13,7 +13,7 @@ import (
 // depth is how many receives are posted, and every how many sends one is signaled.
 const depth = 32
 
-// A verbsEnd does with the verbs what a message needs: a send, every so often a signaled
+// A verbsEnd exchanges messages with bare verbs: a send, every so often a signaled
 // one, and a receive that is posted again.
 type verbsEnd struct {
 	conn    *rdmacm.Conn

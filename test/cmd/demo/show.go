@@ -76,7 +76,7 @@ func delNetdev() error {
 	return netlink.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: netdev}})
 }
 
-// freeName leaves alone what the machine has.
+// freeName returns a name that the machine does not use.
 func freeName() (string, error) {
 	var nl netlinkrdma.Client
 	devices, err := nl.Devices()

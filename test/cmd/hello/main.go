@@ -1,4 +1,4 @@
-// Command hello sends a greeting to whoever serves at the address it is given.
+// Command hello sends a greeting to the server at an address.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// operators says what a generated mutant has instead.
+// operators maps an operator to its replacements in generated mutants.
 var operators = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL,
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,

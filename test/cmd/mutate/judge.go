@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// verdict is what the tests say to a mutant.
+// verdict is the result of the tests of a mutant.
 type verdict string
 
 const (
@@ -61,7 +61,7 @@ func (j *judge) usersOf(pkg string) ([]string, error) {
 	return users, err
 }
 
-// overlay writes the changed file, and what tells the go command where it belongs.
+// overlay writes the changed file and the go command's overlay file.
 func (j *judge) overlay(m mutant) (string, error) {
 	original, err := filepath.Abs(m.file)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestMutateEnough(t *testing.T) {
 	}
 }
 
-// A sample is drawn of what can be generated, the same one for the same seed.
+// A sample of all mutants is drawn, the same one for the same seed.
 func TestSample(t *testing.T) {
 	newTree(t)
 	for _, n := range []int{0, 2, 100} {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command mutate changes the source in one place at a time and tells which changes the
+// Command mutate changes the source in one place at a time and prints the changes that the
 // unit tests notice. Some changes are written down in the directory patches, because no
 // tool thinks of them: stores weakened, order, cleanup. The others are a sample of the
 // usual mutations. It runs at the top of the module and leaves the tree as it is.

@@ -65,7 +65,7 @@ func output(args ...string) (string, error) {
 	return string(out), err
 }
 
-// isTop tells whether the working directory is the top of a module.
+// isTop reports whether the working directory is the top of a module.
 func isTop() bool {
 	_, err := os.Stat("go.mod")
 	return err == nil

@@ -16,7 +16,7 @@ import (
 //	+p.graph != o.graph || p.stage == stageClosed
 //
 // The text may stand in any file of the package, once in all of them, so that a patch
-// survives when code moves. Indentation and what stands around it don't matter.
+// survives when code moves. Indentation and surrounding text don't matter.
 type patch struct {
 	pkg, what string
 	old, with []string // lines
@@ -90,7 +90,7 @@ func (p patch) find() (mutant, error) {
 	return found[0], nil
 }
 
-// trimmed is the lines without what surrounds them.
+// trimmed returns the lines without surrounding space.
 func trimmed(lines []string) (all []string) {
 	for _, l := range lines {
 		all = append(all, strings.TrimSpace(l))
@@ -117,7 +117,7 @@ func places(text string, lines []string) (all [][2]int) {
 	}
 }
 
-// follows tells whether the other lines stand behind an offset, and where they end.
+// follows reports whether the other lines stand behind an offset, and where they end.
 func follows(text string, end int, lines []string) (int, bool) {
 	for _, l := range lines {
 		if end >= len(text) || text[end] != '\n' {

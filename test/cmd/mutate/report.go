@@ -15,7 +15,7 @@ type tally struct {
 	lived   []mutant
 }
 
-// tryAll prints a line a mutant and a sum, and tells whether enough were noticed.
+// tryAll prints a line per mutant and a sum, and reports whether enough were noticed.
 func tryAll(ctx context.Context, j *judge, mutants []mutant, stdout io.Writer) (bool, error) {
 	dir, err := os.MkdirTemp("", "mutate-")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// lastLines is how much is shown of what a failed command printed outside of tests.
+	// lastLines is how many lines of a failed command's output outside of tests are shown.
 	lastLines = 60
 	// slowest is how many tests of a row the table names.
 	slowest = 5

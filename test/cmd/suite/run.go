@@ -63,7 +63,7 @@ func play(ctx context.Context, o options, n int, r row) outcome {
 	return out
 }
 
-// follow runs a command and reads what it prints.
+// follow runs a command and reads its output.
 func (o *outcome) follow(ctx context.Context, argv []string) error {
 	log, err := os.Create(o.log)
 	if err != nil {

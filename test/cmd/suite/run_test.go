@@ -11,7 +11,7 @@ import (
 )
 
 // makefile stands in for the project's: lint passes, unit prints what go test
-// does, rig fails without a test, and vm says what it was given.
+// does, rig fails without a test, and vm prints its arguments.
 const makefile = `
 lint:
 	@echo vetted

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// inGuest boots the first series, unless flags name another. What a fault of the
-// machine spoiled is run again, after the lines that tell of it.
+// inGuest boots the first series, unless flags name another. Tests that a fault of the
+// machine spoiled are run again, after the lines that report it.
 func inGuest(ctx context.Context, flags, script string) (code int, stdout, stderr string) {
 	for range 3 {
 		code, stdout, stderr = inGuestOnce(ctx, flags, script)
@@ -101,7 +101,7 @@ func TestEverySeries(t *testing.T) {
 	}
 }
 
-// crash is a script that has the kernel panic. What it prints is more than there is
+// crash is a script that makes the kernel panic. Its output is longer than there is
 // room for between it and the host, so the first of it has arrived by then.
 const crash = "echo before; seq 100000; echo c > /proc/sysrq-trigger; sleep 600"
 

@@ -39,7 +39,7 @@ Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, die
 emulator is to blame for that; tests that had not finished were run again before.
 `
 
-// Exit codes that tell a failure of the guest from one of the command, as in docker.
+// Exit codes that distinguish a failure of the guest from one of the command, as in docker.
 const (
 	exitRig   = 125
 	exitFault = 126

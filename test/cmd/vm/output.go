@@ -125,7 +125,7 @@ func (d *demux) close(fine bool) error {
 	return err
 }
 
-// A printer prints the events of all guests and keeps what is needed afterwards.
+// A printer prints the events of all guests and keeps those that are needed afterwards.
 type printer struct {
 	to            io.Writer
 	json, verbose bool

@@ -48,7 +48,7 @@ func openResults(k rig.Kernel, o testOptions) (*results, error) {
 
 func (r *results) timesFile() string { return filepath.Join(r.dir, "times.json") }
 
-// inputs hashes what tests depend on besides their binary: the kernel, the programs that they
+// inputs hashes the inputs of tests besides their binary: the kernel, the programs that they
 // start, installed packages among them, and the files of the repository that they read.
 func inputs(k rig.Kernel) (string, error) {
 	h := sha256.New()

@@ -17,11 +17,11 @@ import (
 const (
 	// A Go program answers SIGQUIT with the stacks of its goroutines.
 	stackTime = time.Minute
-	// What a command left running in the background may still hold its output.
+	// Processes that a command left running may still hold its output.
 	drainTime = time.Minute
 	// exitTimeout is what timeout(1) returns.
 	exitTimeout = 124
-	// exitNoCommand is what a shell returns for a program it cannot start.
+	// exitNoCommand is a shell's exit code for a program that it cannot start.
 	exitNoCommand = 127
 )
 
@@ -93,7 +93,7 @@ func forward(copies *sync.WaitGroup, frames *rig.FrameWriter, kind byte) (*os.Fi
 	return w, nil
 }
 
-// wait returns the exit code as a shell would tell it. After limit the command
+// wait returns the exit code as a shell would. After limit the command
 // gets SIGQUIT, then SIGKILL, and the code is that of timeout(1).
 func wait(pid int, limit time.Duration, frames *rig.FrameWriter) int {
 	expired := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// A unit is what samples are told in.
+// A unit is the unit of samples.
 type unit struct {
 	name   string
 	tick   float64 // one of the meter's clock
@@ -33,7 +33,7 @@ func (o *options) measure(m *meter, n int, u unit, to io.Writer) error {
 	return o.print(m, n/2, "", Calls, u, to)
 }
 
-// print prints the median, for one of the elements of a round, of what the meter
+// print prints the median, per element of a round, of the figures that the meter
 // noted, which must be of least rounds at least.
 func (o *options) print(m *meter, least int, params string, elements int, u unit, to io.Writer) error {
 	for _, measure := range slices.Sorted(maps.Keys(m.costs)) {

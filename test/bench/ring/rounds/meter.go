@@ -14,7 +14,7 @@ type meter struct {
 	costs  map[string][]int64 // by measure
 }
 
-// note notes what a step took.
+// note records the duration of a step.
 func (m *meter) note(measure string, took int64, err error) error {
 	m.costs[measure] = append(m.costs[measure], took)
 	return err
@@ -40,7 +40,7 @@ func (m *meter) both(list, n int) error {
 	return nil
 }
 
-// round notes no polls of writes: nothing else tells that they are done.
+// round records no polls of writes: only polling shows that they are done.
 func (m *meter) round(kind Kind, list int) error {
 	m.device.stop()
 	err := m.post(kind, list)
@@ -89,7 +89,7 @@ func (m *meter) poll(list int) error {
 	return m.note("poll_full", took, err)
 }
 
-// calls measures, n times, what is measured a call.
+// calls measures the operations that are counted per call, n times.
 func (m *meter) calls(n int) error {
 	m.costs = make(map[string][]int64)
 	m.device.stop()

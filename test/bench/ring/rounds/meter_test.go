@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fake counts what is on its way, and has a clock of its own that a step moves
+// fake counts messages on their way, and has its own clock, which a step moves
 // by as much as it costs.
 type fake struct {
 	ticks         int64

@@ -3,7 +3,7 @@ package rounds
 import "syscall"
 
 // process is one that has the device in it. It acts on a doorbell some time later, and on a
-// machine with one CPU that would be in the middle of what is measured.
+// machine with one CPU that would be in the middle of a measurement.
 type process struct{ pid int }
 
 func parent() *process { return &process{syscall.Getppid()} }

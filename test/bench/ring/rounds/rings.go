@@ -1,17 +1,17 @@
 // Package rounds measures what posting, polling and arming cost in user space,
 // of any implementation that gives it its rings. A round fills the receive queue
 // of one end and the send queue of the other, with the doorbell held back, then
-// rings it, waits until everything has arrived, and polls. What counts is the
-// median of the rounds, so that an interrupt does not.
+// rings it, waits until everything has arrived, and polls. The result is the
+// median of the rounds, so an interrupt does not count.
 package rounds
 
 const (
 	Depth   = 256 // work requests that a queue holds
 	Message = 64  // bytes of each
-	Calls   = 256 // of what is measured a call: polling an empty CQ, and arming
+	Calls   = 256 // of operations measured per call: polling an empty CQ, and arming
 )
 
-// Kind is what a round posts.
+// Kind is the kind of requests of a round.
 type Kind int
 
 const (
@@ -28,12 +28,12 @@ var measures = [Kinds]string{"post_send", "post_send_inline", "post_write", "pos
 // Lists are how many requests go into a call.
 var Lists = []int{1, 16, 64}
 
-// A Clock is what a step is measured with.
+// A Clock measures a step.
 type Clock func() int64
 
 // Rings are a device's, connected to itself. Each method that is measured does a
 // whole queue's worth, and reads the clock itself, right before and behind it, as
-// the C twin does: else what leads there is measured too, and has to be fetched
+// the C twin does: otherwise the code that leads there is measured too, and has to be fetched
 // into caches that the kernel has just used.
 type Rings interface {
 	PostRecv(list int, now Clock) (took int64, err error)            // fills the receive queue, list requests a call

@@ -1,0 +1,20 @@
+//go:build vm
+
+// Package msg holds the kernel tests of package msg, and of connections over a network that fails.
+package msg
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/test/kit"
+)
+
+func TestMain(m *testing.M) {
+	kit.Main(m, map[string]func(args []string) error{
+		"msg victim":       msgVictim,
+		"msg listener":     msgListener,
+		"msg mirror":       msgMirror,
+		"msg large victim": msgLargeVictim,
+		"silent listener":  silentListener,
+	})
+}

@@ -1,0 +1,154 @@
+//go:build vm
+
+package stream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/test/kit"
+)
+
+// TestRsocketCloseSlow: over a slow network, Close loses nothing that was written, though the
+// peer answers while it reads.
+func TestRsocketCloseSlow(t *testing.T) {
+	kit.Only612(t)
+	kit.Fabric(t)
+	kit.NoLeak(t)
+	t.Cleanup(func() { kit.Sh(t, "tc qdisc del dev lo root") })
+	kit.Sh(t, "tc qdisc add dev lo root netem limit 100000 delay 1ms rate 40mbit")
+	const size = 1 << 19
+	for range 3 {
+		l := kit.Must(rsocketListen(kit.DummyIPv4, "0"))(t)
+		sent := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				if _, err = c.Write(make([]byte, size)); err == nil {
+					err = c.Close()
+				}
+			}
+			sent <- err
+		}()
+		d := rsocket.Dialer{Timeout: kit.Patience}
+		c := kit.Must(d.Dial(t.Context(), l.Addr().String()))(t)
+		kit.OK(t, c.SetDeadline(time.Now().Add(kit.Patience)))
+		got, err := io.Copy(io.Discard, struct{ io.Reader }{c})
+		if got != size || err != nil {
+			t.Errorf("%d bytes of %d arrived: %v", got, size, err)
+		}
+		kit.OK(t, <-sent)
+		kit.OK(t, c.Close())
+		kit.OK(t, l.Close())
+	}
+}
+
+// rsocketHosts are the addresses that byte streams are tested on: both transports, both
+// families.
+func rsocketHosts(t *testing.T) []string {
+	t.Helper()
+	kit.RxeFabric(t)
+	hosts := []string{kit.RxeIPv4, kit.RxeIPv6}
+	if kit.HasSiw {
+		kit.Fabric(t)
+		hosts = append(hosts, kit.DummyIPv4, kit.DummyIPv6)
+	}
+	return hosts
+}
+
+// eachRsocketHost runs a test on each address, and checks for leaks.
+func eachRsocketHost(t *testing.T, test func(t *testing.T, host string)) {
+	for _, host := range rsocketHosts(t) {
+		t.Run(host, func(t *testing.T) {
+			kit.NoLeak(t)
+			test(t, host)
+		})
+	}
+}
+
+// streams makes both ends of a connection of byte streams.
+func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
+	l, err := rsocket.Listen(kit.HostPort(host, "0"))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer l.Close()
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		accepted, err = l.Accept()
+		failed <- err
+	}()
+	d := rsocket.Dialer{Timeout: kit.Patience}
+	if dialled, err = d.Dial(context.Background(), l.Addr().String()); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := <-failed; err != nil {
+		dialled.Close()
+		return nil, nil, nil, err
+	}
+	return dialled, accepted, func() { dialled.Close(); accepted.Close() }, nil
+}
+
+// TestRsocketConn: byte streams are net.Conns, from both ends.
+func TestRsocketConn(t *testing.T) {
+	kit.Only612(t)
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return streams(host) })
+	})
+}
+
+// TestRsocketAddresses: addresses look as programs expect of an address and a port.
+func TestRsocketAddresses(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		a, b, stop, err := streams(host)
+		kit.OK(t, err)
+		defer stop()
+		for _, addrs := range [][2]net.Addr{{a.LocalAddr(), b.RemoteAddr()}, {a.RemoteAddr(), b.LocalAddr()}} {
+			here, there := addrs[0].(rsocket.Addr), addrs[1].(rsocket.Addr)
+			if here != there || here.Network() != "rsocket" || here.String() != kit.HostPort(host, fmt.Sprint(here.AddrPort().Port())) {
+				t.Errorf("%v and %v", here, there)
+			}
+		}
+	})
+}
+
+// TestRsocketKeepAlive: keep-alives come between the data and change nothing.
+func TestRsocketKeepAlive(t *testing.T) {
+	kit.Only612(t)
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		lc := rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: time.Millisecond}}
+		l := kit.Must(lc.Listen(t.Context(), kit.HostPort(host, "0")))(t)
+		defer l.Close()
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_, err = io.Copy(c, c)
+				c.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		d := rsocket.Dialer{Config: rsocket.Config{KeepAlive: time.Millisecond}, Timeout: kit.Patience}
+		c := kit.Must(d.Dial(t.Context(), l.Addr().String()))(t)
+		defer c.Close()
+		kit.OK(t, c.SetDeadline(time.Now().Add(2*kit.Patience)))
+		sent, got := make([]byte, 100), make([]byte, 100)
+		for i := range 300 {
+			sent[0] = byte(i)
+			kit.Must(c.Write(sent))(t)
+			kit.Must(io.ReadFull(c, got))(t)
+			if got[0] != byte(i) {
+				t.Fatalf("round %d: %d", i, got[0])
+			}
+		}
+	})
+}
