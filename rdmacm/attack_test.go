@@ -43,7 +43,7 @@ func TestUnsupportedNamesDevice(t *testing.T) {
 	c := w.openUD()
 	w.fail(abi.RDMA_USER_CM_CMD_JOIN_MCAST, notSupported)
 	_, err := c.JoinMulticast(t.Context(), netip.MustParseAddr("ff0e::1"), JoinFullMember)
-	if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "join multicast group ff0e::1 on "+c.Device().Info().Name+" (rxe)") {
+	if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "join multicast group ff0e::1 on "+c.Device().Info().Name+" (driver rxe)") {
 		t.Error(err)
 	}
 	closeConn(t, c)

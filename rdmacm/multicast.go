@@ -297,7 +297,7 @@ func (c *Conn) leaveAll() error {
 // onDevice adds the device and its driver to the error of what it does not support.
 func onDevice(err error, d uverbs.DeviceInfo) error {
 	if e, ok := err.(*OpError); ok && errors.Is(e, verbs.ErrNotSupported) {
-		e.Object += fmt.Sprintf(" on %s (%v)", d.Name, d.Driver)
+		e.Object += fmt.Sprintf(" on %s (driver %v)", d.Name, d.Driver)
 	}
 	return err
 }
