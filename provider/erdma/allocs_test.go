@@ -8,7 +8,7 @@ import (
 )
 
 // rig is a QP whose device is a page that nobody watches, and whose completions the test
-// writes: what is measured is the provider alone.
+// writes, so the figures are the provider's alone.
 type rig struct {
 	*qp
 	cq   *cq

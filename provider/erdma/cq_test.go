@@ -111,8 +111,8 @@ func TestUnsignaled(t *testing.T) {
 	}
 }
 
-// TestHostile has the device say what it must not: nothing comes of it, and all works
-// afterwards.
+// TestHostile has the device write completions that it must not write: Poll returns none of
+// them, and all works afterwards.
 func TestHostile(t *testing.T) {
 	w := newWorld(t, nil)
 	qpn := w.qp.Num()

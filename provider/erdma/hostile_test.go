@@ -27,7 +27,7 @@ func tamper[T any](call string, change func(*T)) func(string, *ioctl.Request) {
 	}
 }
 
-// TestHostileAnswers has the kernel's answers to create calls be what they can't be: an
+// TestHostileAnswers has the kernel's answers to create calls hold impossible values: an
 // error, the kernel's object destroyed again, nothing leaked.
 func TestHostileAnswers(t *testing.T) {
 	type cqAnswer = abi.ErdmaUrespCreateCq

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestMisuse: the model notes what the mutations of the tour do not come to.
+// TestMisuse checks that the model notices misuse that the tour's mutations do not produce.
 func TestMisuse(t *testing.T) {
 	var cq uint64 // the first one's ring
 	for want, misuse := range map[string]func(*fakeverbs.Kernel, *fakeverbs.Crossing){

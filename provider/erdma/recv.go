@@ -11,7 +11,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	pi := q.rq.produced.Load()
 	room := q.rq.room(pi)
 	for i := range wrs {
-		sgl := wrs[i].SGL // what is checked is what is used
+		sgl := wrs[i].SGL // read once: the slice that is checked is used
 		if _, err := driver.SumSGL(sgl, q.maxRecvSGE); err != nil {
 			return i, err
 		}

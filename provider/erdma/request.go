@@ -51,7 +51,7 @@ func (c *erdmaContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return t == verbs.QPTypeRC && l != unknown && (l != atomicLayout || c.atomics)
 }
 
-// request is a send, whose slices were read once: what is checked is what is used.
+// request is a send, whose slices were read once: so the slice that is checked is used.
 type request struct {
 	wr     *verbs.SendWR
 	op     opcode

@@ -182,7 +182,8 @@ func TestSendRoom(t *testing.T) {
 	}
 }
 
-// TestSendBatch: a batch is told with one store, and ends at what is refused.
+// TestSendBatch checks that a batch rings once, and ends at the first request that is
+// refused.
 func TestSendBatch(t *testing.T) {
 	stores := 0
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {

@@ -105,8 +105,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestHostile has the device say what it must not: nothing comes of it, and all works
-// afterwards.
+// TestHostile has the device write completions that it must not write: Poll returns none of
+// them, and all works afterwards.
 func TestHostile(t *testing.T) {
 	for name, device := range map[string]fakemlx5.Options{"index": {}, "number": {CQEVersion0: true}} {
 		t.Run(name, func(t *testing.T) {

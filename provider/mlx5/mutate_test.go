@@ -14,7 +14,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Bits:   bitsOf,
@@ -51,8 +51,8 @@ var tours = []pairOptions{
 	{typ: verbs.QPTypeRC, all: true, short: true},
 }
 
-// addresses is how many bytes of the create calls are addresses. What is at another address
-// differs from run to run.
+// addresses is the number of bytes of the create calls that hold addresses. The content at
+// another address differs from run to run.
 const addresses = 16
 
 // labels calls a record, which follows a doorbell, an arriving message or a new object, as
@@ -77,7 +77,7 @@ func labels(tour int, typ verbs.QPType) func(*fakeverbs.Crossing) string {
 	}
 }
 
-// interesting leaves out what other sites have as well.
+// interesting leaves out the sites whose content other sites have too.
 func interesting(tour int, site string) bool {
 	switch {
 	case site == "out UAR_OBJ_ALLOC":
@@ -94,7 +94,7 @@ func interesting(tour int, site string) bool {
 	return !slices.Contains([]string{"cqe SEND_IMM", "cqe SEND_INV", "cqe WRITE_IMM", "cqe CAS", "sqe SEND_IMM inline", "sqe SEND_INV inline", "sqe WRITE_IMM inline"}, site)
 }
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing, typ verbs.QPType) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut:
@@ -203,7 +203,7 @@ One bit of each byte was changed; all bits of bytes with several fields. TestMut
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("in GET_CONTEXT", 0, 16, "", "more registers, or a version of completions that no device has"),
 	because("in GET_CONTEXT", 24, 31, "", "capabilities that no kernel knows"),

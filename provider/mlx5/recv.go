@@ -97,7 +97,7 @@ func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
 }
 
 func (q *recvQueue) post(wr *verbs.RecvWR) error {
-	sgl := wr.SGL // what is checked is what is used
+	sgl := wr.SGL // read once: the slice that is checked is used
 	if err := checkReceive(sgl, q.maxSGE); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// request is a send, whose slices were read once: what is checked is what is used.
+// request is a send, whose slices were read once: so the slice that is checked is used.
 type request struct {
 	wr     *verbs.SendWR
 	op     operation

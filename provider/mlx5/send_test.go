@@ -230,8 +230,8 @@ func TestSendRoom(t *testing.T) {
 	}
 }
 
-// TestSendBatch: a batch is told with one store, and ends at what is refused. A request
-// alone is copied, if it is short.
+// TestSendBatch checks that a batch rings once, and ends at the first request that is
+// refused. A request alone is copied, if it is short.
 func TestSendBatch(t *testing.T) {
 	var stores []int
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {

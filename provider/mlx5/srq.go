@@ -114,7 +114,7 @@ func (s *srq) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 }
 
 func (s *srq) post(wr *verbs.RecvWR) error {
-	sgl := wr.SGL // what is checked is what is used
+	sgl := wr.SGL // read once: the slice that is checked is used
 	if err := checkReceive(sgl, s.maxSGE); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package mlx5
 import "github.com/goverbs/goverbs/verbs"
 
 // tour is short traffic that uses each form of request, each kind of completion and each
-// doorbell, and goes around the CQ and both queues. It is what mutations have to disturb.
+// doorbell, and goes around the CQ and both queues. Mutations have to disturb it.
 func (p *pair) tour() {
 	p.T.Helper()
 	p.Reach = 2048

@@ -8,8 +8,8 @@ import (
 
 const allSendFlags = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
 
-// check refuses what the kernel would answer with a QP in the error state, or with
-// silence. It leaves in q.checked what it read.
+// check returns an error for a request that the kernel would answer with a QP in the error
+// state, or would ignore. It stores its copy of the request in q.checked.
 func (q *qp) check(wr *verbs.SendWR) (err error) {
 	r := &q.checked
 	*r = request{op: wr.Opcode, flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
@@ -30,7 +30,7 @@ func (q *qp) check(wr *verbs.SendWR) (err error) {
 	return err
 }
 
-// partsOf is 0 for what the QP can't be trusted with.
+// partsOf returns the parts of an opcode, or 0 if the QP must not send it.
 func (q *qp) partsOf(op verbs.Opcode) parts {
 	if int64(op) < int64(len(q.parts)) {
 		return q.parts[op]

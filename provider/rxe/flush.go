@@ -2,8 +2,8 @@ package rxe
 
 import "github.com/goverbs/goverbs/verbs"
 
-// PostRecv needs no doorbell: the kernel looks when a packet arrives. In RESET it
-// would throw the receives away.
+// PostRecv queues receives. It rings no doorbell: the kernel reads the queue when a packet
+// arrives. It refuses receives in RESET, because the kernel would discard them.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	switch {
 	case q.rq == nil:
@@ -14,7 +14,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return q.rq.post(wrs)
 }
 
-// FlushedByErr reports whether the QP has a receive queue of its own. The kernel flushes
+// FlushedByErr reports whether the QP has its own receive queue. The kernel flushes
 // receives only when the QP is moved to ERR, also from ERR. It flushes sends at every
 // doorbell.
 //

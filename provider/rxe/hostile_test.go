@@ -29,8 +29,8 @@ func granted(r *ioctl.Request, c abi.IbUverbsQpCap) {
 	ioctl.Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &c)
 }
 
-// TestHostileAnswers has the kernel's answers to create calls be what they can't
-// be: an error, the kernel's object destroyed again, nothing leaked.
+// TestHostileAnswers has the kernel's answers to create calls hold impossible values: an
+// error, the kernel's object destroyed again, nothing leaked.
 func TestHostileAnswers(t *testing.T) {
 	cq := func(w *world) error { return second(w.dev.CreateCQ(4, nil)) }
 	srq := func(w *world) error { return second(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4})) }

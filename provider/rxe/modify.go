@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Modify takes part where the kernel's own part is not enough.
+// Modify moves the QP to another state, with the extra steps that rxe needs.
 func (q *qp) Modify(r *driver.ModifyQP) error {
 	switch {
 	case r.To == verbs.QPStateReset:
@@ -30,24 +30,24 @@ func (q *qp) do(r *driver.ModifyQP) error {
 	return err
 }
 
-// drain makes the slot behind the sends look like one that was never used. To see
-// whether the oldest send has begun, kernels newer than 6.1 look at its slot also
-// where there is none: a queue that is empty, and has been around once, would be
-// draining for ever, and a QP that is can go to ERR only.
+// drain makes the slot after the last send look unused. To find out whether the oldest send
+// has begun, kernels newer than 6.1 read its slot even if the queue is empty. An empty
+// queue that has wrapped around would then be draining forever, and a draining QP can only
+// go to ERR.
 func (q *qp) drain() {
 	slots, _, _ := q.sq.Room(0)
 	slots.At(0).State = 0
 }
 
-// resume tells the kernel of the sends that were posted in SQD, at which it does
-// not look by itself.
+// resume rings the doorbell for the sends that were posted in SQD; the kernel does not look
+// at them otherwise.
 func (q *qp) resume() {
 	_ = q.doorbell() // refused only when the QP was moved again meanwhile
 }
 
-// reset moves twice. Since Linux 6.2 the kernel notes where the send queue begins
-// before it empties the queue: what was on it would be sent, as the zeroes it has
-// become, by the QP's next life. The second time there is nothing on it.
+// reset moves the QP to RESET twice. Since Linux 6.2 the kernel records where the send
+// queue begins before it empties the queue, so after one RESET the QP would send the old
+// entries, which are zeroes by then. At the second RESET the queue is empty.
 func (q *qp) reset(r *driver.ModifyQP) error {
 	if err := q.do(r); err != nil {
 		return err

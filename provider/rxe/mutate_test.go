@@ -13,7 +13,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Bits:        bitsOf,
@@ -42,7 +42,7 @@ func TestMutations(t *testing.T) {
 // tourCQE makes CQs so short that the tour goes around them.
 const tourCQE = 15
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut, fakeverbs.Doorbell:
@@ -86,7 +86,7 @@ func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 	return name
 }
 
-// interesting leaves out what other sites have as well.
+// interesting leaves out the sites whose content other sites have too.
 func interesting(tour int, site string) bool {
 	if tour == 1 {
 		return site == "out CREATE_AH" || site == "sqe SEND of a datagram" || site == "sqe SEND inline of a datagram" || site == "cqe RECV of a datagram"
@@ -146,7 +146,7 @@ makes this list.
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("out CQ_CREATE", 12, 15, "", "padding"),
 	because("out RESIZE_CQ", 12, 15, "", "padding"),
@@ -156,7 +156,7 @@ var reasons = []providertest.Reason{
 	because("out SRQ_CREATE", 16, 19, "", "the number of the SRQ, which only XRC needs"),
 	because("out SRQ_CREATE", 20, 23, "", "reserved"),
 	because("out CREATE_AH", 4, 7, "", "reserved"),
-	because("store POST_SEND", 0, 7, "", "where to tell of a send that is refused: the command has none"),
+	because("store POST_SEND", 0, 7, "", "where to report a send that is refused: the command has none"),
 	because("store POST_SEND", 20, 22, "", "how long a request is, of which the command has none: longer than need be"),
 	because("rec", 1, 3, "", "an index counts modulo the length of the queue, for either side"),
 	because("sqe SEND unsignaled", 0, 7, "", "the number for a completion, where there is none"),

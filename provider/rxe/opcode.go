@@ -6,11 +6,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// opcode says what a work request of some opcode may be and have.
+// opcode lists the QP types that an opcode can be posted to, and the fields that it uses.
 type opcode struct {
 	types services
 	has   parts
-	needs verbs.DeviceCap // one of these tells that the kernel knows it; 0: all do
+	needs verbs.DeviceCap // the kernel supports it if the device has one of these; 0: all kernels do
 }
 
 type services uint8
@@ -32,19 +32,19 @@ const (
 	withAtomic // CompareAdd and Swap
 	withBind
 	withFlush
-	withAH   // on UD QPs, whatever the opcode
-	withRest // more SGEs than one, whatever the opcode
+	withAH   // on UD QPs, with every opcode
+	withRest // more than one SGE, with every opcode
 
-	// The opcode has no rules of its own for SGL, or for Inline.
+	// The opcode has no special rules for SGL, or for Inline.
 	easySGL
 	easyInline
 
 	unusual = withImm | withInv | withAtomic | withBind | withFlush | withAH | withRest
 )
 
-// opcodes is what the kernel carries out. RDMA_READ_WITH_INV, and SEND_WITH_INV
-// on UC, are in the kernel's table, but there is no packet for them: it would
-// answer with an error and a QP in the error state.
+// opcodes lists the opcodes that the kernel can carry out. RDMA_READ_WITH_INV, and
+// SEND_WITH_INV on UC, are in the kernel's table, but have no packet format: the kernel
+// would complete them with an error, and the QP would fail.
 var opcodes = [...]opcode{
 	verbs.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
 	verbs.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
@@ -66,8 +66,8 @@ func (c *rxeContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) && opcodes[op].isIn(c.caps)
 }
 
-// partsOf lists what a QP can be trusted with: the parts of each opcode, 0 for
-// none. The kernel must never see any other: it takes the number for an index.
+// partsOf returns the parts of each opcode, 0 for those that a QP of this type must not
+// send. The kernel must never see another opcode: it uses the number as an index.
 func partsOf(t verbs.QPType, caps verbs.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
 		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
@@ -90,7 +90,7 @@ func (o *opcode) isOn(t verbs.QPType) bool { return o.types&service(t) != 0 }
 
 func (o *opcode) isIn(caps verbs.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
 
-// refusal says why an opcode is none of the QP's.
+// refusal returns the error for an opcode that the QP does not support.
 func refusal(op verbs.Opcode, t verbs.QPType) error {
 	if int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) {
 		return fmt.Errorf("%w: this kernel's rxe has no %v", verbs.ErrNotSupported, op)

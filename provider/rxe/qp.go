@@ -9,14 +9,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a QP's two queues. The receive queue is nil with an SRQ.
+// qp holds a QP's two queues. The receive queue is nil if the QP uses an SRQ.
 type qp struct {
 	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
 	rq        *recvQueue
 	doorbell  func() error
 	bind      func(b *verbs.BindMW, hold bool) error
-	binding   verbs.BindMW // what bind is called with
-	checked   request      // what check has found good
+	binding   verbs.BindMW // the argument of bind
+	checked   request      // the request that check accepted
 	unbind    func(rkey uint32) bool
 	pd        any
 	state     verbs.QPState // written with both queues held
@@ -33,7 +33,7 @@ func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if service(r.Type) == 0 {
 		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", verbs.ErrNotSupported)
 	}
-	// Without an SGE the kernel takes no payload of another kind either.
+	// With 0 SGEs the kernel would leave no room for inline data either.
 	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)
 	var resp abi.RxeCreateQpResp
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
@@ -53,8 +53,8 @@ func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	return q, nil
 }
 
-// mapSend takes the queue's depth from its header: Linux 6.1 answers with the
-// one asked for, though the queue has more.
+// mapSend maps the send queue. It takes the depth from the queue's header: Linux 6.1
+// returns the depth that was requested, though the queue has more.
 func (q *qp) mapSend(r *driver.CreateQP, mi *abi.Mminfo) error {
 	memory, err := mapQueue(r, mi)
 	if err != nil {

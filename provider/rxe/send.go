@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend fills entries, hands them to the kernel with one store, and rings the
-// doorbell once. Before RTS the kernel would let them lie until somebody rings
-// after that, so they are refused here.
+// PostSend queues sends. It fills entries, publishes them with one store, and rings the
+// doorbell once. It refuses sends before RTS, because the kernel would not look at them
+// until a later doorbell.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if s := q.state; s < verbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
@@ -31,35 +31,35 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 		err = q.full(&wrs[n])
 	}
 	if n == 0 {
-		return 0, q.tellAgain(err)
+		return 0, q.retryDoorbell(err)
 	}
 	q.sq.Publish(n)
 	if e := q.doorbell(); e != nil {
 		q.untold = true
-		return n, errors.Join(errUntold(e), err)
+		return n, errors.Join(errDoorbell(e), err)
 	}
 	return n, err
 }
 
-// tellAgain rings the doorbell for sends that an earlier one failed for. It is for posts
-// that queue nothing: above all, a full queue that nobody tells of stays full.
-func (q *qp) tellAgain(err error) error {
+// retryDoorbell rings the doorbell again for sends whose doorbell failed. Posts that queue
+// nothing call it: otherwise a full queue whose doorbell failed would stay full.
+func (q *qp) retryDoorbell(err error) error {
 	if !q.untold {
 		return err
 	}
 	if e := q.doorbell(); e != nil {
-		return errors.Join(errUntold(e), err)
+		return errors.Join(errDoorbell(e), err)
 	}
 	q.untold = false
 	return err
 }
 
-func errUntold(err error) error {
-	return fmt.Errorf("%w: the kernel was not told of what is queued, the next post tells it", err)
+func errDoorbell(err error) error {
+	return fmt.Errorf("%w: the doorbell failed; the work requests are queued, and the next post rings it again", err)
 }
 
-// full is why a request can't be posted when there is no room for it: what is wrong
-// with it, or else that.
+// full returns the error for a request that has no room in the queue: the error of check,
+// or else ErrQueueFull.
 func (q *qp) full(wr *verbs.SendWR) error {
 	if err := q.check(wr); err != nil {
 		return err
@@ -67,7 +67,8 @@ func (q *qp) full(wr *verbs.SendWR) error {
 	return verbs.ErrQueueFull
 }
 
-// request is what check read of a work request, and is what is used.
+// request is check's copy of a work request. Only the copy is used, because the program may
+// change the original.
 type request struct {
 	op     verbs.Opcode
 	flags  verbs.SendFlags
@@ -77,10 +78,10 @@ type request struct {
 	length uint32 // of the message, in bytes
 }
 
-// send fills e. Most requests carry one SGE or inline data, and their opcode has no rules
-// of its own: send checks those itself and calls check for the rest. It uses nothing after
-// that call that it has read before, so that the compiler keeps the values of the short
-// path in registers.
+// send fills e. Most requests carry one SGE or inline data, and their opcode has no special
+// rules: send checks those itself and calls check for the rest. It uses nothing after that
+// call that it has read before, so that the compiler keeps the values of the short path in
+// registers.
 func (q *qp) send(e *abi.RxeSendWqe, wr *verbs.SendWR) error {
 	op, flags, sgl, inline := wr.Opcode, wr.Flags, wr.SGL, wr.Inline
 	has, length := q.partsOf(op), uint32(0)
@@ -95,7 +96,7 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *verbs.SendWR) error {
 		}
 		r := &q.checked
 		op, flags, has, sgl, inline, length = r.op, r.flags, r.has, r.sgl, r.inline, r.length
-		r.sgl, r.inline = nil, nil // the program's, which the QP must not keep reachable
+		r.sgl, r.inline = nil, nil // so that the QP does not keep the program's memory reachable
 	}
 	putHead(e, wr.WRID, op, flags)
 	if has&withRemote != 0 {
@@ -115,15 +116,15 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *verbs.SendWR) error {
 	return nil
 }
 
-// putHead makes the fixed part of an entry, but for the union, of which the kernel
-// reads only what belongs to the opcode. All else counts: the kernel leaves in the
-// queue what it noted about an earlier request, and believes what it finds.
+// putHead fills the fixed part of an entry except for the union, of which the kernel reads
+// only the opcode's member. All other fields must be written: the kernel leaves its notes
+// about earlier requests in the entries, and trusts them.
 func putHead(e *abi.RxeSendWqe, wrID uint64, op verbs.Opcode, flags verbs.SendFlags) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wrID, 0, uint32(op), uint32(flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// putInline stores the data where the SGEs would be, and says so, except in an
+// putInline stores the data in place of the SGEs. It sets the inline flag, except for an
 // ATOMIC_WRITE, which has no SGEs.
 func putInline(e *abi.RxeSendWqe, has parts, data []byte) {
 	if has&withSGL != 0 {

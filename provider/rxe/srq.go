@@ -39,9 +39,10 @@ func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return s.post(wrs)
 }
 
-// Modify sets the limit, or goes over to the kernel's new queue, into which the
-// kernel has copied the receives that were not used yet. The kernel tells where
-// that queue is in memory of ours, whose address it is told: struct mminfo.
+// Modify sets the limit, or replaces the queue by the kernel's new one, into which the
+// kernel has copied the receives that were not used yet. The kernel writes the new queue's
+// offset and size to memory of this process, whose address is in the command: struct
+// mminfo.
 func (s *srq) Modify(r *driver.ModifySRQ) error {
 	var cmd abi.RxeModifySrqCmd
 	if r.MaxWR == 0 {

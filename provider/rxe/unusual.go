@@ -8,9 +8,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// putUnusual fills in what most requests lack: further SGEs, inline data, and the fields
-// that only some opcodes or only UD have, most of them in the union. It checks what send
-// did not. A change of a window comes last, because it can't be taken back.
+// putUnusual fills in the fields that most requests do not use: further SGEs, inline data,
+// and the fields that only some opcodes or only UD have, most of them in the union. It
+// makes the checks that send did not make. A change of a window comes last, because it
+// can't be undone.
 func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *verbs.SendWR, has parts, length uint32, sgl []verbs.SGE, inline []byte) error {
 	for i := 1; i < len(sgl); i++ {
 		putSGE(&e.Dma, i, &sgl[i])
@@ -36,11 +37,12 @@ func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *verbs.SendWR, has parts, length u
 	return nil
 }
 
-// maxDatagram is the largest MTU that a port can have. The kernel drops what is
-// longer than the port's MTU, and completes it as if it had been sent.
+// maxDatagram is the largest MTU that a port can have. The kernel drops longer datagrams
+// than the port's MTU, and completes them as if they had been sent.
 const maxDatagram = 4096
 
-// putDatagram asks the AH once: it may be closed at any time.
+// putDatagram fills in the destination of a datagram. It reads the AH once, because the AH
+// may be closed at any time.
 func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address *verbs.AH, length uint32) error {
 	switch {
 	case address == nil:

@@ -7,15 +7,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A binding, and the end of one, is told before it is queued.
+// Bindings and invalidations are recorded before they are queued.
 //
-// A window that is bound counts among the references to its QP, for which the
-// kernel waits when it destroys the QP: 50 seconds, and then frees it all the same.
-// One that is not has no QP, and the kernel that is told to end its binding looks
-// for it nevertheless, at address 0 (rxe_do_invalidate_mw, Linux 6.1 to 7.2).
+// A bound window holds a reference to its QP. When the kernel destroys the QP, it waits 50
+// seconds for such references, and then frees the QP anyway. A window that is not bound has
+// no QP; a kernel that invalidates it reads the QP nevertheless, at address 0
+// (rxe_do_invalidate_mw, Linux 6.1 to 7.2).
 
-// putBind checks what only rxe asks for, and leaves to bind what is the same for all
-// drivers. Both see a copy, which the program that posts can't change.
+// putBind fills in a BIND_MW. It makes the checks that only rxe needs; bind makes those
+// that are the same for all drivers. Both use a copy, which the program can't change.
 func (q *qp) putBind(e *abi.RxeSendWqe, asked *verbs.BindMW) error {
 	if asked == nil {
 		return errNoWindow
@@ -34,14 +34,14 @@ func (q *qp) putBind(e *abi.RxeSendWqe, asked *verbs.BindMW) error {
 	}
 	*arm[abi.RxeSendWrMw](&e.Wr) = mw
 	err := q.bind(b, b.MW.Type() == verbs.MWType2)
-	q.binding = verbs.BindMW{} // it would keep the window and the region reachable
+	q.binding = verbs.BindMW{} // so that the QP does not keep the window and the region reachable
 	return err
 }
 
 var errNoWindow = fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
 
-// putInvalidate tells of the end of an own window, by LOCAL_INV, which sends nothing.
-// What SEND_WITH_INV ends is the peer's.
+// putInvalidate fills in the key to invalidate. For LOCAL_INV of a window it also records
+// that the binding ends. The key of a SEND_WITH_INV is the peer's.
 func (q *qp) putInvalidate(e *abi.RxeSendWqe, has parts, rkey uint32) error {
 	e.Wr.Ex = rkey
 	if has&withSGL == 0 && isWindow(rkey) && !q.unbind(rkey) {
@@ -50,7 +50,7 @@ func (q *qp) putInvalidate(e *abi.RxeSendWqe, has parts, rkey uint32) error {
 	return nil
 }
 
-// isWindow tells the keys of windows from those of regions, as rkey_is_mw does.
+// isWindow reports whether a key is a window's, as rkey_is_mw does.
 func isWindow(rkey uint32) bool { return rkey>>8 > maxMRIndex }
 
 const maxMRIndex = 1 << 19 // RXE_MAX_MR_INDEX

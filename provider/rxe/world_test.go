@@ -24,7 +24,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// world is a QP and what it needs, on the fake kernel.
+// world is a QP and the objects that it needs, on the fake kernel.
 type world struct {
 	k    *fakeverbs.Kernel
 	dev  *uverbs.Device

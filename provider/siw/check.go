@@ -8,11 +8,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a send's opcode is to siw: its number, and one of these bits at least.
+// The elements of sendOpcodes: siw's number of an opcode, and at least one of these bits.
 const (
 	isOpcode = 0x0f
 	isInline = 0x20 // takes inline data
-	isPlain  = 0x40 // takes what SGL names, and has no rules of its own
+	isPlain  = 0x40 // takes an SGL, with no special rules
 	isRead   = 0x80
 )
 
@@ -24,7 +24,7 @@ var sendOpcodes = [...]uint8{
 	verbs.OpReadWithInv: isRead | abi.SIW_OP_READ_LOCAL_INV,
 }
 
-// sendOpcode is 0 for what siw hasn't got.
+// sendOpcode returns an opcode's element of sendOpcodes, or 0 if siw does not support it.
 func sendOpcode(op verbs.Opcode) uint8 {
 	if int64(op) < int64(len(sendOpcodes)) {
 		return sendOpcodes[op]
@@ -37,15 +37,16 @@ func (*siwContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return t == verbs.QPTypeRC && sendOpcode(op) != 0
 }
 
-// wireFlags is a send's flags as siw has them; it hasn't got others. Each of its
-// bits is a multiple of ours, which spares every send three branches.
+// wireFlags converts a send's flags to siw's. Each of siw's bits is a multiple of verbs's,
+// so the conversion needs no branches. Other flags have no meaning to siw.
 func wireFlags(f verbs.SendFlags) uint32 {
 	return uint32(f&verbs.SendSignaled)*(abi.SIW_WQE_SIGNALLED/uint32(verbs.SendSignaled)) |
 		uint32(f&verbs.SendSolicited)*(abi.SIW_WQE_SOLICITED/uint32(verbs.SendSolicited)) |
 		uint32(f&verbs.SendFence)*(abi.SIW_WQE_READ_FENCE/uint32(verbs.SendFence))
 }
 
-// check refuses what the kernel would only answer with a dead connection.
+// check returns an error for a request that the kernel would answer by ending the
+// connection.
 func (q *qp) check(wr *verbs.SendWR, op uint8, flags verbs.SendFlags, sgl []verbs.SGE, inline []byte) error {
 	if op == 0 {
 		return fmt.Errorf("%w: siw has no %v", verbs.ErrNotSupported, wr.Opcode)

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions. Behind the entries stands a control word with which
-// user space asks for an event; the kernel clears it when it raises one.
+// cq is a completion queue. A control word follows the entries: user space writes it to ask
+// for an event, and the kernel clears it when it raises one.
 type cq struct {
 	ring   mmap.FlagConsumer[abi.SiwCqe]
 	notify *atomic.Uint32
@@ -45,23 +45,23 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
 
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
-	odd := verbs.StatusSuccess
+	combined := verbs.StatusSuccess
 	for n < len(wcs) {
 		e := q.ring.At(n)
 		word := q.ring.Word(e)
 		if word&mmap.Valid == 0 {
 			break
 		}
-		odd |= readCQE(e, word, &wcs[n])
+		combined |= readCQE(e, word, &wcs[n])
 		q.ring.Return(e)
 		n++
 	}
 	q.ring.Release(n)
-	return n, odd != verbs.StatusSuccess, nil
+	return n, combined != verbs.StatusSuccess, nil
 }
 
-// readCQE copies an entry out of shared memory, each field once. Opcode and
-// status come from the word, which was loaded whole.
+// readCQE copies an entry out of shared memory and reads each field once. Opcode and status
+// come from word, which was loaded with one instruction.
 func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
 	*wc = verbs.WC{}
@@ -71,8 +71,8 @@ func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	return wc.Status
 }
 
-// Arm asks for an event at the next completion of any kind: of solicited ones
-// siw forgets the receives, which are the ones that matter.
+// Arm asks for an event at the next completion of any kind. It refuses solicitedOnly,
+// because siw raises no such events for receives.
 func (q *cq) Arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		return errSolicited

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel has flushed what it had when the QP was moved to ERR. Flush takes back only
-// the rest.
+// When the QP is moved to ERR, the kernel flushes the entries that it has. Flush takes back
+// only the rest.
 func TestFlushAfterKernel(t *testing.T) {
 	region := must[*mmap.Region](t)(mmap.Wrap(make([]byte, 4*sqeSize)))
 	defer region.Close()

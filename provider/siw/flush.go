@@ -8,8 +8,8 @@ import (
 )
 
 // Flush completes the work requests that the kernel does not. siw flushes its queues when a
-// QP enters ERR and never looks at them again, so work requests that were posted later are
-// taken back here. A failed QP stays failed: siw can't put it back to work.
+// QP enters ERR and never looks at them again, so Flush takes back the work requests that
+// were posted later. A failed QP stays failed: siw can't reuse it.
 //
 // The move to ERR returns after the kernel's flush, so the kernel no longer reads the queues
 // here. There is one exception: the kernel flushes a QP that its user had moved to SQD or SQE once
@@ -32,7 +32,8 @@ func (q *qp) flushed(wrID uint64, op verbs.WCOpcode) verbs.WC {
 	return verbs.WC{WRID: wrID, Opcode: op, QPN: q.num, Status: verbs.StatusWRFlushErr}
 }
 
-// PostRecv needs no doorbell: the kernel looks when data arrives.
+// PostRecv queues receives. It rings no doorbell: the kernel reads the queue when data
+// arrives.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	switch {
 	case q.rq == nil:

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Tours: []providertest.Tour{{
@@ -32,7 +32,7 @@ func TestMutations(t *testing.T) {
 // tourCQE makes CQs so short that the tour goes around them.
 const tourCQE = 16
 
-// labels tells the first doorbell apart, which tells of no send.
+// labels names the first doorbell separately, because it reports no send.
 func labels() func(*fakeverbs.Crossing) string {
 	return func(c *fakeverbs.Crossing) string {
 		name := label(c)
@@ -43,7 +43,7 @@ func labels() func(*fakeverbs.Crossing) string {
 	}
 }
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut, fakeverbs.Doorbell:
@@ -79,7 +79,7 @@ const (
 	cqeOpcodeAt = 9
 )
 
-// bitsOf is one bit of each byte, and all bits of the flags.
+// bitsOf returns one bit of each byte, and all bits of the flags.
 func bitsOf(s *providertest.Site, i int) []int {
 	entry := s.Kind == fakeverbs.EntrySQE || s.Kind == fakeverbs.EntryRQE || s.Kind == fakeverbs.EntryCQE
 	if entry && i == flagsAt || s.Kind == fakeverbs.Record && i == 0 {
@@ -117,7 +117,7 @@ flags. TestMutations makes this list.
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("out GET_CONTEXT", 0, 7, "", "the device's number, which nothing needs, and padding"),
 	because("out CQ_CREATE", 0, 3, "", "the kernel's number of the CQ, which nothing names"),
@@ -127,7 +127,7 @@ var reasons = []providertest.Reason{
 	because("in REG_MR", 0, 0, "", "the last byte of the key, which is the program's choice"),
 	because("in REG_MR", 1, 7, "", "reserved, and padding"),
 	because("out REG_MR", 0, 7, "", "the key, which the core's answer has too, and padding"),
-	because("store POST_SEND", 0, 7, "", "where to tell of a send that is refused: the command has none"),
+	because("store POST_SEND", 0, 7, "", "where to report a send that is refused: the command has none"),
 	because("store POST_SEND", 20, 22, "", "how long a request is, of which the command has none: longer than need be"),
 	because("store POST_SEND", 8, 23, "", "it is refused, and the provider makes it again"),
 	because("sqe SEND unsignaled", 0, 7, "", "the number for a completion, where there is none"),

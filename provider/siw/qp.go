@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// qp is a QP's two queues. The receive queue is nil with an SRQ.
+// qp holds a QP's two queues. The receive queue is nil if the QP uses an SRQ.
 type qp struct {
 	sq        *mmap.FlagProducer[abi.SiwSqe]
 	rq        *recvQueue
@@ -15,12 +15,12 @@ type qp struct {
 	maxSGE    int
 	maxInline int
 	flags     uint32 // of every send
-	connected bool   // the kernel once took a doorbell, so it has been in RTS; or it is not asked
+	connected bool   // the kernel once accepted a doorbell, so the QP has been in RTS; also set when the QP failed
 	failed    bool   // the kernel takes no more work; written with both queues held
 }
 
 func (c *siwContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
-	r.Cap.MaxSendWR = max(r.Cap.MaxSendWR, 1) // siw knows no QP without a send queue
+	r.Cap.MaxSendWR = max(r.Cap.MaxSendWR, 1) // siw has no QP without a send queue
 	var resp abi.SiwUrespCreateQp
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err

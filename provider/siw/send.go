@@ -8,12 +8,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend fills entries, hands them to the kernel with one store, and rings the
-// doorbell unless the kernel is still at work.
+// PostSend queues sends. It fills entries, publishes them with one store, and rings the
+// doorbell unless the kernel is still busy with the queue.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	if !q.connected {
-		// Before RTS an entry would lie in wait for the connection. An empty
-		// doorbell asks for the state at the price of one system call.
+		// Before RTS an entry would stay queued until the QP is connected. A doorbell for
+		// an empty queue finds out the state with one system call.
 		if err := q.doorbell(); err != nil {
 			return 0, err
 		}
@@ -34,21 +34,20 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.publish(len(wrs), nil)
 }
 
-// publish hands the n entries just staged to the kernel.
+// publish publishes the n entries that were staged last, and rings the doorbell if needed.
 func (q *qp) publish(n int, err error) (int, error) {
 	if q.sq.PublishBehind(n) {
 		return n, err
 	}
-	if q.failed || q.ringOut() != nil {
+	if q.failed || q.ringDoorbell() != nil {
 		return n, driver.ErrQPFailing
 	}
 	return n, err
 }
 
-// ringOut rings again when the kernel says ENOTCONN, which it also does while
-// somebody changes the QP's attributes. One that is still not there after that
-// is on its way out.
-func (q *qp) ringOut() (err error) {
+// ringDoorbell retries when the kernel returns ENOTCONN, which it also does while the QP's
+// attributes are changed. A QP that is still not connected after the retries is failing.
+func (q *qp) ringDoorbell() (err error) {
 	for range doorbellTries {
 		if err = q.doorbell(); err == nil {
 			return nil
@@ -60,10 +59,10 @@ func (q *qp) ringOut() (err error) {
 
 const doorbellTries = 8
 
-// send fills e, which is nil when the queue is full, but for the word that hands it
-// over.
+// send checks wr and fills e, except for its ownership word, which it returns. e is nil
+// when the queue is full.
 func (q *qp) send(e *abi.SiwSqe, wr *verbs.SendWR) (word uint32, err error) {
-	op, flags, sgl, inline := sendOpcode(wr.Opcode), wr.Flags, wr.SGL, wr.Inline // what is checked is what is used
+	op, flags, sgl, inline := sendOpcode(wr.Opcode), wr.Flags, wr.SGL, wr.Inline // read once: the slice that is checked is used
 	switch {
 	case inline == nil && op&isPlain != 0 && isOne(sgl, q.maxSGE):
 	case inline != nil && op&isInline != 0 && len(sgl) == 0 && len(inline) <= q.maxInline:

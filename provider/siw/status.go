@@ -22,8 +22,8 @@ var statuses = [...]verbs.Status{
 	abi.SIW_WC_GENERAL_ERR:     verbs.StatusGeneralErr,
 }
 
-// statusOf maps siw's status; one that siw hasn't got is a general error, and
-// the completion's VendorErr tells which it was.
+// statusOf maps siw's status. An unknown status becomes StatusGeneralErr; the completion's
+// VendorErr holds its number.
 func statusOf(s uint16) verbs.Status {
 	if int(s) < len(statuses) {
 		return statuses[s]
@@ -31,7 +31,7 @@ func statusOf(s uint16) verbs.Status {
 	return verbs.StatusGeneralErr
 }
 
-// wcOpcodes has all there can be, which spares the look whether one is beyond the end.
+// wcOpcodes has an element for every uint8, so that lookups need no bounds check.
 var wcOpcodes = func() (all [256]verbs.WCOpcode) {
 	for op := range all {
 		all[op] = verbs.WCOpcode(1<<16 | op)
@@ -54,5 +54,5 @@ var knownOpcodes = map[uint8]verbs.WCOpcode{
 	abi.SIW_OP_RECEIVE:         verbs.WCRecv,
 }
 
-// opcodeOf maps siw's opcode; one that can't be prints as its number.
+// opcodeOf maps siw's opcode. An unknown opcode prints as its number.
 func opcodeOf(op uint8) verbs.WCOpcode { return wcOpcodes[op] }
