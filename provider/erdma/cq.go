@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions that the device writes to this process's memory. Nothing is given
-// back to the device but the number of those that were read, when the CQ is armed.
+// cq is a completion queue in this process's memory, which the device writes. The device
+// learns how many completions were read only when the CQ is armed.
 type cq struct {
 	ctx      *erdmaContext
 	ring     mmap.LapConsumer[cqe]
@@ -18,11 +18,11 @@ type cq struct {
 	num      uint32
 	doorbell int
 	arms     uint32
-	events   uint32 // that were read from the channel
+	events   uint32 // events that were read from the channel
 }
 
-// CreateCQ makes the queue and has the record say that it was never armed: a device that
-// found zeros there would take them for the first arm.
+// CreateCQ creates the queue and writes a record for a CQ that was never armed: the device
+// would take zeros for the first arm.
 func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if r.CQE > maxCQE {
 		return nil, fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, r.CQE, uint32(maxCQE))
@@ -55,20 +55,20 @@ func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	return q, nil
 }
 
-// maxCQN is what a CQ's doorbell has room for.
+// maxCQN is the largest CQ number that a doorbell has room for.
 const maxCQN = 1<<24 - 1
 
-// maxCQE is more than the device's limit, which the kernel knows.
+// maxCQE is above the device's limit, which the kernel checks.
 const maxCQE = 1 << 24
 
-// state is the CQ's doorbell, without what arms it.
+// state returns the value of the CQ's doorbell without the arming bits.
 func (q *cq) state() uint64 {
 	return uint64(q.arms&0xff)<<cqIndexShift | uint64(q.num)<<cqNumShift | uint64(q.events&3)<<cqEventShift |
 		uint64(q.ring.Index()&cqConsumed)
 }
 
 // Arm asks for an event at the next completion. The device ignores it while an event is
-// unread, since then somebody is about to look anyway.
+// unread, because the program is going to poll anyway.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := q.state() | cqArm
 	if solicitedOnly {

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFlush: what the device has is flushed by the device, what is posted afterwards by the
-// provider, which does not ring.
+// TestFlush checks that the device flushes the work requests that it has, and that later
+// ones are flushed by the provider, which does not ring.
 func TestFlush(t *testing.T) {
 	stores := 0
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
@@ -88,8 +88,8 @@ func TestDestroyRefused(t *testing.T) {
 	}
 }
 
-// TestCreateRefused: what the kernel refuses leaves nothing behind, neither memory nor a
-// slot of doorbell records, of which the model wants each used once.
+// TestCreateRefused checks that create calls that the kernel refuses leave nothing behind,
+// neither memory nor a slot of doorbell records, of which the model wants each used once.
 func TestCreateRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	allocs := w.k.Calls("ALLOC")

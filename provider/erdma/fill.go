@@ -24,8 +24,8 @@ func (q *qp) fill(pi uint32, r *request) {
 	}
 }
 
-// key is the second half-word: immediate data, most significant byte first, or a key that
-// ends. A read ends the key of its own buffer.
+// key returns the lower half of the second word: immediate data, most significant byte
+// first, or the key to invalidate. A READ_WITH_INV invalidates the key of its own buffer.
 func (r *request) key() uint32 {
 	switch r.op.code {
 	case opSendImm, opWriteImm:
@@ -49,8 +49,8 @@ func (q *qp) putAtomic(pi uint32, r *request) {
 	more[2], more[3] = sgeWords(&r.sgl[0])
 }
 
-// putData writes SGEs or inline data from a word of a block on. An SGE at the start of a
-// block has the QPN at the block's end, as in C, unless another SGE stands there.
+// putData writes SGEs or inline data, beginning at a word of a block. If an SGE at the
+// start of a block is the last one, the QPN is at the block's end, as in C.
 func (q *qp) putData(at uint32, word int, r *request) {
 	if r.inline != nil {
 		q.putInline(at, 8*word, r.inline)
@@ -68,7 +68,7 @@ func (q *qp) putData(at uint32, word int, r *request) {
 	}
 }
 
-// putInline copies data, which may go around the end of the queue.
+// putInline copies data, which may wrap around the end of the queue.
 func (q *qp) putInline(at uint32, offset int, data []byte) {
 	for len(data) > 0 {
 		n := copy(abi.Bytes(q.sq.blocks.At(at))[offset:], data)

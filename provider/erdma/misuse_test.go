@@ -45,7 +45,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// scribble writes behind what an entry has, to its last byte.
+// scribble overwrites the unused rest of an entry, to its last byte.
 func scribble(t *testing.T, k *fakeverbs.Kernel, addr uint64) {
 	if err := k.User.Write(addr+entrySize-1, []byte{1}); err != nil {
 		t.Error(err)

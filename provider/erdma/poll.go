@@ -2,7 +2,7 @@ package erdma
 
 import "github.com/goverbs/goverbs/verbs"
 
-// Poll passes over completions that speak of no work request.
+// Poll reads completions. It skips those that match no work request.
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	odd := verbs.StatusSuccess
 	for n < len(wcs) {
@@ -21,8 +21,8 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	return n, odd != verbs.StatusSuccess, nil
 }
 
-// complete reads an entry, each field once, and finds the work request that it speaks of.
-// It reports whether there is one: the QP may be gone, and a device may say anything.
+// complete reads an entry, each field once, and finds its work request. It reports whether
+// there is one: the QP may be gone, and the device is not trusted.
 func (q *cq) complete(e *cqe, wc *verbs.WC) bool {
 	hdr, index, num := be32(e.hdr), be32(e.index), be32(e.qpn)
 	p := q.ctx.qps.Get(num)

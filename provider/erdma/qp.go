@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a QP's two queues, which stand behind each other in memory of this process.
+// qp holds a QP's two queues, which follow each other in memory of this process.
 type qp struct {
 	ctx            *erdmaContext
 	num            uint32
@@ -18,21 +18,21 @@ type qp struct {
 	sq             sendQueue
 	rq             recvQueue
 	record         record
-	sdb, rdb       int    // where the doorbells stand in their pages
+	sdb, rdb       int    // offsets of the doorbells in their pages
 	flags          uint64 // of every send
 	maxSGE         int
 	maxRecvSGE     int
-	failed         bool // what is posted is kept from the device; written with both queues held
+	failed         bool // later posts are not passed to the device; written with both queues held
 	flushed        driver.Flushed
 }
 
-// CreateQP lays out the queues as the kernel is going to: four blocks for each send, then
-// the receives on the next page.
+// CreateQP lays out the queues as the kernel does: four blocks for each send, then the
+// receives on the next page.
 func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if r.Type != verbs.QPTypeRC || r.SRQ != nil {
 		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", verbs.ErrNotSupported)
 	}
-	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel knows no QP without
+	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel has no QP without
 	if r.Cap.MaxSendWR > mostWR || r.Cap.MaxRecvWR > mostWR {
 		return nil, fmt.Errorf("%w: erdma's queues have room for at most %d work requests", verbs.ErrNotSupported, mostWR)
 	}
@@ -58,16 +58,16 @@ func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	return q, c.qps.Set(q.num, q)
 }
 
-// maxQPN is what the headers of sends have room for.
+// maxQPN is the largest QP number that the headers of sends have room for.
 const maxQPN = 1<<20 - 1
 
-// mostWR is what 16 bits of index are enough for, of sends.
+// mostWR is the largest number of sends for which 16 bits of index suffice.
 const mostWR = 8192
 
-// aligned is the room that n blocks take.
+// aligned returns the number of bytes that n blocks take, with padding.
 func aligned(n uint32) int { return (int(n)*blockSize + queueAlign - 1) &^ (queueAlign - 1) }
 
-// adopt takes over what the kernel made of the queues.
+// adopt checks and stores the kernel's answer.
 func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCreateQp) error {
 	if resp.QpId != r.Num || resp.QpId > maxQPN {
 		return fmt.Errorf("erdma: the kernel says that QP %d is %d to the device, which can't be", r.Num, resp.QpId)
@@ -93,7 +93,7 @@ func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCre
 	return nil
 }
 
-// Destroy implements driver.Destroyer. Completions that come later are of no QP.
+// Destroy implements driver.Destroyer. Later completions match no QP.
 func (q *qp) Destroy(do func() error) error {
 	err := do()
 	if err == nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // queue is a send or a receive queue, in blocks. The side that posts and the side that
-// polls hold different locks, so each tells the other by an atomic counter how far it is;
-// a work request's entry of wrs belongs to the poller from the time that produced says so,
-// until consumed does.
+// polls hold different locks, so each publishes its progress in an atomic counter. A work
+// request's entry of wrs belongs to the poller from the time that produced has passed it
+// until consumed has.
 type queue struct {
 	blocks   mmap.Array[block]
 	depth    uint32 // blocks, a power of two
@@ -18,8 +18,8 @@ type queue struct {
 	consumed atomic.Uint32
 }
 
-// wr is what is known of the work request that begins at a block. Of blocks within one, and
-// before the first, blocks is 0.
+// wr describes the work request that begins at a block. The field blocks is 0 if none
+// begins there.
 type wr struct {
 	id     uint64
 	blocks uint32
@@ -31,10 +31,10 @@ func (q *queue) init(memory *mmap.Region, offset int, depth uint32) (err error) 
 	return err
 }
 
-// room is the number of free blocks when the queue will be at pi.
+// room returns the number of free blocks if the queue's producer index is pi.
 func (q *queue) room(pi uint32) uint32 { return q.depth - (pi - q.consumed.Load()) }
 
-// note remembers the work request at pi.
+// note records the work request at pi.
 func (q *queue) note(pi uint32, id uint64, blocks uint32) {
 	q.wrs[pi&(q.depth-1)] = wr{id, blocks}
 	for i := uint32(1); i < blocks; i++ {
@@ -42,14 +42,15 @@ func (q *queue) note(pi uint32, id uint64, blocks uint32) {
 	}
 }
 
-// publish has the poller know what is before pi. It comes before the doorbell.
+// publish hands the work requests before pi to the poller. It must precede the doorbell.
 func (q *queue) publish(pi uint32) { mmap.StoreRelease(&q.produced, pi) }
 
 // empty reports whether all work requests have completed.
 func (q *queue) empty() bool { return q.produced.Load() == q.consumed.Load() }
 
-// isIdle reports whether no send is outstanding that asked for a completion. Nobody can
-// know of those that follow the last of these: they may have succeeded, without a completion.
+// isIdle reports whether no signaled send is outstanding. The unsignaled sends that follow
+// the last signaled one may have succeeded without a completion, so nothing is known of
+// them.
 func (q *sendQueue) isIdle() bool {
 	for at, end := q.consumed.Load(), q.produced.Load(); at != end; at++ {
 		if q.wrs[at&(q.depth-1)].blocks > 0 && q.blocks.At(at)[0]&hdrSignaled != 0 {
@@ -59,12 +60,13 @@ func (q *sendQueue) isIdle() bool {
 	return true
 }
 
-// sendQueue completes in any distance: sends that asked for no completion are passed over.
+// sendQueue is a send queue. A completion may be any distance ahead: it also completes the
+// unsignaled sends before it.
 type sendQueue struct{ queue }
 
-// complete frees all blocks up to the end of the work request that begins at index, of
-// which a device tells 16 bits, and returns its WRID. It refuses one that begins nowhere
-// among those outstanding.
+// complete frees all blocks up to the end of the work request that begins at index, and
+// returns its WRID. Only 16 bits of index are valid. ok is false if no outstanding work
+// request begins there.
 func (q *sendQueue) complete(index uint32) (id uint64, ok bool) {
 	ci := q.consumed.Load()
 	ahead := uint32(uint16(index) - uint16(ci))
@@ -80,7 +82,7 @@ func (q *sendQueue) complete(index uint32) (id uint64, ok bool) {
 	return id, true
 }
 
-// recvQueue completes in order.
+// recvQueue is a receive queue. It completes in order.
 type recvQueue struct{ queue }
 
 // complete frees the oldest receive, which must be the one at index.

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// opcode is what a send's opcode is to the device, and how its entry is laid out.
+// opcode is the device's number of a send's opcode, and the layout of its entry.
 type opcode struct {
 	code   uint8
 	layout layout
@@ -51,7 +51,7 @@ func (c *erdmaContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return t == verbs.QPTypeRC && l != unknown && (l != atomicLayout || c.atomics)
 }
 
-// request is a send, whose slices were read once: so the slice that is checked is used.
+// request is a send. Its slices were read once, so that the slice that is checked is used.
 type request struct {
 	wr     *verbs.SendWR
 	op     opcode
@@ -63,8 +63,8 @@ type request struct {
 
 const allFlags = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
 
-// check refuses what the device would answer with a dead connection, or C's provider with
-// an error.
+// check returns an error for a request that would end the connection, or that C's provider
+// refuses.
 func (q *qp) check(r *request) error {
 	length, err := driver.SumSGL(r.sgl, q.maxSGE)
 	switch l := r.op.layout; {
@@ -104,9 +104,9 @@ func (r *request) checkInline() error {
 	return nil
 }
 
-// blocks is how many blocks the request takes.
+// blocks returns the number of blocks that the request takes.
 func (r *request) blocks() uint32 {
-	var tail int // bytes behind the fixed part, of which sends have half a block and others one
+	var tail int // bytes of the fixed part and of those after it; sends have half a block fixed, others one
 	switch r.op.layout {
 	case readLayout, atomicLayout:
 		return 2
@@ -120,7 +120,7 @@ func (r *request) blocks() uint32 {
 	return uint32(tail+len(r.sgl)*sgeSize+len(r.inline)+blockSize-1) / blockSize
 }
 
-// header is the first word, without what the queue adds.
+// header returns the first word, without the fields that depend on the queue.
 func (r *request) header() uint64 {
 	h := uint64(r.op.code)<<hdrOpShift |
 		uint64(r.flags&verbs.SendSignaled)*(hdrSignaled/uint64(verbs.SendSignaled)) |

@@ -28,7 +28,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestScriptLate has the model be told of stores late, as one is that looks at pages now
+// TestScriptLate delays the model's view of stores, like a device that looks at pages now
 // and then; here they are in time all the same.
 func TestScriptLate(t *testing.T) {
 	runScript(t, &script, func(k *fakeverbs.Kernel) { fakeerdma.OptionsOf(k).Late = true })

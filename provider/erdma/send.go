@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend fills the queue and rings once.
+// PostSend queues sends and rings the doorbell once.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	pi := q.sq.produced.Load()
 	room := q.sq.room(pi)
@@ -32,14 +32,14 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// ring tells the device that the queue goes up to pi: record first.
+// ring updates the doorbell record, then rings the doorbell for the sends before pi.
 func (q *qp) ring(pi uint32) {
 	v := uint64(q.num)<<hdrQPNShift | uint64(uint16(pi))
 	mmap.StoreRelease64(q.record.word[0], v)
 	q.ctx.sdb.Store64(q.sdb, v)
 }
 
-// send fills the blocks from pi on, if there is room, and says how many they are.
+// send fills blocks beginning at pi, if there is room, and returns their number.
 func (q *qp) send(pi, room uint32, wr *verbs.SendWR) (blocks uint32, err error) {
 	r := request{wr: wr, op: lookUp(wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	if err := q.check(&r); err != nil {
@@ -55,7 +55,7 @@ func (q *qp) send(pi, room uint32, wr *verbs.SendWR) (blocks uint32, err error) 
 	}
 	q.sq.note(pi, wr.WRID, blocks)
 	q.fill(pi, &r)
-	// The header is last. The device sees it with the doorbell at the earliest.
+	// The header is written last. The device reads it after the doorbell at the earliest.
 	q.sq.blocks.At(pi)[0] = q.flags | r.header() | uint64(blocks-1)<<hdrBlocksShift | uint64(uint16(pi+blocks))
 	return blocks, nil
 }

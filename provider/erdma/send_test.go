@@ -37,7 +37,7 @@ const (
 	inv   = 0x090a0b0c
 )
 
-// requests are one of each form, with what the device must find in it.
+// requests holds one request of each form, and the bytes that the device must find.
 func requests() map[string]struct {
 	wr   verbs.SendWR
 	want fakeverbs.Work
@@ -151,8 +151,8 @@ func TestSignalAll(t *testing.T) {
 	}
 }
 
-// TestSendRoom fills the queue with sends of all sizes: it takes what has room in blocks,
-// and no more.
+// TestSendRoom fills the queue with sends of all sizes: it takes the sends that have room
+// in blocks, and no more.
 func TestSendRoom(t *testing.T) {
 	for _, inline := range []int{16, 48, 80, 96} {
 		w := newWorld(t, nil)
@@ -213,7 +213,7 @@ func TestSendBatch(t *testing.T) {
 	}
 }
 
-// TestRefuses posts what the device would end the connection for.
+// TestRefuses posts requests for which the device would end the connection.
 func TestRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, c := range map[string]struct {

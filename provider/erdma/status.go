@@ -2,7 +2,7 @@ package erdma
 
 import "github.com/goverbs/goverbs/verbs"
 
-// statuses are the device's syndromes: what each comes to, and the code of the vendor.
+// statuses maps the device's syndromes to statuses and vendor codes.
 var statuses = [...]struct {
 	status verbs.Status
 	vendor uint32
@@ -25,8 +25,8 @@ var statuses = [...]struct {
 	16: {verbs.StatusRetryExcErr, 0},     //
 }
 
-// statusOf maps a syndrome; one that is not known is a general error, and tells its
-// number as the vendor's code.
+// statusOf maps a syndrome. An unknown syndrome becomes StatusGeneralErr, with its number
+// as the vendor code.
 func statusOf(syndrome uint8) (verbs.Status, uint32) {
 	if int(syndrome) < len(statuses) {
 		s := &statuses[syndrome]
@@ -35,7 +35,7 @@ func statusOf(syndrome uint8) (verbs.Status, uint32) {
 	return verbs.StatusGeneralErr, uint32(syndrome)
 }
 
-// wcOpcodes has all there can be; one that is not known prints as its number.
+// wcOpcodes has an element for every uint8. An unknown opcode prints as its number.
 var wcOpcodes = func() (all [256]verbs.WCOpcode) {
 	for op := range all {
 		all[op] = verbs.WCOpcode(1<<16 | op)

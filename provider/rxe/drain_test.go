@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestResume: the kernel is told of what was posted in SQD when the QP goes back
-// to RTS, and not when it comes there otherwise.
+// TestResume checks that sends posted in SQD ring the doorbell when the QP goes back to
+// RTS, and that other moves to RTS do not ring it.
 func TestResume(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if n := w.k.Calls("POST_SEND"); n != 0 {

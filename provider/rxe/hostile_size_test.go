@@ -17,8 +17,8 @@ type offer struct {
 
 func (o offer) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return o.region, nil }
 
-// An entry needs room for its fixed part and for the payload. In one with room for
-// either, the payload of the last entry would be written behind the mapping.
+// An entry needs room for its fixed part and for the payload. If it had room only for the
+// larger of them, the payload of the last entry would be written past the mapping.
 func TestHostileEntrySize(t *testing.T) {
 	mi := &abi.Mminfo{Size: 1}
 	for _, c := range []struct {

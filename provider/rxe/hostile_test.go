@@ -80,7 +80,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileResize: the queue is gone, but not the process.
+// TestHostileResize checks that a bad answer to a resize loses the queue, but not the
+// process.
 func TestHostileResize(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
@@ -96,7 +97,7 @@ func TestHostileResize(t *testing.T) {
 	}
 }
 
-// TestHostileHeader puts into a queue's header what can't be there.
+// TestHostileHeader puts impossible values into a queue's header.
 func TestHostileHeader(t *testing.T) {
 	type header struct{ log2, mask, producer, consumer uint32 }
 	try := func(h header, length int) error {
@@ -137,7 +138,7 @@ func TestHostileHeader(t *testing.T) {
 	}
 }
 
-// TestLayout holds the offsets and sizes against the generated structs.
+// TestLayout compares the offsets and sizes with the generated structs.
 func TestLayout(t *testing.T) {
 	offset := func(name string) int {
 		f, _ := reflect.TypeFor[abi.RxeQueueBuf]().FieldByName(name)
@@ -160,7 +161,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestCaps: a QP holds what its queues hold, which 6.1's kernel does not say.
+// TestCaps checks that QP.Cap reports the real size of the queues, which Linux 6.1 does not
+// return.
 func TestCaps(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {

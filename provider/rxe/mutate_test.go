@@ -94,16 +94,17 @@ func interesting(tour int, site string) bool {
 	return !strings.Contains(site, "IMM inline")
 }
 
-// Where the parts of an entry are.
+// Offsets of the parts of an entry.
 const (
 	flagsAt = 16 // of a send
-	armAt   = 64 // where only a datagram's goes on
+	armAt   = 64 // of the union's part that only datagrams use
 	armEnd  = 144
 	sgesEnd = 208 + 3*16
 	recvEnd = 40 + 16
 )
 
-// bitsOf is one bit of each byte that an entry has, and all bits of the flags of SENDs.
+// bitsOf returns one bit of each byte that an entry has, and all bits of the flags of
+// SENDs.
 func bitsOf(s *providertest.Site, i int) []int {
 	switch {
 	case s.Kind == fakeverbs.EntrySQE && (i >= sgesEnd || i >= armAt && i < armEnd && s.Label != "SEND" && !strings.Contains(s.Label, "datagram")), s.Kind == fakeverbs.EntryRQE && i >= recvEnd:
@@ -156,7 +157,7 @@ var reasons = []providertest.Reason{
 	because("out SRQ_CREATE", 16, 19, "", "the number of the SRQ, which only XRC needs"),
 	because("out SRQ_CREATE", 20, 23, "", "reserved"),
 	because("out CREATE_AH", 4, 7, "", "reserved"),
-	because("store POST_SEND", 0, 7, "", "where to report a send that is refused: the command has none"),
+	because("store POST_SEND", 0, 7, "", "where to tell of a send that is refused: the command has none"),
 	because("store POST_SEND", 20, 22, "", "how long a request is, of which the command has none: longer than need be"),
 	because("rec", 1, 3, "", "an index counts modulo the length of the queue, for either side"),
 	because("sqe SEND unsignaled", 0, 7, "", "the number for a completion, where there is none"),

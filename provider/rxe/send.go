@@ -55,7 +55,7 @@ func (q *qp) retryDoorbell(err error) error {
 }
 
 func errDoorbell(err error) error {
-	return fmt.Errorf("%w: the doorbell failed; the work requests are queued, and the next post rings it again", err)
+	return fmt.Errorf("%w: the kernel was not told of what is queued, the next post tells it", err)
 }
 
 // full returns the error for a request that has no room in the queue: the error of check,

@@ -127,7 +127,7 @@ var reasons = []providertest.Reason{
 	because("in REG_MR", 0, 0, "", "the last byte of the key, which is the program's choice"),
 	because("in REG_MR", 1, 7, "", "reserved, and padding"),
 	because("out REG_MR", 0, 7, "", "the key, which the core's answer has too, and padding"),
-	because("store POST_SEND", 0, 7, "", "where to report a send that is refused: the command has none"),
+	because("store POST_SEND", 0, 7, "", "where to tell of a send that is refused: the command has none"),
 	because("store POST_SEND", 20, 22, "", "how long a request is, of which the command has none: longer than need be"),
 	because("store POST_SEND", 8, 23, "", "it is refused, and the provider makes it again"),
 	because("sqe SEND unsignaled", 0, 7, "", "the number for a completion, where there is none"),
