@@ -32,7 +32,7 @@ func startTour(t testing.TB, change func(*fakeverbs.Kernel)) (*providertest.Pair
 // another address differs from run to run.
 const addresses = 16
 
-// labels calls a record as the doorbell that it follows, but for new objects.
+// labels names a record after the doorbell that it follows, except for new objects.
 func labels() func(*fakeverbs.Crossing) string {
 	last := "created"
 	return func(c *fakeverbs.Crossing) string {
@@ -90,7 +90,7 @@ func bitsOf(s *providertest.Site, i int) []int {
 	return []int{i * 3 % 8}
 }
 
-// storesOf changes how a doorbell is stored to, and in which order memory is.
+// storesOf changes how a doorbell is stored to, and the order of stores to memory.
 func storesOf(s *providertest.Site) []providertest.Change {
 	switch s.Kind {
 	case fakeverbs.Doorbell:

@@ -14,7 +14,7 @@ var script = providertest.Script{
 	Reads: true, Atomics: true, Solicits: true,
 }
 
-// oldScript is what rdma-core's provider of Debian 12 carries out.
+// oldScript is the script that rdma-core's provider of Debian 12 supports.
 var oldScript = providertest.Script{
 	Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
 	Reads: true, Solicits: true,

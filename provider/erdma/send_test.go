@@ -141,7 +141,7 @@ func (w *world) finish(t *testing.T, s *fakeverbs.Work, wr verbs.SendWR) {
 	}
 }
 
-// TestSignalAll has the QP ask for the completion of each send.
+// TestSignalAll has a QP all of whose sends are signaled.
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.SignalAll = true })
 	w.post(t, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend})
@@ -245,7 +245,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestNoAtomics: a device without them takes none.
+// TestNoAtomics has a device without atomics, which takes none.
 func TestNoAtomics(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakeerdma.OptionsOf(k).NoAtomics = true })
 	if w.dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd) || !w.dev.Supports(verbs.QPTypeRC, verbs.OpSend) || w.dev.Supports(verbs.QPTypeUD, verbs.OpSend) {

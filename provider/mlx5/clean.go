@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Clean removes the completions of a QP or WQ that is in RESET or gone. Later entries move
-// into their places. The owner bit belongs to the place and stays.
+// Clean removes the completions of a QP or WQ that is in RESET or destroyed. Later entries
+// move into their slots. The owner bit belongs to the slot and stays.
 func (q *cq) Clean(of any) {
 	p, ok := of.(*qp)
 	if !ok {
@@ -56,7 +56,7 @@ func (q *cq) forget(e *cqe, p *qp) {
 	}
 }
 
-// move copies an entry to another place, all but the owner bit.
+// move copies an entry to another slot, except for the owner bit.
 func (q *cq) move(to, from uint32) {
 	e := q.at(to)
 	owner := e.counterOwn.Load() & cqeOwner
@@ -64,8 +64,8 @@ func (q *cq) move(to, from uint32) {
 	e.counterOwn.Store(q.at(from).counterOwn.Load()&^cqeOwner | owner)
 }
 
-// copyEntry copies all but the last word of an entry, which may hold a message, to a place of
-// the same CQ or of its next queue.
+// copyEntry copies all but the last word of an entry, which may hold a message, to a slot
+// of the same CQ or of its next queue.
 func (q *cq) copyEntry(to *cq, at, from uint32) {
 	copy(abi.Bytes(to.at(at))[:cqeSize-4], abi.Bytes(q.at(from)))
 	if q.step > 1 {

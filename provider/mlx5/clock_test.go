@@ -59,7 +59,7 @@ func TestTimestampOfError(t *testing.T) {
 	}
 }
 
-// TestNoClock: without the kernel's help a device tells its ticks alone.
+// TestNoClock has a kernel without the clock's page: completions have ticks alone.
 func TestNoClock(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoClock = true })
 	for mask, refused := range map[verbs.WCExtMask]bool{verbs.WCExtTimestamp: false, verbs.WCExtWallClock: true, verbs.WCExtVLAN | verbs.WCExtTimestamp: true} {
@@ -70,8 +70,8 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
-// TestReading makes times of ticks before and after those that the kernel told of, also where
-// their number goes around.
+// TestReading converts ticks before and after those of the kernel's page, also where their
+// number wraps around.
 func TestReading(t *testing.T) {
 	const mask = 1<<41 - 1
 	for _, r := range []reading{
@@ -91,7 +91,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingWhileWritten: what the kernel is about to change is read again.
+// TestReadingWhileWritten checks that the page is read again if the kernel is changing it.
 func TestReadingWhileWritten(t *testing.T) {
 	w := newStamped(t, verbs.WCExtWallClock)
 	c := &clock{page: must[*mmap.Region](t)(w.k.Map(clockKey*4096, 4096, 0))}
@@ -115,7 +115,7 @@ func TestReadingWhileWritten(t *testing.T) {
 	}
 }
 
-// TestModerate: an event tells of several completions, or of those of a period.
+// TestModerate checks that an event covers several completions, or those of a period.
 func TestModerate(t *testing.T) {
 	w := newWorld(t, nil)
 	arrive := func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions that the device writes to this process's memory. The bit that says
-// whose an entry is changes each time the device comes around.
+// cq is a completion queue in this process's memory, which the device writes. The owner bit
+// of entries changes each time the device wraps around.
 type cq struct {
 	ctx     *mlx5Context
 	region  *mmap.Region
@@ -20,17 +20,17 @@ type cq struct {
 	ci      uint32 // free-running
 	record  record
 	num     uint32
-	events  uint32 // that were read from the channel
-	lost    bool   // the queue went when it was resized
+	events  uint32 // events that were read from the channel
+	lost    bool   // the queue was lost when it was resized
 	peek    mmap.Peek
-	ext     verbs.WCExtMask // what PollExt tells
+	ext     verbs.WCExtMask // the fields that PollExt fills in
 }
 
-// maxCQE is what the arming word's index has room for.
+// maxCQE is the number of entries that the arming word's index has room for.
 const maxCQE = 1 << 24
 
-// CreateCQ asks the kernel for one entry less than the queue has: the kernel adds one and
-// rounds up.
+// CreateCQ creates a CQ. It asks the kernel for one entry less than the queue has, because
+// the kernel adds one and rounds up.
 func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	q := &cq{ctx: c, step: c.tuning.cqeSize / cqeSize}
 	if err := q.extend(r.Ext); err != nil {
@@ -73,10 +73,10 @@ func (q *cq) create(r *driver.CreateCQ) error {
 	return nil
 }
 
-// maxUARInRequest is what the request's own field for the UAR's number has room for.
+// maxUARInRequest is the largest UAR number that the request's field has room for.
 const maxUARInRequest = 1<<16 - 1
 
-// alloc makes a queue of which no entry is valid, for more than n entries.
+// alloc makes a queue for more than n entries, none of which is valid.
 func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	if n >= maxCQE {
 		return fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, n, uint32(maxCQE-1))
@@ -99,16 +99,16 @@ func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	return nil
 }
 
-// slot is where the entry of a free-running index is in ring.
+// slot returns the position in ring of the entry with a free-running index.
 func (q *cq) slot(i uint32) uint32 { return i*q.step + q.step - 1 }
 
 func (q *cq) at(i uint32) *cqe { return q.ring.At(q.slot(i)) }
 
-// front is the 64 bytes before a long entry.
+// front returns the 64 bytes before a long entry.
 func (q *cq) front(i uint32) *cqe { return q.ring.At(q.slot(i) - 1) }
 
-// Arm asks for an event at the next completion, counted from what was polled last. The
-// device ignores it while it knows of an event that was not counted as read.
+// Arm asks for an event at the next completion after the last one that was polled. The
+// device ignores it while an event is unread.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := (q.events&3)<<armEventShift | q.ci&armConsumed
 	if solicitedOnly {

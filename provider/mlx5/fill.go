@@ -6,8 +6,8 @@ import (
 )
 
 // fill writes all but the first segment of the request that begins at a segment, and
-// returns where it ends. A segment never goes around the end of the queue, so each is
-// found by its free-running index.
+// returns its end. A segment never wraps around the end of the queue, so each is addressed
+// by its free-running index.
 func (q *qp) fill(at uint32, r *request) (end uint32) {
 	at++
 	if r.op.form == formKeys {
@@ -53,7 +53,7 @@ func (q *qp) putAddress(at uint32, r *request) (end uint32) {
 	return at + uint32(len(r.ah.av))
 }
 
-// putSGL leaves out what is empty: a length of 0 means 2 GiB.
+// putSGL writes SGEs. It leaves out empty ones, because a length of 0 means 2 GiB.
 func (q *qp) putSGL(at uint32, sgl []verbs.SGE) (end uint32) {
 	for i := range sgl {
 		if s := &sgl[i]; s.Length > 0 {
@@ -64,8 +64,8 @@ func (q *qp) putSGL(at uint32, sgl []verbs.SGE) (end uint32) {
 	return at
 }
 
-// putInline writes the length and the data behind it, which may go around the end of the
-// queue. No data is no segment.
+// putInline writes the length and then the data, which may wrap around the end of the
+// queue. Without data it writes no segment.
 func (q *qp) putInline(at uint32, data []byte) (end uint32) {
 	if len(data) == 0 {
 		return at

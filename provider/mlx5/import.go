@@ -9,7 +9,7 @@ import (
 )
 
 // Import implements driver.Importer. Static registers can't be shared, because each process
-// would take turns with the halves of a register by itself.
+// would alternate between the halves of a register on its own.
 func (provider) Import(r *driver.Open) (driver.Context, error) {
 	c, err := newContext(r)
 	if err != nil {

@@ -2,13 +2,13 @@ package mlx5
 
 import "github.com/goverbs/goverbs/verbs"
 
-// A change of a key names the fields that it changes, and the conditions for it.
+// The fields that a change of a key changes, and its conditions.
 const (
 	umrInline      = 0x80 // the request holds the list of pieces that the key covers
 	umrOffset      = 0x10
 	umrCheckFree   = 0x20 // the key must not be in use
 	umrCheckQPN    = 0x08 // the key must be this QP's
-	umrListShift   = 16   // in the second word: units of 16 bytes that follow
+	umrListShift   = 16   // in the second word: number of 16-byte units that follow
 	umrLists       = 4
 	maskLength     = 1 << 0
 	maskStart      = 1 << 6
@@ -25,15 +25,15 @@ const (
 	keyAnyQPN = 0xffffff
 )
 
-// Segments of the parts.
+// Sizes of the parts, in segments.
 const (
 	umrSegs  = 3
 	keySegs  = 4
 	listSegs = 4 // one, padded
 )
 
-// putKeys writes a binding, or the end of one, or of a key: a window or a region of no
-// bytes.
+// putKeys writes a binding of a window, or the invalidation of a binding or key, which is a
+// window or region of 0 bytes.
 func (q *qp) putKeys(at uint32) (end uint32) {
 	b := &q.binding
 	q.putUMR(at, b.Length > 0, b.type2)
@@ -82,7 +82,7 @@ func (q *qp) putKey(at uint32, b *binding) {
 	q.zero(at+2, keySegs-2)
 }
 
-// accessBits is what a peer may do, as keys have it. Local reads need no bit.
+// accessBits returns a peer's access rights in the layout of keys. Local reads need no bit.
 func accessBits(a verbs.Access) (bits uint32) {
 	for _, m := range [...]struct {
 		access verbs.Access

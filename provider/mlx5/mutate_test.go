@@ -40,9 +40,9 @@ func TestMutations(t *testing.T) {
 	m.Test(t)
 }
 
-// tours are what the sites are found in, one after the other. Of the third only what names
-// queues is of interest, of the fourth what XRC adds, and of the last what completions hold of
-// messages.
+// tours are the runs that supply the sites, one after the other. Of the third only the
+// names of queues are of interest, of the fourth the additions of XRC, and of the last the
+// messages in completions.
 var tours = []pairOptions{
 	{typ: verbs.QPTypeRC},
 	{typ: verbs.QPTypeUD, srq: true},
@@ -55,8 +55,8 @@ var tours = []pairOptions{
 // another address differs from run to run.
 const addresses = 16
 
-// labels calls a record, which follows a doorbell, an arriving message or a new object, as
-// the doorbell before it.
+// labels names a record, which follows a doorbell, an arriving message or a new object,
+// after the doorbell before it.
 func labels(tour int, typ verbs.QPType) func(*fakeverbs.Crossing) string {
 	last := "creation"
 	return func(c *fakeverbs.Crossing) string {
@@ -165,7 +165,7 @@ func bitsOf(s *providertest.Site, i int) []int {
 	return []int{(i*3 + i/8) % 8}
 }
 
-// storesOf changes how a doorbell is stored to, and in which order memory is.
+// storesOf changes how a doorbell is stored to, and the order of stores to memory.
 func storesOf(s *providertest.Site) []providertest.Change {
 	switch s.Kind {
 	case fakeverbs.Doorbell:

@@ -2,12 +2,12 @@ package mlx5
 
 import "github.com/goverbs/goverbs/verbs"
 
-// operation is what a send's opcode is to the device, and how its request is laid out.
+// operation is the device's number of a send's opcode, and the layout of its request.
 type operation struct {
 	code  uint8
 	form  form
 	wc    verbs.WCOpcode
-	types uint8 // of QPs that take it, a bit each
+	types uint8 // QP types that take it, one bit each
 	imm   bool
 }
 
@@ -16,9 +16,9 @@ type form uint8
 const (
 	formNone   form = iota // there is no such operation
 	formSend               // data
-	formRemote             // an address of the peer's, then data
-	formAtomic             // an address, operands, where the result goes
-	formKeys               // bindings, ends of keys: no data
+	formRemote             // a remote address, then data
+	formAtomic             // a remote address, operands, memory for the result
+	formKeys               // bindings and invalidations: no data
 )
 
 const (

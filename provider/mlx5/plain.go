@@ -2,8 +2,8 @@ package mlx5
 
 import "github.com/goverbs/goverbs/verbs"
 
-// plain is an opcode whose requests are short: data, perhaps with an address of the peer's.
-// They are what programs post again and again, so they have a way of their own.
+// plain is an opcode whose requests are short: data, possibly with a remote address.
+// Programs post them most often, so they have a fast path.
 type plain struct {
 	code      uint8
 	data      uint8 // segment where data begins; 0: the opcode is not plain
@@ -14,8 +14,8 @@ type plain struct {
 
 const plainOpcodes = 8
 
-// plains are those of an RC or a UC QP. Requests of the others have segments of their own in
-// front: an address, the number of an SRQ, what a raw packet needs.
+// plains returns the plain opcodes of an RC or a UC QP. Requests of other QPs begin with
+// more segments: an address, the number of an SRQ, or the header of a raw packet.
 func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcodes]plain) {
 	for op := range all {
 		o := c.lookUp(t, verbs.Opcode(op))
@@ -37,9 +37,9 @@ func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcode
 	return all
 }
 
-// post fills the queue with requests that are plain, up to the first that is not: that have
-// one SGE, or inline data that does not go around the end of the queue. It says how many they
-// are, and how many segments the last one uses.
+// post queues plain requests, up to the first that is not plain. Plain requests have one
+// SGE, or inline data that does not wrap around the end of the queue. It returns their
+// number, and the number of segments of the last one.
 func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
 	s := &q.sq
 	if q.smallFence || s.maxSGE == 0 {
@@ -64,7 +64,7 @@ func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
 				break
 			}
 			e := sgl[0]
-			if e.Length-1 >= maxDataLength { // also 0, which is none
+			if e.Length-1 >= maxDataLength { // also 0, which is no SGE
 				break
 			}
 			*data = segment{words(e.Length, e.LKey), be64(e.Addr)}

@@ -9,7 +9,7 @@ import (
 
 var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
 
-// Poll passes over completions that speak of no work request.
+// Poll reads completions. It skips those that match no work request.
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	if q.lost {
 		return 0, false, errLost
@@ -25,8 +25,8 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	return n, bad, nil
 }
 
-// mixed goes on behind wcs[:n] with entries of all kinds, of which some are ready. If none of
-// them speaks of a work request, there may be more.
+// mixed reads entries of all kinds into wcs from n on. ready of them are ready; if none of
+// those matches a work request, mixed looks for more.
 func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
 	for odd := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
 		for end := q.ci + uint32(ready); q.ci != end; {
@@ -46,8 +46,8 @@ func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
 	}
 }
 
-// sent takes successful sends and writes of one QP off the queue, as long as there is nothing
-// else. It is complete for what programs wait for most.
+// sent reads successful sends and writes of one QP, up to the first other entry. It is a
+// fast path of complete for the most frequent completions.
 func (q *cq) sent(wcs []verbs.WC) (n int) {
 	if !q.ctx.indexed {
 		return 0
@@ -79,7 +79,7 @@ func (q *cq) sent(wcs []verbs.WC) (n int) {
 	return n
 }
 
-// consumed tells the device how far the queue was read.
+// consumed updates the record of how far the queue was read.
 func (q *cq) consumed() {
 	q.record.set(consumedWord, q.ci&armConsumed)
 	q.peek.Hide()
@@ -88,7 +88,7 @@ func (q *cq) consumed() {
 // Peek implements driver.Peeker.
 func (q *cq) Peek() *mmap.Peek { return &q.peek }
 
-// ready tells how many entries can be read, at most want.
+// ready returns the number of entries that can be read, at most want.
 func (q *cq) ready(want int) (n int) {
 	at, i := q.slot(q.ci), q.ci
 	for most := min(want, int(q.entries)); n < most; n++ {
@@ -109,14 +109,14 @@ func (q *cq) ready(want int) (n int) {
 	return n
 }
 
-// owned tells whether the device has written an entry, by its last word and its free-running
-// index. The owner bit is that of the lap, and the first lap's is 0.
+// owned reports whether the device has written an entry, given its last word and its
+// free-running index. The owner bit alternates with each lap, and is 0 in the first.
 func (q *cq) owned(last, i uint32) bool {
 	return last>>cqeOpShift != cqeNothing && last&cqeOwner != 0 == (i&q.entries != 0)
 }
 
-// complete reads an entry, each field once, and finds the work request that it speaks of.
-// It reports whether there is one: the QP may be gone, and a device may say anything.
+// complete reads an entry, each field once, and finds its work request. It reports whether
+// there is one: the QP may be gone, and the device is not trusted.
 func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	e := q.at(i)
 	last := e.counterOwn.Load()
@@ -164,13 +164,13 @@ func (c *mlx5Context) find(e *cqe, op uint32) (*qp, *srq) {
 	return p, s
 }
 
-// fail makes a completion one with an error. It returns true, as complete does.
+// fail fills in a completion with an error. It returns true, as complete does.
 func (e *cqe) fail(wc *verbs.WC) bool {
 	*wc = verbs.WC{WRID: wc.WRID, QPN: wc.QPN, Status: statusOf(e.syndrome), VendorErr: uint32(e.vendor)}
 	return true
 }
 
-// describe tells of a receive. It returns true, as complete does.
+// describe fills in the completion of a receive. It returns true, as complete does.
 func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
 	if wc.Status != verbs.StatusSuccess {
 		return true

@@ -25,7 +25,7 @@ func (provider) ABI() (lowest, highest uint32) {
 type mlx5Context struct {
 	device    driver.Device
 	limits    abi.Mlx5IbAllocUcontextResp
-	indexed   bool // completions name QPs by an index of ours, not by their numbers
+	indexed   bool // completions name QPs by the provider's index, not by their numbers
 	atomics   bool
 	checksums bool // of raw packets
 	tuning    tuning
@@ -37,15 +37,15 @@ type mlx5Context struct {
 	ticks     ticks
 }
 
-// What rdma-core asks for, of the registers that a context without dynamic UARs has.
+// The numbers of registers that rdma-core requests for a context without dynamic UARs.
 const (
 	staticRegisters  = 16
 	staticLowLatency = 4
 	maxCQEVersion    = 1
 )
 
-// Open asks for what newer kernels have, and again without that where the kernel refuses
-// the length: the fields came in three steps.
+// Open opens a device. It first sends the newest kernels' request, and a shorter one if the
+// kernel refuses the length: the request has grown twice.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
 		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
@@ -71,7 +71,7 @@ func newContext(r *driver.Open) (c *mlx5Context, err error) {
 	return c, err
 }
 
-// start makes ready what the kernel's answer tells of.
+// start sets up the context that the kernel's answer describes.
 func (c *mlx5Context) start() (driver.Context, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ const (
 	requestWithFlags   = 16
 )
 
-// checkLimits refuses what no device says of itself. Completions name entries of queues
-// by 16 bits.
+// checkLimits returns an error if the answer holds values that no device has. Completions
+// name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
 	line, page := l.CacheLineSize, uint32(os.Getpagesize())
@@ -115,16 +115,17 @@ func (c *mlx5Context) checkLimits() error {
 	return nil
 }
 
-// pd is a protection domain; the device's number of it is for segments that are not used here.
+// pd is a protection domain. Its number on the device is not used.
 type pd struct{}
 
-// AllocPD implements driver.PDAllocator. The kernel insists on answering.
+// AllocPD implements driver.PDAllocator. The kernel requires room for an answer.
 func (*mlx5Context) AllocPD(r *driver.AllocPD) (any, error) {
 	var resp abi.Mlx5IbAllocPdResp
 	return pd{}, r.Do(driver.UHW{Out: abi.Bytes(&resp)})
 }
 
-// ethernet tells whether a port is one, by its first GID, which all ports have.
+// ethernet reports whether a port is an Ethernet port. It looks at the first GID, which all
+// ports have.
 func (c *mlx5Context) ethernet(port uint32) (bool, error) {
 	e, err := c.device.GID(port, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a QP's two queues. The receive queue has no entries with an SRQ.
+// qp holds a QP's two queues. The receive queue has no entries if the QP uses an SRQ.
 type qp struct {
 	ctx            *mlx5Context
 	typ            verbs.QPType
@@ -25,19 +25,19 @@ type qp struct {
 	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
 	state          verbs.QPState        // written with both queues held
-	ethernet       bool                 // its port is
-	front          [ethernetHeader]byte // of a frame that is being posted
+	ethernet       bool                 // its port is an Ethernet port
+	front          [ethernetHeader]byte // start of the frame that is being posted
 	signal         uint32               // ctrlCompletion of every send
 	smallFence     bool                 // of the next send
 	maxInline      uint32
-	whole          [maxBlockCopies * blockSize]byte // of a request that goes around the end of the queue
+	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
-// noIndex is what the kernel wants where completions name QPs by their numbers.
+// noIndex is the index to request if completions name QPs by their numbers.
 const noIndex = 0xffffff
 
-// CreateQP has everything ready before the kernel is asked, as completions name the QP by
-// an index of ours.
+// CreateQP sets up everything before it asks the kernel, because completions name the QP by
+// an index that the provider chooses.
 func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	size, err := c.sizes(r)
 	if err != nil {
@@ -93,7 +93,7 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	return q.adopt(r.Num, resp.BfregIndex)
 }
 
-// adopt takes over what the kernel chose.
+// adopt checks and stores the QP's number and register, which the kernel chose.
 func (q *qp) adopt(num, register uint32) error {
 	c := q.ctx
 	if q.num = num; num > cqeNumberMask {
@@ -111,8 +111,8 @@ func (q *qp) adopt(num, register uint32) error {
 	return c.qps.Set(num, q)
 }
 
-// allocate makes the queues' memory, with the sends behind the receives. Those of a raw packet
-// QP are two objects of the device's, in memory of their own.
+// allocate makes the queues' memory, with the sends after the receives. The queues of a raw
+// packet QP are two objects of the device, in separate memory.
 func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) error {
 	if q.typ != verbs.QPTypeRawPacket {
 		buf, err := alloc(r, size.receiveBytes()+size.sendBytes(), &req.BufAddr)
@@ -132,7 +132,7 @@ func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) 
 	return q.layOut(receives, sends, 0, size)
 }
 
-// alloc makes memory of n bytes and tells its address. None is no memory.
+// alloc allocates n bytes and stores their address. For 0 bytes it allocates nothing.
 func alloc(r *driver.CreateQP, n int, addr *uint64) (*mmap.Region, error) {
 	if n == 0 {
 		return nil, nil
@@ -157,7 +157,7 @@ func (q *qp) layOut(receives, sends *mmap.Region, at int, size *sizes) error {
 	return q.sq.init(sends, at, size)
 }
 
-// drop gives back what the QP has of its context.
+// drop gives back the QP's parts of its context.
 func (q *qp) drop() {
 	c := q.ctx
 	if c.indexed {
@@ -173,8 +173,8 @@ func (q *qp) drop() {
 	}
 }
 
-// Destroy implements driver.Destroyer. The kernel comes first: the device may write
-// completions until do returns.
+// Destroy implements driver.Destroyer. It calls the kernel first, because the device may
+// write completions until do returns.
 func (q *qp) Destroy(do func() error) error {
 	err := do()
 	if err == nil {
@@ -183,11 +183,11 @@ func (q *qp) Destroy(do func() error) error {
 	return err
 }
 
-// Idle implements driver.Idler. The device flushes all that it was given. It flushes
-// nothing of an SRQ.
+// Idle implements driver.Idler. The device flushes all work requests of the QP, but no
+// receives of an SRQ.
 func (q *qp) Idle() bool { return q.sq.isIdle() && q.rq.isEmpty() }
 
-// Modify implements driver.QPModifier. A QP in RESET begins anew.
+// Modify implements driver.QPModifier. It empties the queues of a QP that enters RESET.
 func (q *qp) Modify(r *driver.ModifyQP) error {
 	if q.typ == verbs.QPTypeUD && r.Mask&verbs.QPAttrPort != 0 {
 		ethernet, err := q.ctx.ethernet(r.Attr.Port)

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// request is a send, whose slices were read once: so the slice that is checked is used.
+// request is a send. Its slices were read once, so that the slice that is checked is used.
 type request struct {
 	wr     *verbs.SendWR
 	op     operation
@@ -15,7 +15,7 @@ type request struct {
 	sgl    []verbs.SGE
 	inline []byte
 	ah     *ah
-	front  []byte // of a frame, that goes in front of the rest
+	front  []byte // start of a frame, which precedes the rest
 }
 
 const (
@@ -24,7 +24,8 @@ const (
 	atomicSize = 8
 )
 
-// check refuses what the device would answer with a QP in the error state, or misread.
+// check returns an error for a request that would fail the QP, or that the device would
+// misread.
 func (q *qp) check(r *request) error {
 	wr := r.wr
 	if r.op.form == formNone {
@@ -93,16 +94,16 @@ func (r *request) findAH() error {
 	return nil
 }
 
-// binding is the change of a key that is about to be queued. One without a window is the
-// end of a key.
+// binding is the change of a key that is about to be queued. Without a window, it
+// invalidates a key.
 type binding struct {
 	verbs.BindMW
-	oldKey uint32 // of the window, up to then; or the key that ends
+	oldKey uint32 // the window's key before the binding; or the key to invalidate
 	type2  bool
 }
 
-// checkKeys copies the binding, which a program might change meanwhile. One segment names
-// 2 GiB at most.
+// checkKeys checks and copies the binding, which the program might change meanwhile. One
+// segment covers at most 2 GiB.
 func (q *qp) checkKeys(r *request) error {
 	if r.op.wc == verbs.WCLocalInv {
 		q.binding = binding{oldKey: r.wr.InvalidateRKey, type2: true}

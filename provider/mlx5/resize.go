@@ -9,9 +9,9 @@ import (
 
 var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")
 
-// Resize goes on with a new queue. The kernel writes a marker into the old one, behind all
-// that the device wrote there. The device counts the marker as an entry, so the entries
-// before it stand one place further in the new queue.
+// Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
+// after all entries of the device. The device counts the marker as an entry, so the entries
+// before it move one slot further in the new queue.
 func (q *cq) Resize(r *driver.ResizeCQ) error {
 	if q.lost {
 		return errLost

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend fills the queue and tells the device once. A request that is posted alone and
-// is short goes to the device with that.
+// PostSend queues sends and rings the doorbell once. A short request that is posted alone
+// is copied to the device with the doorbell.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if q.state < verbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
@@ -23,12 +23,13 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	if n > 0 {
 		mmap.StoreRelease(&s.produced, number+uint32(n))
-		q.tell(n == 1, segs)
+		q.ring(n == 1, segs)
 	}
 	return n, err
 }
 
-// mixed goes on behind wrs[:n] with requests of all kinds. segs are those of the last one.
+// mixed queues requests of all kinds from wrs[n] on. segs is the number of segments of the
+// last one.
 func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) (int, uint32, error) {
 	for n < len(wrs) {
 		used, err := q.send(number+uint32(n), n < room, &wrs[n])
@@ -45,9 +46,9 @@ func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) 
 	return n, segs, nil
 }
 
-// tell has the device look: record first. It gets all of a request that is alone and short,
-// else the start of the last one.
-func (q *qp) tell(alone bool, segs uint32) {
+// ring updates the doorbell record, then rings the doorbell. It passes all of a short
+// request that was posted alone, else the start of the last one.
+func (q *qp) ring(alone bool, segs uint32) {
 	s, r := &q.sq, q.register
 	q.record.set(sendWord, s.pi&indexMask)
 	blocks := blocksOf(segs)
@@ -56,12 +57,13 @@ func (q *qp) tell(alone bool, segs uint32) {
 	if alone && segs > 1 && int(segs)*segmentSize <= r.half {
 		whole = q.wholeOf(last, blocks)
 	}
-	r.tell(s.ring.At(last)[0][0], whole)
+	r.ring(s.ring.At(last)[0][0], whole)
 }
 
 func blocksOf(segs uint32) uint32 { return (segs + blockSegs - 1) / blockSegs }
 
-// send fills the blocks from pi on, if there is room, and says how many segments are used.
+// send fills blocks beginning at pi, if there is room, and returns the number of segments
+// used.
 func (q *qp) send(number uint32, room bool, wr *verbs.SendWR) (segs uint32, err error) {
 	r := request{wr: wr, op: q.ctx.lookUp(q.typ, wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	if err := q.check(&r); err != nil {
@@ -84,13 +86,13 @@ func (q *qp) send(number uint32, room bool, wr *verbs.SendWR) (segs uint32, err 
 	return segs, nil
 }
 
-// control are the flags of a request but for fences.
+// control returns the flags of a request except for fences.
 func (q *qp) control(flags verbs.SendFlags) uint32 {
 	return q.signal | uint32(flags&verbs.SendSignaled)*(ctrlCompletion/uint32(verbs.SendSignaled)) |
 		uint32(flags&verbs.SendSolicited)/(uint32(verbs.SendSolicited)/ctrlSolicited)
 }
 
-// general is the second half of the first segment: flags, and a number or a key.
+// general returns the second half of the first segment: flags, and a number or a key.
 func (q *qp) general(r *request) uint64 {
 	flags := q.control(r.flags)
 	switch {
@@ -103,8 +105,8 @@ func (q *qp) general(r *request) uint64 {
 	return words(flags, q.immediate(r))
 }
 
-// immediate is the last word of the first segment. Of a binding it is the key that the
-// window has up to then.
+// immediate returns the last word of the first segment. For a binding it is the window's
+// key before the binding.
 func (q *qp) immediate(r *request) uint32 {
 	switch {
 	case r.op.imm:

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sizes are those of a QP's queues. User space chooses them; kernel and device follow.
+// sizes holds the sizes of a QP's queues. User space chooses them.
 type sizes struct {
 	cap         verbs.QPCap // as granted
 	receives    uint32      // entries, a power of two or 0
@@ -18,8 +18,8 @@ type sizes struct {
 func (s *sizes) receiveBytes() int { return int(s.receives) * int(s.receiveSegs) * segmentSize }
 func (s *sizes) sendBytes() int    { return int(s.blocks) * blockSize }
 
-// Bytes of a send in front of its data: the first segment with the largest of what operations
-// add, which on RC and UC is the binding of a window; of a datagram its address.
+// Bytes of a send before its data: the first segment, and the largest addition of any
+// operation, which on RC and UC is the binding of a window, and on UD the address.
 const (
 	bindOverhead = 16 + 48 + 64 + 64
 	udOverhead   = 16 + 48
@@ -39,7 +39,8 @@ func overhead(t verbs.QPType) uint32 {
 	return bindOverhead
 }
 
-// sizes computes them as rdma-core does. The QP is granted what rounding up leaves over.
+// sizes computes the sizes as rdma-core does. The QP is granted the room that rounding up
+// adds.
 func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 	switch r.Type {
 	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket:
@@ -78,7 +79,7 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
 		return fmt.Errorf("%w: a send queue of %d blocks, the device has at most %d", verbs.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
 	}
 	want.MaxSendWR, want.MaxInline = ring/size, 0
-	if size > overhead { // by a segment at least; rdma-core's result is below 0 otherwise
+	if size > overhead { // by at least a segment; rdma-core's result is negative otherwise
 		want.MaxInline = size - overhead - inlineHeader
 	}
 	return nil
@@ -86,7 +87,7 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
 
 func (c *mlx5Context) receiveSizes(s *sizes, shared bool) error {
 	want, most := &s.cap, uint32(c.limits.MaxRqDescSz)
-	if want.MaxRecvWR > c.limits.MaxRecvWr { // of an SRQ, too, as in the kernel
+	if want.MaxRecvWR > c.limits.MaxRecvWr { // for an SRQ, too, as in the kernel
 		return fmt.Errorf("%w: %d receives, the device's queues have at most %d", verbs.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
 	}
 	if shared || want.MaxRecvWR == 0 {

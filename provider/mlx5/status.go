@@ -2,7 +2,7 @@ package mlx5
 
 import "github.com/goverbs/goverbs/verbs"
 
-// statuses maps the device's syndromes. A syndrome that is missing is a general error.
+// statuses maps the device's syndromes. Other syndromes become StatusGeneralErr.
 var statuses = [...]verbs.Status{
 	0x01: verbs.StatusLocLenErr,
 	0x02: verbs.StatusLocQPOpErr,

@@ -12,13 +12,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ticks is the device's clock itself: two big-endian words of a page of its registers.
+// ticks is the device's clock: two big-endian words in a page of its registers.
 type ticks struct {
 	mu        sync.Mutex
 	high, low *atomic.Uint32 // nil: not mapped yet
 }
 
-// ticksKey is the page's place in the device's file, in pages.
+// ticksKey is the page's offset in the device's file, in pages.
 const ticksKey = abi.MLX5_IB_MMAP_CORE_CLOCK << 8
 
 // Clock implements driver.ClockReader.
@@ -55,7 +55,8 @@ func (t *ticks) open(d driver.Device, offset uint64) error {
 	return err
 }
 
-// read makes sure that both words are of the same time: the high one changes every 2^32 ticks.
+// read returns the clock. It makes sure that both words belong to the same time: the high
+// one changes every 2^32 ticks.
 func (t *ticks) read() uint64 {
 	for high := t.high.Load(); ; {
 		low, again := t.low.Load(), t.high.Load()

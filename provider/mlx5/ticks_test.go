@@ -49,8 +49,8 @@ func TestClockWords(t *testing.T) {
 	}
 }
 
-// TestNoTicks: a kernel may not let programs read the clock, may refuse the mapping, or say
-// what can't be.
+// TestNoTicks has kernels that do not let programs read the clock, refuse the mapping, or
+// return impossible offsets.
 func TestNoTicks(t *testing.T) {
 	query := func(change func(*fakeverbs.Kernel)) error {
 		k := fakeverbs.New(uint32(verbs.DriverMLX5))

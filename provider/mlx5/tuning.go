@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// tuning is what the environment asks for, in the words of rdma-core's provider.
+// tuning holds the settings of the environment, in rdma-core's variables.
 type tuning struct {
 	cqeSize uint32
 	short   bool // short messages come in completions
 }
 
-// readTuning differs from rdma-core's in that short messages come in completions only when
-// that is asked for.
+// readTuning reads the environment. Unlike rdma-core, it enables short messages in
+// completions only on request.
 func readTuning() (t tuning, err error) {
 	t.cqeSize = cqeSize
 	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {

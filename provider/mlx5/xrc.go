@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CreateXRCSRQ makes an SRQ that peers name by its number. Its completions name it by an
-// index, in place of a QP.
+// CreateXRCSRQ creates an SRQ that peers address by its number. Its completions hold an
+// index of the SRQ in place of a QP's.
 func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
 	s := &srq{ctx: c, lock: r.Lock}
 	s.target = &qp{ctx: c, typ: verbs.QPTypeXRCTarget, recvCQ: r.CQ.(*cq), srq: s, index: noIndex}
@@ -24,7 +24,7 @@ func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
 	return s, nil
 }
 
-// CreateXRCTarget tells the kernel that the QP has no index: its completions name SRQs.
+// CreateXRCTarget creates the QP without an index, because its completions name SRQs.
 func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
 	var req abi.Mlx5IbCreateQp
 	if !c.indexed {

@@ -140,8 +140,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestNewLifeRace polls the completions of a failed QP while the QP is moved to RESET. They must
-// not fail it again.
+// TestReuseRace polls the completions of a failed QP while the QP is moved to RESET. They
+// must not fail it again.
 func TestReuseRace(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 2)); err != nil {

@@ -136,7 +136,7 @@ func (w *world) take(t testing.TB) fakerxe.Send {
 
 func second[T any](_ T, err error) error { return err }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

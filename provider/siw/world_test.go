@@ -88,7 +88,7 @@ func (w *world) poll(t testing.TB) []verbs.WC {
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()
