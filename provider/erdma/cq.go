@@ -94,3 +94,117 @@ func (q *cq) Destroy(do func() error) error {
 	}
 	return err
 }
+
+// Poll reads completions. It skips those that match no work request.
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
+	odd := verbs.StatusSuccess
+	for n < len(wcs) {
+		ready := q.ring.Ready(len(wcs) - n)
+		if ready == 0 {
+			break
+		}
+		for i := range ready {
+			if q.complete(q.ring.At(i), &wcs[n]) {
+				odd |= wcs[n].Status
+				n++
+			}
+		}
+		q.ring.Release(ready)
+	}
+	return n, odd != verbs.StatusSuccess, nil
+}
+
+// complete reads an entry, each field once, and finds its work request. It reports whether
+// there is one: the QP may be gone, and the device is not trusted.
+func (q *cq) complete(e *cqe, wc *verbs.WC) bool {
+	hdr, index, num := be32(e.hdr), be32(e.index), be32(e.qpn)
+	p := q.ctx.qps.Get(num)
+	if p == nil {
+		return false
+	}
+	id, ok := uint64(0), false
+	switch queue := uint8(hdr >> 8); {
+	case queue == ofSends && p.sendCQ == q:
+		id, ok = p.sq.complete(index)
+	case queue == ofReceives && p.recvCQ == q:
+		id, ok = p.rq.complete(index)
+	}
+	if !ok {
+		return false
+	}
+	*wc = verbs.WC{WRID: id, QPN: num}
+	if syndrome := uint8(hdr); syndrome != 0 {
+		wc.Status, wc.VendorErr = statusOf(syndrome)
+		return true
+	}
+	op := uint8(hdr >> 16)
+	wc.Opcode, wc.ByteLen = wcOpcodes[op], be32(e.size)
+	switch op {
+	case opRecvImm, opRspSendImm:
+		wc.Imm, wc.Flags = e.imm, verbs.WCWithImm
+	case opRecvInv:
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithInv
+	}
+	return true
+}
+
+// statuses maps the device's syndromes to statuses and vendor codes.
+var statuses = [...]struct {
+	status verbs.Status
+	vendor uint32
+}{
+	1:  {verbs.StatusGeneralErr, 0},
+	2:  {verbs.StatusGeneralErr, 1},      // a receive is malformed
+	3:  {verbs.StatusRemAccessErr, 2},    // the receiving end: unknown key
+	4:  {verbs.StatusRemAccessErr, 3},    // outside the region
+	5:  {verbs.StatusRemAccessErr, 4},    // not allowed
+	6:  {verbs.StatusRemAccessErr, 5},    // another PD
+	7:  {verbs.StatusRemAccessErr, 6},    // the address wraps around
+	8:  {verbs.StatusLocQPOpErr, 0x20},   // a send is malformed
+	9:  {verbs.StatusGeneralErr, 0x21},   // no reads were negotiated
+	10: {verbs.StatusLocAccessErr, 0x30}, // the sending end: as 3 to 7
+	11: {verbs.StatusLocAccessErr, 0x31}, //
+	12: {verbs.StatusLocAccessErr, 0x32}, //
+	13: {verbs.StatusLocAccessErr, 0x33}, //
+	14: {verbs.StatusLocAccessErr, 0x34}, //
+	15: {verbs.StatusWRFlushErr, 0},      //
+	16: {verbs.StatusRetryExcErr, 0},     //
+}
+
+// statusOf maps a syndrome. An unknown syndrome becomes StatusGeneralErr, with its number
+// as the vendor code.
+func statusOf(syndrome uint8) (verbs.Status, uint32) {
+	if int(syndrome) < len(statuses) {
+		s := &statuses[syndrome]
+		return s.status, s.vendor
+	}
+	return verbs.StatusGeneralErr, uint32(syndrome)
+}
+
+// wcOpcodes has an element for every uint8. An unknown opcode prints as its number.
+var wcOpcodes = func() (all [256]verbs.WCOpcode) {
+	for op := range all {
+		all[op] = verbs.WCOpcode(1<<16 | op)
+	}
+	for op, wc := range knownOpcodes {
+		all[op] = wc
+	}
+	return all
+}()
+
+var knownOpcodes = map[uint8]verbs.WCOpcode{
+	opWrite:       verbs.WCRDMAWrite,
+	opRead:        verbs.WCRDMARead,
+	opSend:        verbs.WCSend,
+	opSendImm:     verbs.WCSend,
+	opReceive:     verbs.WCRecv,
+	opRecvImm:     verbs.WCRecvRDMAWithImm,
+	opRecvInv:     verbs.WCRecv,
+	opWriteImm:    verbs.WCRDMAWrite,
+	opRspSendImm:  verbs.WCRecv,
+	opSendInv:     verbs.WCSend,
+	opLocalInv:    verbs.WCLocalInv,
+	opReadInv:     verbs.WCRDMARead,
+	opCompareSwap: verbs.WCCompareSwap,
+	opFetchAdd:    verbs.WCFetchAdd,
+}

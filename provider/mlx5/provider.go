@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -136,3 +137,54 @@ func (c *mlx5Context) ethernet(port uint32) (bool, error) {
 
 // Close implements driver.Closer.
 func (c *mlx5Context) Close() error { return c.registers.close(c) }
+
+// Import implements driver.Importer. Static registers can't be shared, because each process
+// would alternate between the halves of a register on its own.
+func (provider) Import(r *driver.Open) (driver.Context, error) {
+	c, err := newContext(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Do(driver.UHW{}, driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, Out: abi.Bytes(&c.limits)}); err != nil {
+		return nil, err
+	}
+	if c.limits.TotBfregs > 0 {
+		return nil, fmt.Errorf("mlx5: the context has registers of its own: %w", syscall.EINVAL)
+	}
+	return c.start()
+}
+
+// ImportPD implements driver.PDImporter.
+func (c *mlx5Context) ImportPD(handle uint32) (any, error) {
+	var number uint32
+	return pd{}, c.device.Invoke(abi.UVERBS_OBJECT_PD, abi.MLX5_IB_METHOD_PD_QUERY,
+		driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_PD_HANDLE, Handle: handle},
+		driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, Out: abi.Bytes(&number)})
+}
+
+// NullKey implements driver.NullKeyer.
+func (c *mlx5Context) NullKey() (lkey uint32, ok bool) {
+	return c.limits.DumpFillMkey, c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0
+}
+
+// tuning holds the settings of the environment, in rdma-core's variables.
+type tuning struct {
+	cqeSize uint32
+	short   bool // short messages come in completions
+}
+
+// readTuning reads the environment. Unlike rdma-core, it enables short messages in
+// completions only on request.
+func readTuning() (t tuning, err error) {
+	t.cqeSize = cqeSize
+	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {
+		n, _ := strconv.Atoi(v)
+		if n != cqeSize && n != longCQESize {
+			return t, fmt.Errorf("%w: MLX5_CQE_SIZE is %q in the environment, and completions have %d bytes or %d", syscall.EINVAL, v, cqeSize, longCQESize)
+		}
+		t.cqeSize = uint32(n)
+	}
+	v, set := os.LookupEnv("MLX5_SCATTER_TO_CQE")
+	t.short = set && v != "0"
+	return t, nil
+}
