@@ -11,22 +11,22 @@ import (
 
 // qp holds a QP's two queues. The receive queue is nil if the QP uses an SRQ.
 type qp struct {
-	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
-	rq        *recvQueue
-	doorbell  func() error
-	bind      func(b *verbs.BindMW, hold bool) error
-	binding   verbs.BindMW // the argument of bind
-	checked   request      // the request that check accepted
-	unbind    func(rkey uint32) bool
-	pd        any
-	state     verbs.QPState // written with both queues held
-	untold    bool          // a doorbell failed
-	typ       verbs.QPType
-	parts     [len(opcodes)]parts
-	caps      verbs.DeviceCap
-	maxSGE    int
-	maxInline int
-	granted   verbs.QPCap // the room in the queues
+	sq             *mmap.IndexedProducer[abi.RxeSendWqe]
+	rq             *recvQueue
+	doorbell       func() error
+	bind           func(b *verbs.BindMW, hold bool) error
+	binding        verbs.BindMW // the argument of bind
+	checked        request      // the request that check accepted
+	unbind         func(rkey uint32) bool
+	pd             any
+	state          verbs.QPState // written with both queues held
+	doorbellFailed bool          // a doorbell failed
+	typ            verbs.QPType
+	parts          [len(opcodes)]parts
+	caps           verbs.DeviceCap
+	maxSGE         int
+	maxInline      int
+	granted        verbs.QPCap // the room in the queues
 }
 
 func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {

@@ -36,7 +36,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	q.sq.Publish(n)
 	if e := q.doorbell(); e != nil {
-		q.untold = true
+		q.doorbellFailed = true
 		return n, errors.Join(errDoorbell(e), err)
 	}
 	return n, err
@@ -45,13 +45,13 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 // retryDoorbell rings the doorbell again for sends whose doorbell failed. Posts that queue
 // nothing call it: otherwise a full queue whose doorbell failed would stay full.
 func (q *qp) retryDoorbell(err error) error {
-	if !q.untold {
+	if !q.doorbellFailed {
 		return err
 	}
 	if e := q.doorbell(); e != nil {
 		return errors.Join(errDoorbell(e), err)
 	}
-	q.untold = false
+	q.doorbellFailed = false
 	return err
 }
 

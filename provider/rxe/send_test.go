@@ -256,15 +256,15 @@ func TestDoorbellFails(t *testing.T) {
 		also  error
 		rings int
 	}{
-		{"all are queued, none told of", []verbs.SendWR{good}, true, 1, nil, 1},
-		{"some are queued, none told of", []verbs.SendWR{good, bad}, true, 1, verbs.ErrNotSupported, 1},
-		{"an empty post can't tell of them", nil, true, 0, nil, 1},
-		{"an empty post tells of them", nil, false, 0, nil, 1},
-		{"there is nothing more to tell", nil, false, 0, nil, 0},
+		{"all are queued, the doorbell fails", []verbs.SendWR{good}, true, 1, nil, 1},
+		{"some are queued, the doorbell fails", []verbs.SendWR{good, bad}, true, 1, verbs.ErrNotSupported, 1},
+		{"an empty post rings, and fails again", nil, true, 0, nil, 1},
+		{"an empty post rings", nil, false, 0, nil, 1},
+		{"there is nothing left to ring for", nil, false, 0, nil, 0},
 		{"the last that fits", []verbs.SendWR{good}, true, 1, nil, 1},
 		{"a full queue", []verbs.SendWR{good}, true, 0, verbs.ErrQueueFull, 1},
-		{"a full queue that is told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 1},
-		{"a full queue that was told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 0},
+		{"a full queue that rings again", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 1},
+		{"a full queue that has rung", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 0},
 	} {
 		if step.fails {
 			w.k.Fail("POST_SEND", 0, errGone)

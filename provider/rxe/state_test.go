@@ -43,7 +43,7 @@ func TestWrongState(t *testing.T) {
 		w.modify(t, verbs.QPStateRTR)
 		refused(send(), "in RTR")
 		if _, ok := fakerxe.QPOf(w.kqp).TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
-			t.Error("the kernel was told")
+			t.Error("the kernel was called")
 		}
 		w.modify(t, verbs.QPStateReset)
 	}
@@ -230,7 +230,7 @@ func TestResetEmpties(t *testing.T) {
 		moves := w.k.Calls("MODIFY_QP")
 		w.modify(t, verbs.QPStateReset)
 		if n := w.k.Calls("MODIFY_QP") - moves; n != 2 {
-			t.Errorf("told %d times", n)
+			t.Errorf("%d calls", n)
 		}
 		w.connect(t)
 		w.post(t, verbs.SendWR{WRID: round, Opcode: verbs.OpSend})
@@ -320,13 +320,13 @@ func TestHarmlessError(t *testing.T) {
 func TestResume(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if n := w.k.Calls("POST_SEND"); n != 0 {
-		t.Errorf("told %d times of nothing", n)
+		t.Errorf("%d calls for nothing", n)
 	}
 	w.modify(t, verbs.QPStateSQD)
 	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-	told := w.k.Calls("POST_SEND")
+	before := w.k.Calls("POST_SEND")
 	w.modify(t, verbs.QPStateRTS)
-	if n := w.k.Calls("POST_SEND") - told; n != 1 {
-		t.Errorf("told %d times", n)
+	if n := w.k.Calls("POST_SEND") - before; n != 1 {
+		t.Errorf("%d calls", n)
 	}
 }
