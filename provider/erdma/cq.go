@@ -97,7 +97,7 @@ func (q *cq) Destroy(do func() error) error {
 
 // Poll reads completions. It skips those that match no work request.
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
-	odd := verbs.StatusSuccess
+	combined := verbs.StatusSuccess
 	for n < len(wcs) {
 		ready := q.ring.Ready(len(wcs) - n)
 		if ready == 0 {
@@ -105,13 +105,13 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 		}
 		for i := range ready {
 			if q.complete(q.ring.At(i), &wcs[n]) {
-				odd |= wcs[n].Status
+				combined |= wcs[n].Status
 				n++
 			}
 		}
 		q.ring.Release(ready)
 	}
-	return n, odd != verbs.StatusSuccess, nil
+	return n, combined != verbs.StatusSuccess, nil
 }
 
 // complete reads an entry, each field once, and finds its work request. It reports whether

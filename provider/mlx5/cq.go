@@ -153,20 +153,20 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 // mixed reads entries of all kinds into wcs from n on. ready of them are ready; if none of
 // those matches a work request, mixed looks for more.
 func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
-	for odd := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
+	for combined := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
 		for end := q.ci + uint32(ready); q.ci != end; {
 			if sent := q.sent(wcs[n:][:end-q.ci]); sent > 0 {
 				n += sent
 				continue
 			}
 			if q.complete(q.ci, &wcs[n]) {
-				odd |= wcs[n].Status
+				combined |= wcs[n].Status
 				n++
 			}
 			q.ci++
 		}
 		if n > 0 || ready == 0 {
-			return n, odd != verbs.StatusSuccess
+			return n, combined != verbs.StatusSuccess
 		}
 	}
 }

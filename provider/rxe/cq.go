@@ -59,14 +59,14 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	if n == 0 {
 		return 0, false, q.checkEmpty()
 	}
-	ready, odd := wcs[:n], uint32(0)
+	ready, combined := wcs[:n], uint32(0)
 	for i := range ready {
 		wc := &ready[i]
 		copyCQE(slots.At(i), wc)
-		odd |= uint32(wc.Status) | uint32(wc.Flags)
+		combined |= uint32(wc.Status) | uint32(wc.Flags)
 	}
 	q.ring.Release(n)
-	if odd == 0 {
+	if combined == 0 {
 		return n, false, nil
 	}
 	return n, q.refine(ready), nil
