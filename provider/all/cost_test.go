@@ -28,7 +28,7 @@ type rig struct {
 	kcq   *fakeverbs.CQ
 }
 
-// quietFile answers what the hot path asks of the kernel without asking.
+// quietFile answers the hot path's system calls without the kernel.
 type quietFile struct {
 	ioctl.File
 	on atomic.Bool
@@ -123,9 +123,9 @@ func (r *rig) complete() {
 	}
 }
 
-// BenchmarkHotPath tells what a program pays in user space for an element, in
-// lists of 1, 16 and 64, on rings in plain memory. The figure is the median of
-// rounds; filling and emptying the rings happens off the clock.
+// BenchmarkHotPath measures the cost of an element in user space, in lists of 1, 16 and 64,
+// on rings in plain memory. The figure is the median of rounds; filling and emptying the
+// rings happens off the clock.
 func BenchmarkHotPath(b *testing.B) {
 	for _, driver := range []struct {
 		id  verbs.DriverID
@@ -160,7 +160,8 @@ func benchHotPath(b *testing.B, r *rig, list int) {
 	r.bench(b, "Arm", 1, func() (int, error) { return 1, r.cq.Arm(false) }, nothing, nothing)
 }
 
-// bench has call do perRound elements in each round, list of them a call.
+// bench measures call, which handles list elements, and calls it for perRound elements in
+// each round.
 func (r *rig) bench(b *testing.B, name string, list int, call func() (int, error), before, after func()) {
 	b.Run(name, func(b *testing.B) {
 		b.ReportAllocs()
@@ -179,12 +180,12 @@ func (r *rig) bench(b *testing.B, name string, list int, call func() (int, error
 			after()
 		}
 		slices.Sort(rounds)
-		b.ReportMetric(0, "ns/op") // would be a round's, with what is off the clock
+		b.ReportMetric(0, "ns/op") // drops a round's time, which includes the parts off the clock
 		b.ReportMetric(rounds[len(rounds)/2], "ns/element")
 	})
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

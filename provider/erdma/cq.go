@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions that the device writes to this process's memory. Nothing is given
-// back to the device but the number of those that were read, when the CQ is armed.
+// cq is a completion queue in this process's memory, which the device writes. The device
+// learns how many completions were read only when the CQ is armed.
 type cq struct {
 	ctx      *erdmaContext
 	ring     mmap.LapConsumer[cqe]
@@ -18,11 +18,11 @@ type cq struct {
 	num      uint32
 	doorbell int
 	arms     uint32
-	events   uint32 // that were read from the channel
+	events   uint32 // events that were read from the channel
 }
 
-// CreateCQ makes the queue and has the record say that it was never armed: a device that
-// found zeros there would take them for the first arm.
+// CreateCQ creates the queue and writes a record for a CQ that was never armed: the device
+// would take zeros for the first arm.
 func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if r.CQE > maxCQE {
 		return nil, fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, r.CQE, uint32(maxCQE))
@@ -55,20 +55,20 @@ func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	return q, nil
 }
 
-// maxCQN is what a CQ's doorbell has room for.
+// maxCQN is the largest CQ number that a doorbell has room for.
 const maxCQN = 1<<24 - 1
 
-// maxCQE is more than the device's limit, which the kernel knows.
+// maxCQE is above the device's limit, which the kernel checks.
 const maxCQE = 1 << 24
 
-// state is the CQ's doorbell, without what arms it.
+// state returns the value of the CQ's doorbell without the arming bits.
 func (q *cq) state() uint64 {
 	return uint64(q.arms&0xff)<<cqIndexShift | uint64(q.num)<<cqNumShift | uint64(q.events&3)<<cqEventShift |
 		uint64(q.ring.Index()&cqConsumed)
 }
 
 // Arm asks for an event at the next completion. The device ignores it while an event is
-// unread, since then somebody is about to look anyway.
+// unread, because the program is going to poll anyway.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := q.state() | cqArm
 	if solicitedOnly {
@@ -93,4 +93,118 @@ func (q *cq) Destroy(do func() error) error {
 		q.ctx.records.give(q.record)
 	}
 	return err
+}
+
+// Poll reads completions. It skips those that match no work request.
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
+	combined := verbs.StatusSuccess
+	for n < len(wcs) {
+		ready := q.ring.Ready(len(wcs) - n)
+		if ready == 0 {
+			break
+		}
+		for i := range ready {
+			if q.complete(q.ring.At(i), &wcs[n]) {
+				combined |= wcs[n].Status
+				n++
+			}
+		}
+		q.ring.Release(ready)
+	}
+	return n, combined != verbs.StatusSuccess, nil
+}
+
+// complete reads an entry, each field once, and finds its work request. It reports whether
+// there is one: the QP may be gone, and the device is not trusted.
+func (q *cq) complete(e *cqe, wc *verbs.WC) bool {
+	hdr, index, num := be32(e.hdr), be32(e.index), be32(e.qpn)
+	p := q.ctx.qps.Get(num)
+	if p == nil {
+		return false
+	}
+	id, ok := uint64(0), false
+	switch queue := uint8(hdr >> 8); {
+	case queue == ofSends && p.sendCQ == q:
+		id, ok = p.sq.complete(index)
+	case queue == ofReceives && p.recvCQ == q:
+		id, ok = p.rq.complete(index)
+	}
+	if !ok {
+		return false
+	}
+	*wc = verbs.WC{WRID: id, QPN: num}
+	if syndrome := uint8(hdr); syndrome != 0 {
+		wc.Status, wc.VendorErr = statusOf(syndrome)
+		return true
+	}
+	op := uint8(hdr >> 16)
+	wc.Opcode, wc.ByteLen = wcOpcodes[op], be32(e.size)
+	switch op {
+	case opRecvImm, opRspSendImm:
+		wc.Imm, wc.Flags = e.imm, verbs.WCWithImm
+	case opRecvInv:
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithInv
+	}
+	return true
+}
+
+// statuses maps the device's syndromes to statuses and vendor codes.
+var statuses = [...]struct {
+	status verbs.Status
+	vendor uint32
+}{
+	1:  {verbs.StatusGeneralErr, 0},
+	2:  {verbs.StatusGeneralErr, 1},      // a receive is malformed
+	3:  {verbs.StatusRemAccessErr, 2},    // the receiving end: unknown key
+	4:  {verbs.StatusRemAccessErr, 3},    // outside the region
+	5:  {verbs.StatusRemAccessErr, 4},    // not allowed
+	6:  {verbs.StatusRemAccessErr, 5},    // another PD
+	7:  {verbs.StatusRemAccessErr, 6},    // the address wraps around
+	8:  {verbs.StatusLocQPOpErr, 0x20},   // a send is malformed
+	9:  {verbs.StatusGeneralErr, 0x21},   // no reads were negotiated
+	10: {verbs.StatusLocAccessErr, 0x30}, // the sending end: as 3 to 7
+	11: {verbs.StatusLocAccessErr, 0x31}, //
+	12: {verbs.StatusLocAccessErr, 0x32}, //
+	13: {verbs.StatusLocAccessErr, 0x33}, //
+	14: {verbs.StatusLocAccessErr, 0x34}, //
+	15: {verbs.StatusWRFlushErr, 0},      //
+	16: {verbs.StatusRetryExcErr, 0},     //
+}
+
+// statusOf maps a syndrome. An unknown syndrome becomes StatusGeneralErr, with its number
+// as the vendor code.
+func statusOf(syndrome uint8) (verbs.Status, uint32) {
+	if int(syndrome) < len(statuses) {
+		s := &statuses[syndrome]
+		return s.status, s.vendor
+	}
+	return verbs.StatusGeneralErr, uint32(syndrome)
+}
+
+// wcOpcodes has an element for every uint8. An unknown opcode prints as its number.
+var wcOpcodes = func() (all [256]verbs.WCOpcode) {
+	for op := range all {
+		all[op] = verbs.WCOpcode(1<<16 | op)
+	}
+	for op, wc := range knownOpcodes {
+		all[op] = wc
+	}
+	return all
+}()
+
+var knownOpcodes = map[uint8]verbs.WCOpcode{
+	opWrite:       verbs.WCRDMAWrite,
+	opRead:        verbs.WCRDMARead,
+	opSend:        verbs.WCSend,
+	opSendImm:     verbs.WCSend,
+	opReceive:     verbs.WCRecv,
+	opRecvImm:     verbs.WCRecvRDMAWithImm,
+	opRecvInv:     verbs.WCRecv,
+	opWriteImm:    verbs.WCRDMAWrite,
+	opRspSendImm:  verbs.WCRecv,
+	opSendInv:     verbs.WCSend,
+	opLocalInv:    verbs.WCLocalInv,
+	opReadInv:     verbs.WCRDMARead,
+	opCompareSwap: verbs.WCCompareSwap,
+	opFetchAdd:    verbs.WCFetchAdd,
 }

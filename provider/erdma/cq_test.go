@@ -10,15 +10,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// send posts a send and has it succeed.
+// send posts a send and completes it.
 func (w *world) send(t testing.TB) {
 	t.Helper()
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 }
 
-// TestEvents takes 300 events, more than the counters of arms and events hold, each by an
-// arm; in between it arms twice, and while an event is unread.
+// TestEvents takes 300 events, more than the counters of arms and events hold, one per arm;
+// in between it arms twice, and while an event is unread.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	arm := func() {
@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestSolicited: of successes only those count that the sender asked to.
+// TestSolicited checks that of successes only those count that the sender marked.
 func TestSolicited(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, solicited := range []bool{false, true} {
@@ -62,7 +62,7 @@ func TestSolicited(t *testing.T) {
 	}
 }
 
-// TestStatuses has a send and a receive end with each syndrome.
+// TestStatuses completes a send and a receive with each syndrome.
 func TestStatuses(t *testing.T) {
 	for syndrome, want := range map[uint8]verbs.WC{
 		1: {Status: verbs.StatusGeneralErr}, 2: {Status: verbs.StatusGeneralErr, VendorErr: 1},
@@ -77,7 +77,7 @@ func TestStatuses(t *testing.T) {
 	} {
 		want.QPN = 1
 		w := newWorld(t, nil)
-		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
+		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // unsignaled
 		fakeerdma.QPOf(w.kqp).Fail(syndrome)
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %d of a send: want %+v", syndrome, want)
@@ -91,7 +91,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestUnsignaled: a completion frees all that came before it.
+// TestUnsignaled checks that a completion frees all earlier sends.
 func TestUnsignaled(t *testing.T) {
 	w := newWorld(t, nil)
 	for range 10 {
@@ -111,8 +111,8 @@ func TestUnsignaled(t *testing.T) {
 	}
 }
 
-// TestHostile has the device say what it must not: nothing comes of it, and all works
-// afterwards.
+// TestHostile has the device write completions that it must not write: Poll returns none of
+// them, and all works afterwards.
 func TestHostile(t *testing.T) {
 	w := newWorld(t, nil)
 	qpn := w.qp.Num()
@@ -140,7 +140,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWrongCQ: a completion of a QP that has other CQs is of none.
+// TestWrongCQ checks that a completion of a QP that has other CQs is skipped.
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
@@ -180,7 +180,7 @@ func TestCQLaps(t *testing.T) {
 	}
 }
 
-// FuzzCQE reads completions of any bytes.
+// FuzzCQE reads completions of arbitrary bytes.
 func FuzzCQE(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint8(0), uint32(0), uint32(1), uint32(3), uint32(4))
 	f.Fuzz(func(t *testing.T, op, queue, syndrome uint8, index, qpn, imm, size uint32) {

@@ -23,22 +23,24 @@
 //		defer cq.Close()
 //	}
 //
-// It is verified against a model of the device, not yet on hardware; docs/hardware.md says
-// what that can't show.
+// It is verified against a model of the device, not yet on hardware; docs/hardware.md lists
+// the limits of that.
 //
-// erdma offers RC queue pairs that rdma_cm connects, between eRDMA devices only;
-// SEND, SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM, RDMA_READ, and
+// erdma supports RC queue pairs that rdma_cm connects, between eRDMA devices only; SEND,
+// SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM, RDMA_READ, and
 // COMPARE_SWAP and FETCH_ADD where the device has them; inline data of up to 96 bytes for
-// sends and writes; up to 6 SGEs, but 1 for reads and for receives. RDMA_READ_WITH_INV, which
-// ends the key of its own buffer, and LOCAL_INV are laid out as the kernel's own; rdma-core
-// has neither. There are no SRQs, memory windows or datagrams, and CQs can't be resized.
+// sends and writes; up to 6 SGEs, but 1 for reads and for receives. RDMA_READ_WITH_INV,
+// which invalidates the key of its own buffer, and LOCAL_INV have the layout of the
+// kernel's own requests; rdma-core has neither. There are no SRQs, memory windows or
+// datagrams, and CQs can't be resized.
 //
-// Only the kernel knows whether a QP is connected, so sends that are posted before are left
-// to the device. A send takes one to four places of 32 bytes in its
-// queue, of which there are four for each that was asked for: a queue takes up to four
-// times as many small sends. Work requests posted after a QP failed are completed by this
-// provider, and may complete before those that the device has.
+// Only the kernel knows whether a QP is connected, so sends that are posted before are
+// passed to the device. A send takes one to four blocks of 32 bytes in its queue, which has
+// four blocks for each send that was requested: a queue takes up to four times as many
+// small sends. This provider completes work requests that are posted after a QP failed;
+// they may complete before those that the device has.
 //
 // All queues are memory of this process that the device reads and writes. Doorbells are
-// stores to the device, each behind a record of it in memory; package mmap has the rules.
+// stores to the device; each value is first written to a record in memory. Package mmap has
+// the rules.
 package erdma

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFlush: what the device has is flushed by the device, what is posted afterwards by the
-// provider, which does not ring.
+// TestFlush checks that the device flushes the work requests that it has, and that later
+// ones are flushed by the provider, which does not ring.
 func TestFlush(t *testing.T) {
 	stores := 0
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
@@ -51,8 +51,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestPostedUnaware: sends that were posted before the failure was polled are the device's
-// to flush, when the kernel stops the QP.
+// TestPostedUnaware checks that sends that were posted before the failure was polled are
+// flushed by the device, when the kernel stops the QP.
 func TestPostedUnaware(t *testing.T) {
 	w := newWorld(t, nil)
 	w.postRecv(t, verbs.RecvWR{WRID: 1})
@@ -67,7 +67,8 @@ func TestPostedUnaware(t *testing.T) {
 	}
 }
 
-// TestDestroyRefused: a QP and a CQ that the kernel keeps go on.
+// TestDestroyRefused checks that a QP and a CQ that the kernel does not destroy stay
+// usable.
 func TestDestroyRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.k.Fail("QP_DESTROY", 0, syscall.EBUSY)
@@ -88,8 +89,8 @@ func TestDestroyRefused(t *testing.T) {
 	}
 }
 
-// TestCreateRefused: what the kernel refuses leaves nothing behind, neither memory nor a
-// slot of doorbell records, of which the model wants each used once.
+// TestCreateRefused checks that create calls that the kernel refuses leave nothing behind,
+// neither memory nor a slot of doorbell records, each of which may be used once only.
 func TestCreateRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	allocs := w.k.Calls("ALLOC")
@@ -112,7 +113,8 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
-// TestRecords: many QPs have slots of their own, in pages that are used up first.
+// TestRecords checks that each QP has its own slot, in pages that are filled one after the
+// other.
 func TestRecords(t *testing.T) {
 	w := newWorld(t, nil)
 	allocs := w.k.Calls("ALLOC")
@@ -135,7 +137,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestNumberAgain: completions of a QP that is gone are not the next one's with its number.
+// TestNumberAgain checks that completions of a destroyed QP do not count for the next QP
+// with its number.
 func TestNumberAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	w.send(t)
@@ -149,7 +152,7 @@ func TestNumberAgain(t *testing.T) {
 	if w.qp.Num() != qpn {
 		t.Fatalf("QP %d, then %d", qpn, w.qp.Num())
 	}
-	w.poll(t) // the old one's, which was set aside
+	w.poll(t) // the old QP's, which was set aside
 	fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{QPN: qpn})
 	if wcs := w.poll(t); len(wcs) > 0 {
 		t.Errorf("%+v", wcs)

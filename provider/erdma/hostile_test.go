@@ -27,7 +27,7 @@ func tamper[T any](call string, change func(*T)) func(string, *ioctl.Request) {
 	}
 }
 
-// TestHostileAnswers has the kernel's answers to create calls be what they can't be: an
+// TestHostileAnswers has the kernel's answers to create calls hold impossible values: an
 // error, the kernel's object destroyed again, nothing leaked.
 func TestHostileAnswers(t *testing.T) {
 	type cqAnswer = abi.ErdmaUrespCreateCq
@@ -73,7 +73,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileOpen: doorbells that are not where a page is.
+// TestHostileOpen has doorbells that are outside their pages.
 func TestHostileOpen(t *testing.T) {
 	for name, change := range map[string]func(*abi.ErdmaUrespAllocCtx){
 		"sdb":    func(a *abi.ErdmaUrespAllocCtx) { a.Sdb = 0 },
@@ -95,7 +95,7 @@ func TestHostileOpen(t *testing.T) {
 	}
 }
 
-// TestOneDoorbell is a context that has one doorbell for the sends of all its QPs.
+// TestOneDoorbell has a context with one doorbell for the sends of all its QPs.
 func TestOneDoorbell(t *testing.T) {
 	for _, offset := range []uint32{0, 7, 15} {
 		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {

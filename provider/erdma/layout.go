@@ -2,7 +2,7 @@ package erdma
 
 import "math/bits"
 
-// Where doorbells stand in their pages.
+// Offsets of doorbells in their pages.
 const (
 	doorbellPage = 4096
 	sdbEntry     = 1 // the kind of context that has one doorbell for the sends of all its QPs
@@ -16,8 +16,8 @@ const (
 )
 
 // block is the unit of the send queue, and the size of the entries of the other queues. A
-// send takes one to four blocks. All but completions are little-endian, and so are both
-// platforms.
+// send takes one to four blocks. All entries except completions are little-endian, as both
+// platforms are.
 type block [4]uint64
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // The first word of a send.
 const (
-	hdrCountShift  = 56 // SGEs, or bytes of inline data
+	hdrCountShift  = 56 // number of SGEs, or of bytes of inline data
 	hdrBlocksShift = 52 // blocks, less one
 	hdrQPNShift    = 32
 	hdrOpShift     = 27
@@ -39,7 +39,7 @@ const (
 	hdrFence       = 1 << 24
 	hdrSolicited   = 1 << 23
 	hdrSignaled    = 1 << 22
-	hdrIndex       = 0xffff // where the next send begins
+	hdrIndex       = 0xffff // index of the next send
 )
 
 // The operations, as sends and completions name them.
@@ -60,7 +60,7 @@ const (
 	opFetchAdd    = 18
 )
 
-// cqe is a completion; its fields are big-endian, but for imm of a receive.
+// cqe is a completion; its fields are big-endian, except for imm of a receive.
 type cqe struct {
 	hdr, index, qpn, imm, size uint32
 	_                          [3]uint32
@@ -68,12 +68,12 @@ type cqe struct {
 
 const (
 	cqeOwner   = 0x80 // bit 31 of hdr, as a little-endian load has it
-	ofSends    = 0    // the queue that a completion is of
+	ofSends    = 0    // the queue that a completion belongs to
 	ofReceives = 1
 	minCQE     = 64
 )
 
-// The doorbell of a CQ, which is its record too.
+// The doorbell of a CQ, whose record has the same layout.
 const (
 	cqIndexShift  = 56 // of arms
 	cqNumShift    = 32
@@ -86,5 +86,5 @@ const (
 
 func be32(v uint32) uint32 { return bits.ReverseBytes32(v) }
 
-// pow2 is the least power of two that is not below n, for n from 1 to 1<<31.
+// pow2 returns the least power of two that is not below n, for n from 1 to 1<<31.
 func pow2(n uint32) uint32 { return 1 << bits.Len32(n-1) }

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestMisuse: the model notes what the mutations of the tour do not come to.
+// TestMisuse checks that the model notices misuse that the tour's mutations do not produce.
 func TestMisuse(t *testing.T) {
 	var cq uint64 // the first one's ring
 	for want, misuse := range map[string]func(*fakeverbs.Kernel, *fakeverbs.Crossing){
@@ -45,7 +45,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// scribble writes behind what an entry has, to its last byte.
+// scribble overwrites the unused rest of an entry, to its last byte.
 func scribble(t *testing.T, k *fakeverbs.Kernel, addr uint64) {
 	if err := k.User.Write(addr+entrySize-1, []byte{1}); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and each order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Tours:       []providertest.Tour{{Start: startTour, Labels: labels}},
@@ -28,11 +28,11 @@ func startTour(t testing.TB, change func(*fakeverbs.Kernel)) (*providertest.Pair
 	return p.Pair, p.tour
 }
 
-// addresses is how many bytes of the create calls are addresses. What is at another address
-// differs from run to run.
+// addresses is the number of bytes of the create calls that hold addresses. The content at
+// another address differs from run to run.
 const addresses = 16
 
-// labels calls a record as the doorbell that it follows, but for new objects.
+// labels names a record after the doorbell that it follows, except for new objects.
 func labels() func(*fakeverbs.Crossing) string {
 	last := "created"
 	return func(c *fakeverbs.Crossing) string {
@@ -49,7 +49,7 @@ func labels() func(*fakeverbs.Crossing) string {
 	}
 }
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut:
@@ -90,7 +90,7 @@ func bitsOf(s *providertest.Site, i int) []int {
 	return []int{i * 3 % 8}
 }
 
-// storesOf changes how a doorbell is stored to, and in which order memory is.
+// storesOf changes how a doorbell is stored to, and the order of stores to memory.
 func storesOf(s *providertest.Site) []providertest.Change {
 	switch s.Kind {
 	case fakeverbs.Doorbell:
@@ -123,7 +123,7 @@ makes this list.
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("out GET_CONTEXT", 0, 7, "", "the device's PCI number and padding: nothing depends on them"),
 	because("out GET_CONTEXT", 8, 11, "", "doorbells are laid out alike for all types but 1"),

@@ -16,7 +16,8 @@ const (
 
 type pair struct{ *providertest.Pair }
 
-// newPair makes two QPs on the model of the device. change is for the kernel before it is used.
+// newPair makes two QPs on the model of the device. change is called before the kernel is
+// used.
 func newPair(t testing.TB, change func(*fakeverbs.Kernel)) *pair {
 	t.Helper()
 	return &pair{providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: verbs.QPTypeRC, CQE: 64, Access: providertest.Access,

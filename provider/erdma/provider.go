@@ -29,7 +29,7 @@ type erdmaContext struct {
 	records       records
 }
 
-// Open maps the doorbells that the kernel chose for this context.
+// Open opens a device and maps the doorbells that the kernel chose for the context.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	var resp abi.ErdmaUrespAllocCtx
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
@@ -58,7 +58,7 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 	return c, nil
 }
 
-// sendDoorbell is where a QP's doorbell for sends stands in its page.
+// sendDoorbell returns the offset of a QP's doorbell for sends in its page.
 func (c *erdmaContext) sendDoorbell(qpn uint32) uint64 {
 	if c.sdbType == sdbEntry {
 		return c.sdbOffset

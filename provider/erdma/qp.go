@@ -3,6 +3,7 @@ package erdma
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -10,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a QP's two queues, which stand behind each other in memory of this process.
+// qp holds a QP's two queues, which follow each other in memory of this process.
 type qp struct {
 	ctx            *erdmaContext
 	num            uint32
@@ -18,21 +19,21 @@ type qp struct {
 	sq             sendQueue
 	rq             recvQueue
 	record         record
-	sdb, rdb       int    // where the doorbells stand in their pages
+	sdb, rdb       int    // offsets of the doorbells in their pages
 	flags          uint64 // of every send
 	maxSGE         int
 	maxRecvSGE     int
-	failed         bool // what is posted is kept from the device; written with both queues held
+	failed         bool // later posts are not passed to the device; written with both queues held
 	flushed        driver.Flushed
 }
 
-// CreateQP lays out the queues as the kernel is going to: four blocks for each send, then
-// the receives on the next page.
+// CreateQP lays out the queues as the kernel does: four blocks for each send, then the
+// receives on the next page.
 func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if r.Type != verbs.QPTypeRC || r.SRQ != nil {
 		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", verbs.ErrNotSupported)
 	}
-	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel knows no QP without
+	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel has no QP without
 	if r.Cap.MaxSendWR > mostWR || r.Cap.MaxRecvWR > mostWR {
 		return nil, fmt.Errorf("%w: erdma's queues have room for at most %d work requests", verbs.ErrNotSupported, mostWR)
 	}
@@ -58,16 +59,16 @@ func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	return q, c.qps.Set(q.num, q)
 }
 
-// maxQPN is what the headers of sends have room for.
+// maxQPN is the largest QP number that the headers of sends have room for.
 const maxQPN = 1<<20 - 1
 
-// mostWR is what 16 bits of index are enough for, of sends.
+// mostWR is the largest number of sends for which 16 bits of index suffice.
 const mostWR = 8192
 
-// aligned is the room that n blocks take.
+// aligned returns the number of bytes that n blocks take, with padding.
 func aligned(n uint32) int { return (int(n)*blockSize + queueAlign - 1) &^ (queueAlign - 1) }
 
-// adopt takes over what the kernel made of the queues.
+// adopt checks and stores the kernel's answer.
 func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCreateQp) error {
 	if resp.QpId != r.Num || resp.QpId > maxQPN {
 		return fmt.Errorf("erdma: the kernel says that QP %d is %d to the device, which can't be", r.Num, resp.QpId)
@@ -93,7 +94,7 @@ func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCre
 	return nil
 }
 
-// Destroy implements driver.Destroyer. Completions that come later are of no QP.
+// Destroy implements driver.Destroyer. Later completions match no QP.
 func (q *qp) Destroy(do func() error) error {
 	err := do()
 	if err == nil {
@@ -101,4 +102,111 @@ func (q *qp) Destroy(do func() error) error {
 		q.ctx.records.give(q.record)
 	}
 	return err
+}
+
+// Flush returns the completions of work requests that were posted after the kernel stopped
+// the QP. The device completes those that it was notified of before, and would complete no
+// others, so it is not notified of later ones. Their completions may overtake the device's.
+func (q *qp) Flush() driver.Flushed {
+	q.failed = true
+	f := q.flushed
+	q.flushed = driver.Flushed{}
+	return f
+}
+
+func (q *qp) flush(id uint64, op verbs.WCOpcode) verbs.WC {
+	return verbs.WC{WRID: id, Opcode: op, QPN: q.num, Status: verbs.StatusWRFlushErr}
+}
+
+// Idle implements driver.Idler.
+func (q *qp) Idle() bool { return q.failed && q.sq.isIdle() && q.rq.empty() }
+
+// queue is a send or a receive queue, in blocks. The side that posts and the side that
+// polls hold different locks, so each publishes its progress in an atomic counter. A work
+// request's entry of wrs belongs to the poller from the time that produced has passed it
+// until consumed has.
+type queue struct {
+	blocks   mmap.Array[block]
+	depth    uint32 // blocks, a power of two
+	wrs      []wr
+	produced atomic.Uint32 // free-running, as is the next
+	consumed atomic.Uint32
+}
+
+// wr describes the work request that begins at a block. The field blocks is 0 if none
+// begins there.
+type wr struct {
+	id     uint64
+	blocks uint32
+}
+
+func (q *queue) init(memory *mmap.Region, offset int, depth uint32) (err error) {
+	q.blocks, err = mmap.NewArray[block](memory, offset, depth)
+	q.depth, q.wrs = depth, make([]wr, depth)
+	return err
+}
+
+// room returns the number of free blocks if the queue's producer index is pi.
+func (q *queue) room(pi uint32) uint32 { return q.depth - (pi - q.consumed.Load()) }
+
+// note records the work request at pi.
+func (q *queue) note(pi uint32, id uint64, blocks uint32) {
+	q.wrs[pi&(q.depth-1)] = wr{id, blocks}
+	for i := uint32(1); i < blocks; i++ {
+		q.wrs[(pi+i)&(q.depth-1)].blocks = 0
+	}
+}
+
+// publish hands the work requests before pi to the poller. It must precede the doorbell.
+func (q *queue) publish(pi uint32) { mmap.StoreRelease(&q.produced, pi) }
+
+// empty reports whether all work requests have completed.
+func (q *queue) empty() bool { return q.produced.Load() == q.consumed.Load() }
+
+// isIdle reports whether no signaled send is outstanding. The unsignaled sends that follow
+// the last signaled one may have succeeded without a completion, so nothing is known of
+// them.
+func (q *sendQueue) isIdle() bool {
+	for at, end := q.consumed.Load(), q.produced.Load(); at != end; at++ {
+		if q.wrs[at&(q.depth-1)].blocks > 0 && q.blocks.At(at)[0]&hdrSignaled != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sendQueue is a send queue. A completion may be any distance ahead: it also completes the
+// unsignaled sends before it.
+type sendQueue struct{ queue }
+
+// complete frees all blocks up to the end of the work request that begins at index, and
+// returns its WRID. Only 16 bits of index are valid. ok is false if no outstanding work
+// request begins there.
+func (q *sendQueue) complete(index uint32) (id uint64, ok bool) {
+	ci := q.consumed.Load()
+	ahead := uint32(uint16(index) - uint16(ci))
+	if ahead >= q.produced.Load()-ci {
+		return 0, false
+	}
+	w := &q.wrs[(ci+ahead)&(q.depth-1)]
+	if w.blocks == 0 {
+		return 0, false
+	}
+	id = w.id
+	mmap.StoreRelease(&q.consumed, ci+ahead+w.blocks)
+	return id, true
+}
+
+// recvQueue is a receive queue. It completes in order.
+type recvQueue struct{ queue }
+
+// complete frees the oldest receive, which must be the one at index.
+func (q *recvQueue) complete(index uint32) (id uint64, ok bool) {
+	ci := q.consumed.Load()
+	if ci == q.produced.Load() || (index-ci)&(q.depth-1) != 0 {
+		return 0, false
+	}
+	id = q.wrs[ci&(q.depth-1)].id
+	mmap.StoreRelease(&q.consumed, ci+1)
+	return id, true
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// record is a slot of doorbell records, two words: what was last stored to a doorbell, for
-// a device that looks there. A QP has one for sends and one for receives, a CQ has one.
+// record is a slot of doorbell records, two words: the values that were last stored to
+// doorbells, for devices that read them there. A QP has one for sends and one for receives,
+// a CQ has one.
 type record struct {
 	page *recordPage
 	slot int
@@ -31,7 +32,7 @@ type records struct {
 
 type recordPage struct {
 	region *mmap.Region
-	taken  []uint64 // a bit a slot
+	taken  []uint64 // one bit per slot
 }
 
 // take returns a zeroed slot.
@@ -61,7 +62,7 @@ func (r *records) grow() (*recordPage, error) {
 	return p, nil
 }
 
-// give takes a slot back. The kernel must have let go of it.
+// give takes a slot back. The kernel must no longer use it.
 func (r *records) give(rec record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostRecv tells the device of each receive: the doorbell takes one.
+// PostRecv queues receives. It rings for each receive, because the doorbell takes one.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	pi := q.rq.produced.Load()
 	room := q.rq.room(pi)
 	for i := range wrs {
-		sgl := wrs[i].SGL // what is checked is what is used
+		sgl := wrs[i].SGL // read once: the slice that is checked is used
 		if _, err := driver.SumSGL(sgl, q.maxRecvSGE); err != nil {
 			return i, err
 		}
@@ -31,7 +31,7 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	return len(wrs), nil
 }
 
-// receive fills the entry at pi and rings.
+// receive fills the entry at pi and rings the doorbell.
 func (q *qp) receive(pi uint32, id uint64, sgl []verbs.SGE) {
 	e := q.rq.blocks.At(pi)
 	word := uint64(q.num)<<32 | uint64(uint16(pi+1))
@@ -45,7 +45,7 @@ func (q *qp) receive(pi uint32, id uint64, sgl []verbs.SGE) {
 	q.ctx.rdb.Store64(q.rdb, word)
 }
 
-// sgeWords is an SGE as entries have it: as in verbs.
+// sgeWords returns an SGE as two words of an entry, in the order of verbs.
 func sgeWords(s *verbs.SGE) (addr, rest uint64) {
 	return s.Addr, uint64(s.Length) | uint64(s.LKey)<<32
 }

@@ -14,7 +14,7 @@ var script = providertest.Script{
 	Reads: true, Atomics: true, Solicits: true,
 }
 
-// oldScript is what rdma-core's provider of Debian 12 carries out.
+// oldScript is the script that rdma-core's provider of Debian 12 supports.
 var oldScript = providertest.Script{
 	Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
 	Reads: true, Solicits: true,
@@ -28,7 +28,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestScriptLate has the model be told of stores late, as one is that looks at pages now
+// TestScriptLate delays the model's view of stores, like a device that looks at pages now
 // and then; here they are in time all the same.
 func TestScriptLate(t *testing.T) {
 	runScript(t, &script, func(k *fakeverbs.Kernel) { fakeerdma.OptionsOf(k).Late = true })

@@ -37,7 +37,7 @@ const (
 	inv   = 0x090a0b0c
 )
 
-// requests are one of each form, with what the device must find in it.
+// requests holds one request of each form, and the bytes that the device must find.
 func requests() map[string]struct {
 	wr   verbs.SendWR
 	want fakeverbs.Work
@@ -141,7 +141,7 @@ func (w *world) finish(t *testing.T, s *fakeverbs.Work, wr verbs.SendWR) {
 	}
 }
 
-// TestSignalAll has the QP ask for the completion of each send.
+// TestSignalAll has a QP all of whose sends are signaled.
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.SignalAll = true })
 	w.post(t, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend})
@@ -151,8 +151,8 @@ func TestSignalAll(t *testing.T) {
 	}
 }
 
-// TestSendRoom fills the queue with sends of all sizes: it takes what has room in blocks,
-// and no more.
+// TestSendRoom fills the queue with sends of all sizes: it takes the sends that have room
+// in blocks, and no more.
 func TestSendRoom(t *testing.T) {
 	for _, inline := range []int{16, 48, 80, 96} {
 		w := newWorld(t, nil)
@@ -182,7 +182,8 @@ func TestSendRoom(t *testing.T) {
 	}
 }
 
-// TestSendBatch: a batch is told with one store, and ends at what is refused.
+// TestSendBatch checks that a batch rings once, and ends at the first request that is
+// refused.
 func TestSendBatch(t *testing.T) {
 	stores := 0
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
@@ -212,7 +213,7 @@ func TestSendBatch(t *testing.T) {
 	}
 }
 
-// TestRefuses posts what the device would end the connection for.
+// TestRefuses posts requests for which the device would end the connection.
 func TestRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, c := range map[string]struct {
@@ -244,7 +245,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestNoAtomics: a device without them takes none.
+// TestNoAtomics has a device without atomics, which takes none.
 func TestNoAtomics(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakeerdma.OptionsOf(k).NoAtomics = true })
 	if w.dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd) || !w.dev.Supports(verbs.QPTypeRC, verbs.OpSend) || w.dev.Supports(verbs.QPTypeUD, verbs.OpSend) {

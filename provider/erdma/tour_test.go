@@ -7,7 +7,7 @@ import (
 )
 
 // tour is short traffic that uses each form of request, each kind of completion and each
-// doorbell, and goes around the CQ and both queues. It is what mutations have to disturb.
+// doorbell, and goes around the CQ and both queues. Mutations have to disturb it.
 func (p *pair) tour() {
 	p.T.Helper()
 	p.Reach = 1024
@@ -16,7 +16,7 @@ func (p *pair) tour() {
 	remote, rkey := b.MR.Addr()+target, b.MR.RKey()
 	got := func(n int) verbs.WC { return verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(n)} }
 
-	// Once around the send queue, so that what is not written is not zero.
+	// Go once around the send queue, so that words that are not written are not zero.
 	for i := range pairDepth {
 		p.Send(0, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: remote + 700, RKey: rkey, Inline: a.Mem[i:][:96]})
 		p.Reap()

@@ -23,8 +23,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// world is a QP and what it needs, on the model of the device. The test is what stands
-// behind the device: it takes sends and receives, and says how they end.
+// world is a QP and the objects that it needs, on the model of the device. The test plays
+// the device: it takes sends and receives, and chooses how they complete.
 type world struct {
 	k   *fakeverbs.Kernel
 	dev *uverbs.Device
@@ -41,7 +41,7 @@ const depth = 4 // work requests of each queue
 
 var info = uverbs.DeviceInfo{Name: "erdma0", Driver: verbs.DriverERDMA, ABI: 1}
 
-// newWorld makes a world whose QP is connected. change is for what the QP shall be.
+// newWorld makes a world whose QP is connected. change changes the QP's options.
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverERDMA))
@@ -76,7 +76,7 @@ func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *
 	return w
 }
 
-// post queues sends, all of which have to be taken.
+// post queues sends, all of which must be accepted.
 func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
@@ -117,7 +117,7 @@ func (w *world) one(t testing.TB) verbs.WC {
 	return wcs[0]
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

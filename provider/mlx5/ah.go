@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ah is an address as datagrams carry it. Each request adds the peer's QP and Q_Key.
+// ah is an address in the form that datagrams carry. Each request adds the peer's QP and
+// Q_Key.
 type ah struct {
 	av [3]segment
 }
@@ -21,8 +22,8 @@ const (
 	udpPortBits  = 0x3fff
 )
 
-// CreateAH makes the address in user space. On Ethernet the kernel is asked for the MAC,
-// and keeps a handle for it.
+// CreateAH creates the address in user space. On Ethernet it asks the kernel for the MAC;
+// the kernel keeps a handle for it.
 func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
 	ethernet, err := c.ethernet(r.Attr.Port)
 	if err != nil {
@@ -41,8 +42,8 @@ func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
 	return to, nil
 }
 
-// ethernetAH has the SL where the priority of VLANs goes, and a port of UDP where the LID
-// does.
+// ethernetAH creates an address for RoCE. The SL is stored as the VLAN priority, and the
+// UDP source port in place of the LID.
 func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 	a := &r.Attr
 	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH == 0 {
@@ -66,7 +67,7 @@ func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 	return to, nil
 }
 
-// global fills in what a global address has.
+// global fills in the fields of a global address.
 func (to *ah) global(a *verbs.AHAttr, grh uint32, mac [6]uint8) {
 	last := uint32(mac[4])<<24 | uint32(mac[5])<<16 | uint32(a.TrafficClass)<<8 | uint32(a.HopLimit)
 	to.av[1] = segment{
@@ -86,7 +87,7 @@ func udpPort(label uint32) uint32 {
 }
 
 // rates maps the verbs' limits of rate to the device's numbers. A limit that the device
-// lacks maps to another one near it. 0 is no limit.
+// lacks maps to another one near it. 0 means no limit.
 var rates = [...]uint8{2: 7, 8, 9, 10, 11, 12, 13, 14, 15, 11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13}
 
 func rate(static uint8) uint32 {

@@ -18,8 +18,8 @@ func newUD(t *testing.T, device fakemlx5.Options) *world {
 	})
 }
 
-// TestAddress has the device find each part of an address. The model holds what it finds
-// to what the kernel was told, and to the rules of each kind of port.
+// TestAddress checks each part of an address at the device. The model compares it with the
+// attributes that the kernel got, and with the rules of each kind of port.
 func TestAddress(t *testing.T) {
 	roce := verbs.AHAttr{Port: 1, Global: true, DGID: verbs.GID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, HopLimit: 0xfe, TrafficClass: 0x6a, SL: 6}
 	v2, label, lowLabel, ib, grh := roce, roce, roce, verbs.AHAttr{Port: 1, DLID: 0xabcd, SL: 0xe, SrcPathBits: 0x55}, roce
@@ -85,7 +85,7 @@ func TestUDPPort(t *testing.T) {
 	}
 }
 
-// TestDatagramRefused: what has no address goes nowhere.
+// TestDatagramRefused checks that sends without a valid address are refused.
 func TestDatagramRefused(t *testing.T) {
 	w := newUD(t, fakemlx5.Options{})
 	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
@@ -109,7 +109,8 @@ func TestDatagramRefused(t *testing.T) {
 	}
 }
 
-// TestAddressRefused: a kernel that does not tell the MAC, and a GID that is not there.
+// TestAddressRefused has a kernel that does not report the MAC, and a GID that does not
+// exist.
 func TestAddressRefused(t *testing.T) {
 	w := newUD(t, fakemlx5.Options{NoMAC: true})
 	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
@@ -123,7 +124,7 @@ func TestAddressRefused(t *testing.T) {
 	}
 }
 
-// TestDatagramReceived: what a completion says of the sender.
+// TestDatagramReceived checks a completion's fields about the sender.
 func TestDatagramReceived(t *testing.T) {
 	for _, infiniband := range []bool{false, true} {
 		w := newUD(t, fakemlx5.Options{Infiniband: infiniband})

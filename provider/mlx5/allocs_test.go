@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rig is a QP whose device is a page that nobody watches, and whose completions the test
-// writes: what is measured is the provider alone.
+// rig is a QP whose device is an unwatched page, and whose completions the test writes, so
+// the figures are the provider's alone.
 type rig struct {
 	*qp
 	cq *cq
@@ -68,7 +68,7 @@ func (r *rig) complete(op, index uint32) {
 	r.pi++
 }
 
-// hot are the calls that stand in a program's loops, in lists of n.
+// hot returns the calls that programs make in their loops, in lists of n.
 func hot(t testing.TB, n int) map[string]func() {
 	r := newRig(t)
 	wcs := make([]verbs.WC, 64)

@@ -4,29 +4,31 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// clock makes times of the ticks of the device's clock, with what the kernel says of it in a
-// page that it keeps up to date.
+// clock converts ticks of the device's clock to times, with the parameters in a page that
+// the kernel keeps up to date.
 type clock struct {
 	mu   sync.Mutex
 	page *mmap.Region // nil: not mapped yet
 }
 
-// clockKey is the page's place in the device's file, in pages.
+// clockKey is the page's offset in the device's file, in pages.
 const clockKey = 7 << 8
 
-// Where the page has what. The first word is odd while the kernel writes the others.
+// Offsets in the page. The first word is odd while the kernel writes the others.
 const (
 	clockSign   = 0
 	clockNsec   = 8
 	clockCycles = 16
 	clockFrac   = 24
-	clockMult   = 32 // and in the upper half the shift
+	clockMult   = 32 // the upper half is the shift
 	clockMask   = 40
 )
 
@@ -44,19 +46,19 @@ func (c *clock) open(d driver.Device) error {
 	return err
 }
 
-// reading is what the kernel said of the clock once.
+// reading is one copy of the clock's parameters.
 type reading struct {
 	nsec, cycles, frac, mask uint64
 	mult                     uint64
 	shift                    uint8
 }
 
-// read is called after open.
+// read copies the page. open must have succeeded.
 func (c *clock) read() (r reading) {
 	load := func(at int) uint64 {
 		w, err := c.page.Word64(at)
 		if err != nil {
-			return 0 // a page has room for all of them
+			return 0 // the page has room for all words
 		}
 		return w.Load()
 	}
@@ -71,7 +73,7 @@ func (c *clock) read() (r reading) {
 	}
 }
 
-// time is the time of a tick, which is the nearest of those with that number.
+// time returns the time of a tick, the nearest one with that number.
 func (r *reading) time(ticks uint64) int64 {
 	if after := (ticks - r.cycles) & r.mask; after <= r.mask/2 {
 		return int64(r.nsec + (after*r.mult+r.frac)>>r.shift)
@@ -80,7 +82,7 @@ func (r *reading) time(ticks uint64) int64 {
 	return int64(r.nsec - (before*r.mult-r.frac)>>r.shift)
 }
 
-// extend readies a CQ to tell more than work completions do.
+// extend prepares a CQ for extended work completions.
 func (q *cq) extend(want verbs.WCExtMask) error {
 	if odd := want &^ (verbs.WCExtTimestamp | verbs.WCExtWallClock); odd != 0 {
 		return fmt.Errorf("%w: this mlx5 provider tells time stamps of completions, and nothing else beside them", verbs.ErrNotSupported)
@@ -109,7 +111,7 @@ func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err er
 		if q.complete(q.ci, &wcs[n]) {
 			odd |= wcs[n].Status
 			ext[n] = verbs.WCExt{}
-			if wcs[n].Status == verbs.StatusSuccess { // others have none
+			if wcs[n].Status == verbs.StatusSuccess { // failed completions have no time stamp
 				ticks := be64(q.at(q.ci).timestamp())
 				if q.ext&verbs.WCExtTimestamp != 0 {
 					ext[n].Timestamp = ticks
@@ -126,4 +128,59 @@ func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err er
 		q.consumed()
 	}
 	return n, odd != verbs.StatusSuccess, nil
+}
+
+// ticks is the device's clock: two big-endian words in a page of its registers.
+type ticks struct {
+	mu        sync.Mutex
+	high, low *atomic.Uint32 // nil: not mapped yet
+}
+
+// ticksKey is the page's offset in the device's file, in pages.
+const ticksKey = abi.MLX5_IB_MMAP_CORE_CLOCK << 8
+
+// Clock implements driver.ClockReader.
+func (c *mlx5Context) Clock() (uint64, error) {
+	if c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET == 0 {
+		return 0, fmt.Errorf("%w: this kernel does not let programs read the device's clock", verbs.ErrNotSupported)
+	}
+	if err := c.ticks.open(c.device, c.limits.HcaCoreClockOffset); err != nil {
+		return 0, err
+	}
+	return c.ticks.read(), nil
+}
+
+func (t *ticks) open(d driver.Device, offset uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.low != nil {
+		return nil
+	}
+	size := os.Getpagesize()
+	if offset > uint64(size)-8 {
+		return fmt.Errorf("mlx5: the kernel tells of a clock at %#x of a page, which can't be", offset)
+	}
+	page, err := d.Map(ticksKey*int64(size), size, mmap.ProtRead)
+	if err != nil {
+		return err
+	}
+	high, err := page.Word(int(offset))
+	if err != nil {
+		return err
+	}
+	low, err := page.Word(int(offset) + 4)
+	t.high, t.low = high, low
+	return err
+}
+
+// read returns the clock. It makes sure that both words belong to the same time: the high
+// one changes every 2^32 ticks.
+func (t *ticks) read() uint64 {
+	for high := t.high.Load(); ; {
+		low, again := t.low.Load(), t.high.Load()
+		if again == high {
+			return uint64(be32(high))<<32 | uint64(be32(low))
+		}
+		high = again
+	}
 }

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -9,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions that the device writes to this process's memory. The bit that says
-// whose an entry is changes each time the device comes around.
+// cq is a completion queue in this process's memory, which the device writes. The owner bit
+// of entries changes each time the device wraps around.
 type cq struct {
 	ctx     *mlx5Context
 	region  *mmap.Region
@@ -20,17 +21,17 @@ type cq struct {
 	ci      uint32 // free-running
 	record  record
 	num     uint32
-	events  uint32 // that were read from the channel
-	lost    bool   // the queue went when it was resized
+	events  uint32 // events that were read from the channel
+	lost    bool   // the queue was lost when it was resized
 	peek    mmap.Peek
-	ext     verbs.WCExtMask // what PollExt tells
+	ext     verbs.WCExtMask // the fields that PollExt fills in
 }
 
-// maxCQE is what the arming word's index has room for.
+// maxCQE is the number of entries that the arming word's index has room for.
 const maxCQE = 1 << 24
 
-// CreateCQ asks the kernel for one entry less than the queue has: the kernel adds one and
-// rounds up.
+// CreateCQ creates a CQ. It asks the kernel for one entry less than the queue has, because
+// the kernel adds one and rounds up.
 func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	q := &cq{ctx: c, step: c.tuning.cqeSize / cqeSize}
 	if err := q.extend(r.Ext); err != nil {
@@ -73,10 +74,10 @@ func (q *cq) create(r *driver.CreateCQ) error {
 	return nil
 }
 
-// maxUARInRequest is what the request's own field for the UAR's number has room for.
+// maxUARInRequest is the largest UAR number that the request's field has room for.
 const maxUARInRequest = 1<<16 - 1
 
-// alloc makes a queue of which no entry is valid, for more than n entries.
+// alloc makes a queue for more than n entries, none of which is valid.
 func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	if n >= maxCQE {
 		return fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, n, uint32(maxCQE-1))
@@ -99,16 +100,16 @@ func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	return nil
 }
 
-// slot is where the entry of a free-running index is in ring.
+// slot returns the position in ring of the entry with a free-running index.
 func (q *cq) slot(i uint32) uint32 { return i*q.step + q.step - 1 }
 
 func (q *cq) at(i uint32) *cqe { return q.ring.At(q.slot(i)) }
 
-// front is the 64 bytes before a long entry.
+// front returns the 64 bytes before a long entry.
 func (q *cq) front(i uint32) *cqe { return q.ring.At(q.slot(i) - 1) }
 
-// Arm asks for an event at the next completion, counted from what was polled last. The
-// device ignores it while it knows of an event that was not counted as read.
+// Arm asks for an event at the next completion after the last one that was polled. The
+// device ignores it while an event is unread.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := (q.events&3)<<armEventShift | q.ci&armConsumed
 	if solicitedOnly {
@@ -129,4 +130,341 @@ func (q *cq) Destroy(do func() error) error {
 		q.ctx.records.give(q.record)
 	}
 	return err
+}
+
+var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
+
+// Poll reads completions. It skips those that match no work request.
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
+	if q.lost {
+		return 0, false, errLost
+	}
+	ready := q.ready(len(wcs))
+	if ready == 0 {
+		return 0, false, nil
+	}
+	if n = q.sent(wcs[:ready]); n < ready {
+		n, bad = q.mixed(wcs, n, ready-n)
+	}
+	q.consumed()
+	return n, bad, nil
+}
+
+// mixed reads entries of all kinds into wcs from n on. ready of them are ready; if none of
+// those matches a work request, mixed looks for more.
+func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
+	for combined := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
+		for end := q.ci + uint32(ready); q.ci != end; {
+			if sent := q.sent(wcs[n:][:end-q.ci]); sent > 0 {
+				n += sent
+				continue
+			}
+			if q.complete(q.ci, &wcs[n]) {
+				combined |= wcs[n].Status
+				n++
+			}
+			q.ci++
+		}
+		if n > 0 || ready == 0 {
+			return n, combined != verbs.StatusSuccess
+		}
+	}
+}
+
+// sent reads successful sends and writes of one QP, up to the first other entry. It is a
+// fast path of complete for the most frequent completions.
+func (q *cq) sent(wcs []verbs.WC) (n int) {
+	if !q.ctx.indexed {
+		return 0
+	}
+	at := q.slot(q.ci)
+	queue := q.ring.At(at).queue
+	p := q.ctx.qps.Get(be32(queue) & cqeNumberMask)
+	if p == nil || p.sendCQ != q || p.sq.blocks == 0 {
+		return 0
+	}
+	s, number := &p.sq, p.num
+	done, produced := s.completed.Load(), s.produced.Load()
+	for n < len(wcs) {
+		e := q.ring.At(at)
+		last := e.counterOwn.Load()
+		w := &s.sent[uint32(be16(uint16(last)))&(s.blocks-1)]
+		if last>>cqeOpShift != cqeRequest || e.queue != queue || w.number-done >= produced-done || w.op > verbs.WCRDMAWrite {
+			break
+		}
+		wcs[n] = verbs.WC{WRID: w.id, Opcode: w.op, QPN: number}
+		done = w.number + 1
+		n++
+		at += q.step
+	}
+	if n > 0 {
+		mmap.StoreRelease(&s.completed, done)
+		q.ci += uint32(n)
+	}
+	return n
+}
+
+// consumed updates the record of how far the queue was read.
+func (q *cq) consumed() {
+	q.record.set(consumedWord, q.ci&armConsumed)
+	q.peek.Hide()
+}
+
+// Peek implements driver.Peeker.
+func (q *cq) Peek() *mmap.Peek { return &q.peek }
+
+// ready returns the number of entries that can be read, at most want.
+func (q *cq) ready(want int) (n int) {
+	at, i := q.slot(q.ci), q.ci
+	for most := min(want, int(q.entries)); n < most; n++ {
+		word := &q.ring.At(at).counterOwn
+		if v := word.Load(); !q.owned(v, i) {
+			if n == 0 {
+				q.peek.Expect(word, v)
+				return 0
+			}
+			break
+		}
+		i++
+		at += q.step
+	}
+	if n > 0 {
+		mmap.FromDevice()
+	}
+	return n
+}
+
+// owned reports whether the device has written an entry, given its last word and its
+// free-running index. The owner bit alternates with each lap, and is 0 in the first.
+func (q *cq) owned(last, i uint32) bool {
+	return last>>cqeOpShift != cqeNothing && last&cqeOwner != 0 == (i&q.entries != 0)
+}
+
+// complete reads an entry, each field once, and finds its work request. It reports whether
+// there is one: the QP may be gone, and the device is not trusted.
+func (q *cq) complete(i uint32, wc *verbs.WC) bool {
+	e := q.at(i)
+	last := e.counterOwn.Load()
+	op, index := last>>cqeOpShift, be16(uint16(last))
+	p, s := q.ctx.find(e, op)
+	if p == nil {
+		return false
+	}
+	*wc = verbs.WC{QPN: p.num}
+	if p.typ == verbs.QPTypeXRCTarget {
+		wc.QPN = be32(e.opQPN) & cqeNumberMask
+	}
+	data := q.message(i, last)
+	switch op {
+	case cqeRequest:
+		return p.sendCQ == q && p.sq.complete(q.ctx, index, be32(e.byteCount), data, wc)
+	case cqeReqError:
+		return p.sendCQ == q && p.sq.complete(q.ctx, index, 0, nil, wc) && e.fail(wc)
+	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
+		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
+	case cqeRespError:
+		return p.recvCQ == q && p.received(s, index, nil, wc) && e.fail(wc)
+	}
+	return false
+}
+
+// find finds the QP of a completion, and the SRQ that a receive came from, if any.
+func (c *mlx5Context) find(e *cqe, op uint32) (*qp, *srq) {
+	number := be32(e.queue) & cqeNumberMask
+	if c.indexed {
+		p := c.qps.Get(number)
+		if p == nil {
+			return nil, nil
+		}
+		return p, p.srq
+	}
+	p := c.qps.Get(be32(e.opQPN) & cqeNumberMask)
+	if op == cqeRequest || op == cqeReqError || number == 0 {
+		return p, nil
+	}
+	s := c.srqs.Get(number)
+	if s != nil && s.target != nil {
+		p = s.target
+	}
+	return p, s
+}
+
+// fail fills in a completion with an error. It returns true, as complete does.
+func (e *cqe) fail(wc *verbs.WC) bool {
+	*wc = verbs.WC{WRID: wc.WRID, QPN: wc.QPN, Status: statusOf(e.syndrome), VendorErr: uint32(e.vendor)}
+	return true
+}
+
+// describe fills in the completion of a receive. It returns true, as complete does.
+func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
+	if wc.Status != verbs.StatusSuccess {
+		return true
+	}
+	wc.Opcode, wc.ByteLen = verbs.WCRecv, be32(e.byteCount)
+	switch op {
+	case cqeWriteImm:
+		wc.Opcode, wc.Imm, wc.Flags = verbs.WCRecvRDMAWithImm, be32(e.imm), verbs.WCWithImm
+	case cqeRecvImm:
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithImm
+	case cqeRecvInv:
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithInv
+		q.ctx.device.Unbind(wc.Imm)
+	}
+	if q.typ != verbs.QPTypeUD {
+		return q.typ != verbs.QPTypeRawPacket || e.describeFrame(wc)
+	}
+	from := be32(e.flagsQPN)
+	wc.SrcQP, wc.SL = from&cqeNumberMask, uint8(from>>24&0xf)
+	if from>>28&3 != 0 {
+		wc.Flags |= verbs.WCGRH
+	}
+	if !q.ethernet {
+		wc.SLID, wc.DLIDPathBits = be16(e.slid), e.path&0x7f
+	}
+	return true
+}
+
+var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")
+
+// Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
+// after all entries of the device. The device counts the marker as an entry, so the entries
+// before it move one slot further in the new queue.
+func (q *cq) Resize(r *driver.ResizeCQ) error {
+	if q.lost {
+		return errLost
+	}
+	next := cq{step: q.step}
+	if err := next.alloc(r, r.CQE); err != nil {
+		return err
+	}
+	req := abi.Mlx5IbResizeCq{BufAddr: next.region.Addr(), CqeSize: uint16(q.ctx.tuning.cqeSize)}
+	r.CQE = next.entries - 1
+	if err := r.Do(driver.UHW{In: abi.Bytes(&req)}); err != nil {
+		return err
+	}
+	r.CQE = next.entries - 1
+	if !q.moveTo(&next) {
+		q.lost = true
+		q.peek.Hide()
+		return errNoMarker
+	}
+	old := q.region
+	q.region, q.ring, q.entries = next.region, next.ring, next.entries
+	q.ci++
+	q.consumed()
+	return r.Free(old)
+}
+
+// moveTo copies the entries up to the marker. It reports whether there is one.
+func (q *cq) moveTo(next *cq) bool {
+	for i := q.ci; i-q.ci < q.entries; i++ {
+		from := q.at(i)
+		last := from.counterOwn.Load()
+		if !q.owned(last, i) {
+			return false
+		}
+		if last>>cqeOpShift == cqeResize {
+			return true
+		}
+		to := next.at(i + 1)
+		q.copyEntry(next, i+1, i)
+		last &^= cqeOwner
+		if (i+1)&next.entries != 0 {
+			last |= cqeOwner
+		}
+		to.counterOwn.Store(last)
+	}
+	return false
+}
+
+// Clean removes the completions of a QP or WQ that is in RESET or destroyed. Later entries
+// move into their slots. The owner bit belongs to the slot and stays.
+func (q *cq) Clean(of any) {
+	p, ok := of.(*qp)
+	if !ok {
+		p = of.(*wq).qp
+	}
+	if q.lost {
+		return
+	}
+	end := q.ci
+	for end-q.ci < q.entries && q.owned(q.at(end).counterOwn.Load(), end) {
+		end++
+	}
+	to := end
+	for from := end; from != q.ci; {
+		from--
+		e := q.at(from)
+		if q.isOf(e, p) {
+			q.forget(e, p)
+			continue
+		}
+		if to--; to != from {
+			q.move(to, from)
+		}
+	}
+	if to != q.ci {
+		q.ci = to
+		q.consumed()
+	}
+}
+
+func (q *cq) isOf(e *cqe, p *qp) bool {
+	if q.ctx.indexed {
+		return be32(e.queue)&cqeNumberMask == p.index
+	}
+	return be32(e.opQPN)&cqeNumberMask == p.num
+}
+
+// forget gives back the receive of an SRQ that an entry completes.
+func (q *cq) forget(e *cqe, p *qp) {
+	last := e.counterOwn.Load()
+	switch last >> cqeOpShift {
+	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv, cqeRespError:
+		if _, s := q.ctx.find(e, last>>cqeOpShift); s != nil && p.recvCQ == q {
+			var wc verbs.WC
+			s.complete(be16(uint16(last)), nil, &wc)
+		}
+	}
+}
+
+// move copies an entry to another slot, except for the owner bit.
+func (q *cq) move(to, from uint32) {
+	e := q.at(to)
+	owner := e.counterOwn.Load() & cqeOwner
+	q.copyEntry(q, to, from)
+	e.counterOwn.Store(q.at(from).counterOwn.Load()&^cqeOwner | owner)
+}
+
+// copyEntry copies all but the last word of an entry, which may hold a message, to a slot
+// of the same CQ or of its next queue.
+func (q *cq) copyEntry(to *cq, at, from uint32) {
+	copy(abi.Bytes(to.at(at))[:cqeSize-4], abi.Bytes(q.at(from)))
+	if q.step > 1 {
+		copy(abi.Bytes(to.front(at)), abi.Bytes(q.front(from)))
+	}
+}
+
+// statuses maps the device's syndromes. Other syndromes become StatusGeneralErr.
+var statuses = [...]verbs.Status{
+	0x01: verbs.StatusLocLenErr,
+	0x02: verbs.StatusLocQPOpErr,
+	0x04: verbs.StatusLocProtErr,
+	0x05: verbs.StatusWRFlushErr,
+	0x06: verbs.StatusMWBindErr,
+	0x10: verbs.StatusBadRespErr,
+	0x11: verbs.StatusLocAccessErr,
+	0x12: verbs.StatusRemInvReqErr,
+	0x13: verbs.StatusRemAccessErr,
+	0x14: verbs.StatusRemOpErr,
+	0x15: verbs.StatusRetryExcErr,
+	0x16: verbs.StatusRNRRetryExcErr,
+	0x22: verbs.StatusRemAbortErr,
+}
+
+func statusOf(syndrome uint8) verbs.Status {
+	if int(syndrome) < len(statuses) && statuses[syndrome] != verbs.StatusSuccess {
+		return statuses[syndrome]
+	}
+	return verbs.StatusGeneralErr
 }

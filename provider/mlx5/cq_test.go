@@ -17,15 +17,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// send posts a send and has it succeed.
+// send posts a send and completes it.
 func (w *world) send(t testing.TB) {
 	t.Helper()
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 }
 
-// TestEvents takes more events than their counter holds, each by an arm; in between it
-// arms twice, and while an event is unread.
+// TestEvents takes more events than their counter holds, one per arm; in between it arms
+// twice, and while an event is unread.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	arm := func() {
@@ -52,7 +52,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestSolicited: of successes only those count that the sender asked to, but all errors.
+// TestSolicited checks that of successes only those count that the sender marked, but all
+// errors.
 func TestSolicited(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func TestSolicited(t *testing.T) {
 	}
 }
 
-// TestStatuses has a send and a receive end with each syndrome.
+// TestStatuses completes a send and a receive with each syndrome.
 func TestStatuses(t *testing.T) {
 	known := map[int]verbs.Status{
 		1: verbs.StatusLocLenErr, 2: verbs.StatusLocQPOpErr, 4: verbs.StatusLocProtErr, 5: verbs.StatusWRFlushErr, 6: verbs.StatusMWBindErr,
@@ -91,7 +92,7 @@ func TestStatuses(t *testing.T) {
 			want.Status = s
 		}
 		w := newWorld(t, nil)
-		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
+		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // unsignaled
 		fakemlx5.QPOf(w.kqp).Fail(uint8(syndrome), uint8(255-syndrome))
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %#x of a send: want %+v", syndrome, want)
@@ -105,8 +106,8 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestHostile has the device say what it must not: nothing comes of it, and all works
-// afterwards.
+// TestHostile has the device write completions that it must not write: Poll returns none of
+// them, and all works afterwards.
 func TestHostile(t *testing.T) {
 	for name, device := range map[string]fakemlx5.Options{"index": {}, "number": {CQEVersion0: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWrongCQ: a completion of a QP that has other CQs is of none.
+// TestWrongCQ checks that a completion of a QP that has other CQs is skipped.
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
@@ -160,8 +161,8 @@ func TestWrongCQ(t *testing.T) {
 	}
 }
 
-// TestReceivesOutOfOrder: the device tells the place of each, and a place is free only
-// when its own receive has completed.
+// TestReceivesOutOfOrder checks that a slot is free only when its own receive has
+// completed.
 func TestReceivesOutOfOrder(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range uint64(depth) {
@@ -184,8 +185,8 @@ func TestReceivesOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestClean: what is left of a QP goes from a CQ that others use, all around the queue,
-// and the places of its receives on an SRQ are free again.
+// TestClean checks that a QP's completions are removed from a CQ that others use, at all
+// positions of the queue, and that its entries of an SRQ are free again.
 func TestClean(t *testing.T) {
 	for _, device := range []fakemlx5.Options{{}, {CQEVersion0: true}} {
 		for laps := range 9 {
@@ -249,7 +250,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestNumberAgain: what a QP left on its CQ is not the next one's that has its number.
+// TestNumberAgain checks that a QP's completions on its CQ do not count for the next QP
+// with its number.
 func TestNumberAgain(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).CQEVersion0 = true })
 	w.send(t)
@@ -269,8 +271,8 @@ func TestNumberAgain(t *testing.T) {
 	}
 }
 
-// TestSharedOutOfOrder: receives of an SRQ complete in any order, and what is posted
-// behind them goes to free entries only.
+// TestSharedOutOfOrder completes receives of an SRQ in any order; later receives use only
+// free entries.
 func TestSharedOutOfOrder(t *testing.T) {
 	p := newPair(t, pairOptions{typ: verbs.QPTypeUC, srq: true})
 	srq, cq, kqp := p.Side[0].SRQ, p.Side[0].CQ, p.K.QueuePairs()[0]
@@ -308,8 +310,8 @@ func post(t testing.TB, qp *uverbs.QP, wrs ...verbs.SendWR) {
 	}
 }
 
-// TestResizeFails: what the kernel refuses changes nothing. A queue without the kernel's
-// mark is lost, and says so.
+// TestResizeFails checks that a refused resize changes nothing, and that a queue without
+// the kernel's marker is lost with an error.
 func TestResizeFails(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, call := range []string{"ALLOC", "RESIZE_CQ"} {
@@ -340,8 +342,8 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
-// FuzzCQE has 64 bytes of any kind stand in the queue. What is made of them is of this QP,
-// and of what was posted.
+// FuzzCQE writes 64 arbitrary bytes to the queue. The completions must be of this QP, and
+// of posted work requests.
 func FuzzCQE(f *testing.F) {
 	for _, op := range []byte{0, 1, 2, 3, 4, 5, 13, 14, 15} {
 		seed := make([]byte, 64)

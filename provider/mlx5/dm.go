@@ -13,14 +13,14 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// dm is memory of the device's, mapped from the page on in which it begins.
+// dm is device memory. It is mapped from the start of the page in which it begins.
 type dm struct {
 	region *mmap.Region
 	start  uint64 // offset of its first byte in the region
 }
 
-// Memory of the device's is mapped by the number of its first page. Its lower 8 bits and the
-// others stand on both sides of the command.
+// Device memory is mapped by the number of its first page. In the offset, the command is
+// between the number's lower 8 bits and the others.
 const (
 	dmCommand = 8
 	dmWord    = 4 // bytes of an access
@@ -53,7 +53,7 @@ func (c *mlx5Context) ImportDM(r *driver.ImportDM) (driver.DM, error) {
 	return mapDM(r, page, start, r.Length)
 }
 
-// mapDM maps as many whole pages as the length has; the kernel offers no more.
+// mapDM maps as many whole pages as the length takes; the kernel offers no more.
 func mapDM(m driver.Memory, page uint16, start, length uint64) (driver.DM, error) {
 	size := uint64(os.Getpagesize())
 	start %= size
@@ -79,7 +79,7 @@ func (d *dm) CopyFrom(b []byte, offset uint64) error {
 	return d.words(offset, b, func(w *atomic.Uint32, b []byte) { binary.NativeEndian.PutUint32(b, w.Load()) })
 }
 
-// words calls do with each word from an offset on, and the bytes of b that belong to it.
+// words calls do for each word from an offset on, with the bytes of b that belong to it.
 func (d *dm) words(offset uint64, b []byte, do func(w *atomic.Uint32, b []byte)) error {
 	if (offset|uint64(len(b)))%dmWord != 0 {
 		return syscall.EINVAL

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// TestHostileDM: memory that would end behind what is mapped is refused, and given back.
+// TestHostileDM checks that memory that would exceed its mapping is refused, and freed.
 func TestHostileDM(t *testing.T) {
 	w := newWorld(t, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFlush: the device flushes what it has, and what is posted afterwards.
+// TestFlush checks that the device flushes earlier and later work requests.
 func TestFlush(t *testing.T) {
 	w := newWorld(t, nil)
 	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend}, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: sges(1)})
@@ -46,8 +46,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestReset has a QP begin anew, with work on its queues and completions on its CQ, many
-// times, at all places of its queues.
+// TestReset resets a QP with work on its queues and completions on its CQ, many times, at
+// all positions of its queues.
 func TestReset(t *testing.T) {
 	w := newWorld(t, nil)
 	for round := range 20 {
@@ -80,7 +80,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestStates: what the device would carry out later, unsaid, is refused.
+// TestStates checks that posts are refused if the device would carry them out later.
 func TestStates(t *testing.T) {
 	w := newWorld(t, nil)
 	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
@@ -105,7 +105,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestDestroyRefused: objects that the kernel keeps go on.
+// TestDestroyRefused checks that objects that the kernel does not destroy stay usable.
 func TestDestroyRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.k.Fail("QP_DESTROY", 0, syscall.EBUSY)
@@ -126,8 +126,8 @@ func TestDestroyRefused(t *testing.T) {
 	}
 }
 
-// TestCreateRefused: what the kernel refuses leaves nothing behind: no memory, doorbell
-// record, index or register, of which the model wants each used once.
+// TestCreateRefused checks that create calls that the kernel refuses leave nothing behind:
+// no memory, doorbell record, index or register, each of which may be used once only.
 func TestCreateRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	allocs := w.k.Calls("ALLOC")
@@ -230,8 +230,7 @@ func (exited) Load32(uint64) (uint32, error) { return 0, syscall.ESRCH }
 func (exited) Store32(uint64, uint32) error  { return syscall.ESRCH }
 func (exited) Write(uint64, []byte) error    { return syscall.ESRCH }
 
-// TestExited: the device may hear of the last stores of a process when its memory is gone.
-// It is not to blame for that.
+// TestExited checks that the model ignores a process's last stores if its memory is gone.
 func TestExited(t *testing.T) {
 	w := newWorld(t, nil)
 	memory := w.k.User
@@ -243,8 +242,8 @@ func TestExited(t *testing.T) {
 	w.k.User = memory
 }
 
-// TestHostileAnswers has the kernel's answers be what they can't be: an error, the
-// kernel's object destroyed again, nothing leaked.
+// TestHostileAnswers gives impossible answers of the kernel: an error, the kernel's object
+// destroyed again, nothing leaked.
 func TestHostileAnswers(t *testing.T) {
 	type qpAnswer = abi.Mlx5IbCreateQpResp
 	makeCQ := func(w *world) error { _, err := w.dev.CreateCQ(4, nil); return err }
@@ -280,7 +279,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileOpen: limits that no device has, and UARs and events that can't be had.
+// TestHostileOpen has limits that no device has, and UARs and event channels that can't be
+// created.
 func TestHostileOpen(t *testing.T) {
 	type answer = abi.Mlx5IbAllocUcontextResp
 	for name, change := range map[string]func(*answer){

@@ -46,7 +46,7 @@ type kernelErrCQE struct {
 	Signature, OpOwn uint8
 }
 
-// MLX5_CQE_ opcodes, and syndromes with what they mean in verbs.
+// MLX5_CQE_ opcodes, and the statuses of syndromes.
 const (
 	kernelRespWRImm, kernelRespSend, kernelRespSendImm, kernelRespSendInv, kernelReqErr = 1, 2, 3, 4, 13
 )
@@ -60,7 +60,7 @@ var kernelSyndromes = map[uint8]verbs.Status{
 // kernelWorld is a world whose device writes completions that the test has made.
 type kernelWorld struct {
 	*world
-	user uint32 // what the QP is named by: user_index of the request that made it
+	user uint32 // the QP's name in completions: user_index of its create request
 	next any    // structure to write
 }
 
@@ -86,7 +86,7 @@ func newKernelWorld(t *testing.T, typ verbs.QPType, infiniband bool) *kernelWorl
 	return w
 }
 
-// kernelNoise fills what means nothing to verbs.
+// kernelNoise fills the fields that verbs does not use.
 func kernelNoise(r *rand.Rand) kernelCQE {
 	u8 := func() uint8 { return uint8(r.Uint32()) }
 	return kernelCQE{OuterL3Tunneled: u8(), WqeID: uint16(r.Uint32()), LroTCPPsh: u8(), LroMinTTL: u8(), LroTCPWin: uint16(r.Uint32()),

@@ -86,7 +86,7 @@ func kernelRequest(r *rand.Rand, op verbs.Opcode) verbs.SendWR {
 	return wr
 }
 
-// kernelCompare holds a request to what was posted.
+// kernelCompare compares a request with the work request that was posted.
 func kernelCompare(t *testing.T, wr *verbs.SendWR, d *kernelWQE, afterKey bool) {
 	t.Helper()
 	flags := uint8(kernelCQUpdate)

@@ -121,7 +121,7 @@ func (r *kernelReader) take(v any) {
 	r.b = r.b[n:]
 }
 
-// kernelDecode reads a request. Its length is what the request says of itself.
+// kernelDecode reads a request, of the length in its first segment.
 func kernelDecode(t *testing.T, b []byte, datagram bool) (w kernelWQE) {
 	t.Helper()
 	r := &kernelReader{t, b}

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestMisuse: the model notes what the mutations of the tour do not come to.
+// TestMisuse checks that the model notices misuse that the tour's mutations do not produce.
 func TestMisuse(t *testing.T) {
 	const sends, receives = 16, 20 // where their numbers stand in QP_CREATE
 	ofCQ := func(c *fakeverbs.Crossing) bool { return c.Kind == fakeverbs.Record && c.Offset == 0 }

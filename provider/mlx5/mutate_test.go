@@ -14,7 +14,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Bits:   bitsOf,
@@ -40,9 +40,9 @@ func TestMutations(t *testing.T) {
 	m.Test(t)
 }
 
-// tours are what the sites are found in, one after the other. Of the third only what names
-// queues is of interest, of the fourth what XRC adds, and of the last what completions hold of
-// messages.
+// tours are the runs that supply the sites, one after the other. Of the third only the
+// names of queues are of interest, of the fourth the additions of XRC, and of the last the
+// messages in completions.
 var tours = []pairOptions{
 	{typ: verbs.QPTypeRC},
 	{typ: verbs.QPTypeUD, srq: true},
@@ -51,12 +51,12 @@ var tours = []pairOptions{
 	{typ: verbs.QPTypeRC, all: true, short: true},
 }
 
-// addresses is how many bytes of the create calls are addresses. What is at another address
-// differs from run to run.
+// addresses is the number of bytes of the create calls that hold addresses. The content at
+// another address differs from run to run.
 const addresses = 16
 
-// labels calls a record, which follows a doorbell, an arriving message or a new object, as
-// the doorbell before it.
+// labels names a record, which follows a doorbell, an arriving message or a new object,
+// after the doorbell before it.
 func labels(tour int, typ verbs.QPType) func(*fakeverbs.Crossing) string {
 	last := "creation"
 	return func(c *fakeverbs.Crossing) string {
@@ -77,7 +77,7 @@ func labels(tour int, typ verbs.QPType) func(*fakeverbs.Crossing) string {
 	}
 }
 
-// interesting leaves out what other sites have as well.
+// interesting leaves out the sites whose content other sites have too.
 func interesting(tour int, site string) bool {
 	switch {
 	case site == "out UAR_OBJ_ALLOC":
@@ -94,7 +94,7 @@ func interesting(tour int, site string) bool {
 	return !slices.Contains([]string{"cqe SEND_IMM", "cqe SEND_INV", "cqe WRITE_IMM", "cqe CAS", "sqe SEND_IMM inline", "sqe SEND_INV inline", "sqe WRITE_IMM inline"}, site)
 }
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing, typ verbs.QPType) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut:
@@ -165,7 +165,7 @@ func bitsOf(s *providertest.Site, i int) []int {
 	return []int{(i*3 + i/8) % 8}
 }
 
-// storesOf changes how a doorbell is stored to, and in which order memory is.
+// storesOf changes how a doorbell is stored to, and the order of stores to memory.
 func storesOf(s *providertest.Site) []providertest.Change {
 	switch s.Kind {
 	case fakeverbs.Doorbell:
@@ -203,7 +203,7 @@ One bit of each byte was changed; all bits of bytes with several fields. TestMut
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("in GET_CONTEXT", 0, 16, "", "more registers, or a version of completions that no device has"),
 	because("in GET_CONTEXT", 24, 31, "", "capabilities that no kernel knows"),

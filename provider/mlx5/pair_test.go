@@ -30,7 +30,7 @@ type pairOptions struct {
 	all    bool                    // sends complete
 	short  bool                    // short messages come in completions
 	golden bool                    // sizes and receives are those of test/sandbox/script.c
-	kernel func(*fakeverbs.Kernel) // is told of it before it is used
+	kernel func(*fakeverbs.Kernel) // is called before the kernel is used
 }
 
 // newPair makes two QPs on the model of a device.

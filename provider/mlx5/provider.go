@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -25,7 +26,7 @@ func (provider) ABI() (lowest, highest uint32) {
 type mlx5Context struct {
 	device    driver.Device
 	limits    abi.Mlx5IbAllocUcontextResp
-	indexed   bool // completions name QPs by an index of ours, not by their numbers
+	indexed   bool // completions name QPs by the provider's index, not by their numbers
 	atomics   bool
 	checksums bool // of raw packets
 	tuning    tuning
@@ -37,15 +38,15 @@ type mlx5Context struct {
 	ticks     ticks
 }
 
-// What rdma-core asks for, of the registers that a context without dynamic UARs has.
+// The numbers of registers that rdma-core requests for a context without dynamic UARs.
 const (
 	staticRegisters  = 16
 	staticLowLatency = 4
 	maxCQEVersion    = 1
 )
 
-// Open asks for what newer kernels have, and again without that where the kernel refuses
-// the length: the fields came in three steps.
+// Open opens a device. It first sends the newest kernels' request, and a shorter one if the
+// kernel refuses the length: the request has grown twice.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
 		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
@@ -71,7 +72,7 @@ func newContext(r *driver.Open) (c *mlx5Context, err error) {
 	return c, err
 }
 
-// start makes ready what the kernel's answer tells of.
+// start sets up the context that the kernel's answer describes.
 func (c *mlx5Context) start() (driver.Context, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, err
@@ -96,8 +97,8 @@ const (
 	requestWithFlags   = 16
 )
 
-// checkLimits refuses what no device says of itself. Completions name entries of queues
-// by 16 bits.
+// checkLimits returns an error if the answer holds values that no device has. Completions
+// name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
 	line, page := l.CacheLineSize, uint32(os.Getpagesize())
@@ -115,16 +116,17 @@ func (c *mlx5Context) checkLimits() error {
 	return nil
 }
 
-// pd is a protection domain; the device's number of it is for segments that are not used here.
+// pd is a protection domain. Its number on the device is not used.
 type pd struct{}
 
-// AllocPD implements driver.PDAllocator. The kernel insists on answering.
+// AllocPD implements driver.PDAllocator. The kernel requires room for an answer.
 func (*mlx5Context) AllocPD(r *driver.AllocPD) (any, error) {
 	var resp abi.Mlx5IbAllocPdResp
 	return pd{}, r.Do(driver.UHW{Out: abi.Bytes(&resp)})
 }
 
-// ethernet tells whether a port is one, by its first GID, which all ports have.
+// ethernet reports whether a port is an Ethernet port. It looks at the first GID, which all
+// ports have.
 func (c *mlx5Context) ethernet(port uint32) (bool, error) {
 	e, err := c.device.GID(port, 0)
 	if err != nil {
@@ -135,3 +137,54 @@ func (c *mlx5Context) ethernet(port uint32) (bool, error) {
 
 // Close implements driver.Closer.
 func (c *mlx5Context) Close() error { return c.registers.close(c) }
+
+// Import implements driver.Importer. Static registers can't be shared, because each process
+// would alternate between the halves of a register on its own.
+func (provider) Import(r *driver.Open) (driver.Context, error) {
+	c, err := newContext(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Do(driver.UHW{}, driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, Out: abi.Bytes(&c.limits)}); err != nil {
+		return nil, err
+	}
+	if c.limits.TotBfregs > 0 {
+		return nil, fmt.Errorf("mlx5: the context has registers of its own: %w", syscall.EINVAL)
+	}
+	return c.start()
+}
+
+// ImportPD implements driver.PDImporter.
+func (c *mlx5Context) ImportPD(handle uint32) (any, error) {
+	var number uint32
+	return pd{}, c.device.Invoke(abi.UVERBS_OBJECT_PD, abi.MLX5_IB_METHOD_PD_QUERY,
+		driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_PD_HANDLE, Handle: handle},
+		driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, Out: abi.Bytes(&number)})
+}
+
+// NullKey implements driver.NullKeyer.
+func (c *mlx5Context) NullKey() (lkey uint32, ok bool) {
+	return c.limits.DumpFillMkey, c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0
+}
+
+// tuning holds the settings of the environment, in rdma-core's variables.
+type tuning struct {
+	cqeSize uint32
+	short   bool // short messages come in completions
+}
+
+// readTuning reads the environment. Unlike rdma-core, it enables short messages in
+// completions only on request.
+func readTuning() (t tuning, err error) {
+	t.cqeSize = cqeSize
+	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {
+		n, _ := strconv.Atoi(v)
+		if n != cqeSize && n != longCQESize {
+			return t, fmt.Errorf("%w: MLX5_CQE_SIZE is %q in the environment, and completions have %d bytes or %d", syscall.EINVAL, v, cqeSize, longCQESize)
+		}
+		t.cqeSize = uint32(n)
+	}
+	v, set := os.LookupEnv("MLX5_SCATTER_TO_CQE")
+	t.short = set && v != "0"
+	return t, nil
+}

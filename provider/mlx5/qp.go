@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qp is a QP's two queues. The receive queue has no entries with an SRQ.
+// qp holds a QP's two queues. The receive queue has no entries if the QP uses an SRQ.
 type qp struct {
 	ctx            *mlx5Context
 	typ            verbs.QPType
@@ -25,19 +25,19 @@ type qp struct {
 	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
 	state          verbs.QPState        // written with both queues held
-	ethernet       bool                 // its port is
-	front          [ethernetHeader]byte // of a frame that is being posted
+	ethernet       bool                 // its port is an Ethernet port
+	front          [ethernetHeader]byte // start of the frame that is being posted
 	signal         uint32               // ctrlCompletion of every send
 	smallFence     bool                 // of the next send
 	maxInline      uint32
-	whole          [maxBlockCopies * blockSize]byte // of a request that goes around the end of the queue
+	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
-// noIndex is what the kernel wants where completions name QPs by their numbers.
+// noIndex is the index to request if completions name QPs by their numbers.
 const noIndex = 0xffffff
 
-// CreateQP has everything ready before the kernel is asked, as completions name the QP by
-// an index of ours.
+// CreateQP sets up everything before it asks the kernel, because completions name the QP by
+// an index that the provider chooses.
 func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	size, err := c.sizes(r)
 	if err != nil {
@@ -93,7 +93,7 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	return q.adopt(r.Num, resp.BfregIndex)
 }
 
-// adopt takes over what the kernel chose.
+// adopt checks and stores the QP's number and register, which the kernel chose.
 func (q *qp) adopt(num, register uint32) error {
 	c := q.ctx
 	if q.num = num; num > cqeNumberMask {
@@ -111,8 +111,8 @@ func (q *qp) adopt(num, register uint32) error {
 	return c.qps.Set(num, q)
 }
 
-// allocate makes the queues' memory, with the sends behind the receives. Those of a raw packet
-// QP are two objects of the device's, in memory of their own.
+// allocate makes the queues' memory, with the sends after the receives. The queues of a raw
+// packet QP are two objects of the device, in separate memory.
 func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) error {
 	if q.typ != verbs.QPTypeRawPacket {
 		buf, err := alloc(r, size.receiveBytes()+size.sendBytes(), &req.BufAddr)
@@ -132,7 +132,7 @@ func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) 
 	return q.layOut(receives, sends, 0, size)
 }
 
-// alloc makes memory of n bytes and tells its address. None is no memory.
+// alloc allocates n bytes and stores their address. For 0 bytes it allocates nothing.
 func alloc(r *driver.CreateQP, n int, addr *uint64) (*mmap.Region, error) {
 	if n == 0 {
 		return nil, nil
@@ -157,7 +157,7 @@ func (q *qp) layOut(receives, sends *mmap.Region, at int, size *sizes) error {
 	return q.sq.init(sends, at, size)
 }
 
-// drop gives back what the QP has of its context.
+// drop gives back the QP's parts of its context.
 func (q *qp) drop() {
 	c := q.ctx
 	if c.indexed {
@@ -173,8 +173,8 @@ func (q *qp) drop() {
 	}
 }
 
-// Destroy implements driver.Destroyer. The kernel comes first: the device may write
-// completions until do returns.
+// Destroy implements driver.Destroyer. It calls the kernel first, because the device may
+// write completions until do returns.
 func (q *qp) Destroy(do func() error) error {
 	err := do()
 	if err == nil {
@@ -183,11 +183,11 @@ func (q *qp) Destroy(do func() error) error {
 	return err
 }
 
-// Idle implements driver.Idler. The device flushes all that it was given. It flushes
-// nothing of an SRQ.
+// Idle implements driver.Idler. The device flushes all work requests of the QP, but no
+// receives of an SRQ.
 func (q *qp) Idle() bool { return q.sq.isIdle() && q.rq.isEmpty() }
 
-// Modify implements driver.QPModifier. A QP in RESET begins anew.
+// Modify implements driver.QPModifier. It empties the queues of a QP that enters RESET.
 func (q *qp) Modify(r *driver.ModifyQP) error {
 	if q.typ == verbs.QPTypeUD && r.Mask&verbs.QPAttrPort != 0 {
 		ethernet, err := q.ctx.ethernet(r.Attr.Port)
@@ -211,4 +211,104 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 		q.record.set(sendWord, 0)
 	}
 	return nil
+}
+
+// sizes holds the sizes of a QP's queues. User space chooses them.
+type sizes struct {
+	cap         verbs.QPCap // as granted
+	receives    uint32      // entries, a power of two or 0
+	receiveSegs uint32      // of an entry
+	blocks      uint32      // of the send queue, a power of two or 0
+}
+
+func (s *sizes) receiveBytes() int { return int(s.receives) * int(s.receiveSegs) * segmentSize }
+func (s *sizes) sendBytes() int    { return int(s.blocks) * blockSize }
+
+// Bytes of a send before its data: the first segment, and the largest addition of any
+// operation, which on RC and UC is the binding of a window, and on UD the address.
+const (
+	bindOverhead = 16 + 48 + 64 + 64
+	udOverhead   = 16 + 48
+	xrcOverhead  = bindOverhead + 16
+	rawOverhead  = 16 + 32
+)
+
+func overhead(t verbs.QPType) uint32 {
+	switch t {
+	case verbs.QPTypeUD:
+		return udOverhead
+	case verbs.QPTypeXRCInitiator:
+		return xrcOverhead
+	case verbs.QPTypeRawPacket:
+		return rawOverhead
+	}
+	return bindOverhead
+}
+
+// sizes computes the sizes as rdma-core does. The QP is granted the room that rounding up
+// adds.
+func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
+	switch r.Type {
+	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket:
+	default:
+		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
+	}
+	s.cap = r.Cap
+	if err := c.sendSizes(&s, overhead(r.Type)); err != nil {
+		return s, err
+	}
+	return s, c.receiveSizes(&s, r.SRQ != nil)
+}
+
+func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
+	want, most := &s.cap, uint32(c.limits.MaxSqDescSz)
+	if want.MaxSendWR == 0 {
+		return nil
+	}
+	if want.MaxSendSGE > most/segmentSize || want.MaxInline > most {
+		return tooLarge("sends", most)
+	}
+	size := overhead + want.MaxSendSGE*segmentSize
+	if want.MaxInline > 0 {
+		size = max(size, overhead+align(inlineHeader+want.MaxInline, segmentSize))
+	}
+	if size = align(size, blockSize); size > most {
+		return tooLarge("sends", most)
+	}
+	bytes := uint64(want.MaxSendWR) * uint64(size)
+	if bytes > uint64(c.limits.MaxSendWqebb)*blockSize {
+		return fmt.Errorf("%w: %d sends of %d bytes, the device has queues of %d blocks of %d bytes",
+			verbs.ErrNotSupported, want.MaxSendWR, size, c.limits.MaxSendWqebb, blockSize)
+	}
+	ring := pow2(uint32(bytes))
+	if s.blocks = ring / blockSize; s.blocks > c.limits.MaxSendWqebb {
+		return fmt.Errorf("%w: a send queue of %d blocks, the device has at most %d", verbs.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
+	}
+	want.MaxSendWR, want.MaxInline = ring/size, 0
+	if size > overhead { // by at least a segment; rdma-core's result is negative otherwise
+		want.MaxInline = size - overhead - inlineHeader
+	}
+	return nil
+}
+
+func (c *mlx5Context) receiveSizes(s *sizes, shared bool) error {
+	want, most := &s.cap, uint32(c.limits.MaxRqDescSz)
+	if want.MaxRecvWR > c.limits.MaxRecvWr { // for an SRQ, too, as in the kernel
+		return fmt.Errorf("%w: %d receives, the device's queues have at most %d", verbs.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
+	}
+	if shared || want.MaxRecvWR == 0 {
+		want.MaxRecvWR, want.MaxRecvSGE = 0, 0
+		return nil
+	}
+	if want.MaxRecvSGE > most/segmentSize {
+		return tooLarge("receives", most)
+	}
+	s.receiveSegs = pow2(max(want.MaxRecvSGE, 1))
+	s.receives = max(pow2(want.MaxRecvWR), blockSize/segmentSize/min(s.receiveSegs, blockSize/segmentSize))
+	want.MaxRecvWR, want.MaxRecvSGE = s.receives, s.receiveSegs
+	return nil
+}
+
+func tooLarge(what string, most uint32) error {
+	return fmt.Errorf("%w: the device's %s have at most %d bytes, with all SGEs and inline data", verbs.ErrNotSupported, what, most)
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A raw packet QP sends and receives Ethernet frames, which the program makes.
+// A raw packet QP sends and receives whole Ethernet frames.
 
 const (
 	ethernetHeader = 18 // of a frame with a VLAN's tag
-	ethernetStart  = 2  // of its bytes, in the segment in front of it
+	ethernetStart  = 2  // bytes of it in the segment before the frame's
 
 	fillChecksums = 0xc0 << 24 // of layers 3 and 4
 	layersRight   = 0x06       // of the same
 	headerIPv4    = 2
 )
 
-// frameHeader is how much of each frame the device wants in the request. Older ones do, and a
-// kernel that does not tell is taken for one that has them.
+// frameHeader returns the number of bytes of each frame that must be in the request. Older
+// devices need them; if the kernel does not report it, the device is taken for an old one.
 func (c *mlx5Context) frameHeader() int {
 	if c.limits.EthMinInline == abi.MLX5_USER_INLINE_MODE_NONE {
 		return 0
@@ -27,7 +27,7 @@ func (c *mlx5Context) frameHeader() int {
 	return ethernetHeader
 }
 
-// checkFrame takes the start of the frame that the device wants in the request.
+// checkFrame checks a frame, and copies the start that the device wants in the request.
 func (q *qp) checkFrame(r *request) error {
 	if r.flags&verbs.SendIPCsum != 0 && !q.ctx.checksums {
 		return fmt.Errorf("%w: this mlx5 device fills in no checksums", verbs.ErrNotSupported)
@@ -63,7 +63,7 @@ func errShortFrame(length, least int) error {
 	return fmt.Errorf("%w: a frame of %d bytes, this mlx5 device wants %d at least", verbs.ErrInvalidWR, length, least)
 }
 
-// putFrame writes the segment in front of a frame, and the frame.
+// putFrame writes the segment before a frame, and the frame.
 func (q *qp) putFrame(at uint32, r *request) (end uint32) {
 	var checksums, start uint32
 	if r.flags&verbs.SendIPCsum != 0 {
@@ -91,8 +91,8 @@ func (q *qp) putFrame(at uint32, r *request) (end uint32) {
 	return at
 }
 
-// describeFrame tells of a frame whether its checksums are right, where that was looked at. It
-// returns true, as complete does.
+// describeFrame sets the flag of a frame whose checksums the device found right. It returns
+// true, as complete does.
 func (e *cqe) describeFrame(wc *verbs.WC) bool {
 	if e.right&layersRight == layersRight && e.headers>>2&3 == headerIPv4 {
 		wc.Flags = verbs.WCIPCsumOK

@@ -75,7 +75,7 @@ func TestSendFrame(t *testing.T) {
 	}
 }
 
-// What no device would send as a frame is refused.
+// Frames that no device would send are refused.
 func TestRefusesFrame(t *testing.T) {
 	w := rawWorld(t, fakemlx5.Options{InlineHeaders: true})
 	short := ethernetHeader - 1
@@ -115,7 +115,7 @@ func TestNoChecksums(t *testing.T) {
 	}
 }
 
-// A completion tells which checksums are right: of IPv4, both.
+// A completion reports which checksums are right: of IPv4, both.
 func TestReceiveFrame(t *testing.T) {
 	w := rawWorld(t, fakemlx5.Options{})
 	for i, c := range []struct {

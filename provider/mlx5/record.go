@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// record is a doorbell record, two big-endian words from which the device learns how far a
-// queue goes. A QP has a word for receives and one for sends, a CQ one for what was
-// consumed and one that arms it, and an SRQ one.
+// record is a doorbell record, two big-endian words from which the device reads how far a
+// queue is filled. A QP has a word for receives and one for sends, a CQ one for the
+// consumed entries and one that arms it, and an SRQ one.
 type record struct {
 	page *recordPage
 	slot int
@@ -28,22 +28,22 @@ const (
 	armWord      = 1
 )
 
-// set has the device see a number, once it sees all that was stored before.
+// set stores a number, which the device sees only after all earlier stores.
 func (r *record) set(word int, v uint32) { mmap.StoreRelease(r.word[word], be32(v)) }
 
-// records hands out records, one a cache line, of pages that live as long as the device:
+// records hands out records, one per cache line, of pages that live as long as the device:
 // the kernel pins a page once for all the records in it.
 type records struct {
 	mu    sync.Mutex
 	pages []*recordPage
-	line  int // bytes from one to the next
+	line  int // bytes between records
 	alloc func(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error)
 }
 
 type recordPage struct {
 	region *mmap.Region
 	line   int
-	taken  []uint64 // a bit a record
+	taken  []uint64 // one bit per record
 }
 
 // take returns a zeroed record.
@@ -65,7 +65,7 @@ func (r *records) take() (record, error) {
 	return p.record(slot)
 }
 
-// give takes a record back. The kernel must have let go of it.
+// give takes a record back. The kernel must no longer use it.
 func (r *records) give(rec record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,7 +47,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestGivenBack: what closed objects had of their context serves the next ones.
+// TestGivenBack checks that the parts of closed objects are used again.
 func TestGivenBack(t *testing.T) {
 	w := newWorld(t, nil)
 	var before [2]int

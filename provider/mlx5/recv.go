@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recvQueue is a QP's own receive queue. The device may complete receives in any order,
-// and tells their places. A place is free again when its own receive has completed.
+// recvQueue is a QP's own receive queue. The device may complete receives in any order, and
+// reports their slots. A slot is free again when its receive has completed.
 type recvQueue struct {
 	segs    mmap.Array[segment]
 	size    uint32 // segments of an entry
@@ -44,8 +44,8 @@ var (
 	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", verbs.ErrInvalidWR)
 )
 
-// PostRecv tells the device by the record alone. A raw packet QP's receive queue would take
-// packets before the QP may, so its record waits for that.
+// PostRecv queues receives. Its doorbell is the record alone. A raw packet QP's receive
+// queue would take packets before the QP may, so its record is not updated before that.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	switch {
 	case q.state == verbs.QPStateReset:
@@ -68,8 +68,8 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// postPlain is post for receives of one SGE, which most are, up to the first that is not, or
-// has no room. It says how many they are.
+// postPlain posts receives with one SGE, the most frequent kind, up to the first that has
+// another number or no room. It returns their number.
 func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
 	if q.maxSGE == 0 {
 		return 0
@@ -82,7 +82,7 @@ func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
 		s := sgl[0]
 		place := q.head & uint32(len(q.entries)-1)
 		e := &q.entries[place]
-		if s.Length-1 >= maxDataLength || e.pending.Load() != 0 { // also a length of 0, which is none
+		if s.Length-1 >= maxDataLength || e.pending.Load() != 0 { // also a length of 0, which is no SGE
 			break
 		}
 		*q.segs.At(place * q.size) = segment{words(s.Length, s.LKey), be64(s.Addr)}
@@ -97,7 +97,7 @@ func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
 }
 
 func (q *recvQueue) post(wr *verbs.RecvWR) error {
-	sgl := wr.SGL // what is checked is what is used
+	sgl := wr.SGL // read once: the slice that is checked is used
 	if err := checkReceive(sgl, q.maxSGE); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func checkReceive(sgl []verbs.SGE, maxSGE int) error {
 	return err
 }
 
-// putReceive writes an entry: SGEs, and a mark behind the last where there is room.
+// putReceive writes an entry: SGEs, and a mark after the last if there is room.
 func putReceive(segs *mmap.Array[segment], at, room uint32, sgl []verbs.SGE) {
 	n := uint32(0)
 	for i := range sgl {
@@ -145,8 +145,8 @@ func (q *recvQueue) isEmpty() bool {
 	return true
 }
 
-// complete frees a place. The message goes to its memory if the device left that to us. It
-// refuses a place that has no receive.
+// complete frees a slot. It copies the message if the device left it in the completion. It
+// returns false for a slot that has no receive.
 func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *verbs.WC) bool {
 	if len(q.entries) == 0 {
 		return false

@@ -12,23 +12,23 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// register is where a QP's sends are told of. Whole requests are copied to its two halves
-// in turn.
+// register is a QP's doorbell register. Whole requests are copied to its two halves in
+// turn.
 type register struct {
 	page   *mmap.Page
 	at     int // offset in the page
 	half   int // bytes of a half; 0: it takes no copies
-	offset int // of the half that is next; lock guards it, or the send queue's lock
+	offset int // of the next half; lock guards it, or the send queue's lock
 	lock   driver.Lock
-	shared bool // by QPs: lock is to be taken
+	shared bool // QPs share it, so the lock must be held
 	users  int
 	uar    uint32 // number of the UAR's page
 }
 
-// tell has the device look at a send queue, whose record is up to date. first is the first
-// 8 bytes of the last request; whole is all of it, or nil. Where there are no halves,
-// offset is not written: QPs may share that register without a lock.
-func (r *register) tell(first uint64, whole []byte) {
+// ring rings the doorbell of a send queue. The record must be up to date. first is the
+// first 8 bytes of the last request; whole is all of it, or nil. If the register has no
+// halves, offset is not written: QPs may share such a register without a lock.
+func (r *register) ring(first uint64, whole []byte) {
 	if r.shared {
 		r.lock.Lock()
 	}
@@ -45,28 +45,28 @@ func (r *register) tell(first uint64, whole []byte) {
 	}
 }
 
-// registers are the UARs of a context. Kernels that know dynamic ones make them when they
-// are asked: one for all CQs, which combines no writes, then two for the first QPs, which
-// get a register each, then some whose registers are shared. Others offer a number of
-// registers at the start, of which the kernel chooses one for each QP.
+// registers holds the UARs of a context. Kernels with dynamic UARs create them on request:
+// one without write combining for all CQs, then two for the first QPs, which get a register
+// each, then some whose registers are shared. Other kernels offer a number of registers at
+// the start, and choose one for each QP.
 type registers struct {
 	mu      sync.Mutex
 	dynamic bool
 	cq      *mmap.Page
 	cqUAR   uint32
 	pages   []uar
-	send    []*register // dynamic: as made; else by the kernel's index, nil for those not in use
+	send    []*register // dynamic: in order of creation; else by the kernel's index, nil for those not in use
 }
 
-// uar is an object of the kernel's.
+// uar is a UAR object of the kernel.
 type uar struct {
 	page   *mmap.Page
 	handle uint32
 	number uint32
 }
 
-// How many registers are made at most, as rdma-core does: those of the first QPs are theirs
-// alone.
+// The largest numbers of registers, as in rdma-core. The registers of the first QPs are not
+// shared.
 const (
 	dedicatedRegisters = 4
 	sharedRegisters    = 12
@@ -82,7 +82,7 @@ func (s *registers) init(c *mlx5Context) (err error) {
 	return err
 }
 
-// make has the kernel make a UAR and maps it.
+// make creates a UAR and maps it.
 func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
 	var offset uint64
 	var length, number uint32
@@ -107,7 +107,7 @@ func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
 	return u, nil
 }
 
-// free gives it back. Nothing is stored to the page any more.
+// free destroys the UAR. Nothing may be stored to its page any more.
 func (u *uar) free(c *mlx5Context) (err error) {
 	if u.page != nil {
 		err = c.device.Free(u.page)
@@ -142,8 +142,9 @@ func (s *registers) mapStatic(c *mlx5Context) error {
 
 const maxStatic = 1 << 12
 
-// static is register k of a UAR. The kernel numbers four of each and uses two. The very
-// first is shared by all, and takes no copies; its stores need no lock, since each is whole.
+// static returns register k of a UAR. The kernel numbers four per UAR and uses two. The
+// very first is shared by all QPs, and takes no copies; its stores need no lock, because
+// each is a single store.
 func (s *registers) static(c *mlx5Context, page *mmap.Page, u, k uint32) *register {
 	if k >= uarRegisters {
 		return nil
@@ -155,7 +156,7 @@ func (s *registers) static(c *mlx5Context, page *mmap.Page, u, k uint32) *regist
 	return r
 }
 
-// newRegister is register k of the UAR at an offset of a page, shared.
+// newRegister returns a shared register: k of the UAR at an offset of a page.
 func newRegister(c *mlx5Context, page *mmap.Page, uar int, k uint32) *register {
 	if c.limits.BfRegSize == 0 {
 		return &register{page: page, at: uar + uarSend + int(k)*uarPlainStride, shared: true}
@@ -163,7 +164,7 @@ func newRegister(c *mlx5Context, page *mmap.Page, uar int, k uint32) *register {
 	return &register{page: page, at: uar + uarSend + int(k*c.limits.BfRegSize), half: int(c.limits.BfRegSize / 2), shared: true}
 }
 
-// take returns a register for a QP, dynamic ones only.
+// take returns a register for a QP, with dynamic UARs only.
 func (s *registers) take(c *mlx5Context) (*register, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *registers) leastUsed() (best *register) {
 	return best
 }
 
-// grow makes another UAR. Processors that can't combine writes get one without copies.
+// grow creates another UAR. Processors that can't combine writes get one without copies.
 func (s *registers) grow(c *mlx5Context) error {
 	dedicated := len(s.send) < dedicatedRegisters
 	kind := uint64(abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
@@ -217,7 +218,7 @@ func (s *registers) give(r *register) {
 	r.users--
 }
 
-// close gives back what the kernel made.
+// close destroys the UARs.
 func (s *registers) close(c *mlx5Context) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The script is what a provider is held to: all operations, data of all forms, events,
-// other sizes of CQs, windows, failures, and queues that go around many times.
+// The script has all that a provider must support: all operations, data of all forms,
+// events, other sizes of CQs, windows, failures, and queues that go around many times.
 
 var payloads = []payload{
 	inline(0), inline(1), inline(12), inline(13), inline(28), inline(44), inline(45), inline(60), inline(61), inline(76), inline(108), inline(124), inline(160),
@@ -24,7 +24,7 @@ var payloads = []payload{
 
 func (p *pair) has(op verbs.Opcode) bool { return operations[op].types&typeBit(p.Type) != 0 }
 
-// script runs all that the type of QP has.
+// script runs all operations of the QP's type.
 func (p *pair) script() {
 	step := 0
 	for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
@@ -55,7 +55,7 @@ func (p *pair) script() {
 }
 
 // window2 binds a window that the peer writes through, and ends it, with the fence that
-// what follows needs, alone and in a list.
+// later requests need, alone and in a list.
 func (p *pair) window2() {
 	p.T.Helper()
 	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType2))

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend fills the queue and tells the device once. A request that is posted alone and
-// is short goes to the device with that.
+// PostSend queues sends and rings the doorbell once. A short request that is posted alone
+// is copied to the device with the doorbell.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if q.state < verbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
@@ -23,12 +25,13 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	if n > 0 {
 		mmap.StoreRelease(&s.produced, number+uint32(n))
-		q.tell(n == 1, segs)
+		q.ring(n == 1, segs)
 	}
 	return n, err
 }
 
-// mixed goes on behind wrs[:n] with requests of all kinds. segs are those of the last one.
+// mixed queues requests of all kinds from wrs[n] on. segs is the number of segments of the
+// last one.
 func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) (int, uint32, error) {
 	for n < len(wrs) {
 		used, err := q.send(number+uint32(n), n < room, &wrs[n])
@@ -45,9 +48,9 @@ func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) 
 	return n, segs, nil
 }
 
-// tell has the device look: record first. It gets all of a request that is alone and short,
-// else the start of the last one.
-func (q *qp) tell(alone bool, segs uint32) {
+// ring updates the doorbell record, then rings the doorbell. It passes all of a short
+// request that was posted alone, else the start of the last one.
+func (q *qp) ring(alone bool, segs uint32) {
 	s, r := &q.sq, q.register
 	q.record.set(sendWord, s.pi&indexMask)
 	blocks := blocksOf(segs)
@@ -56,12 +59,13 @@ func (q *qp) tell(alone bool, segs uint32) {
 	if alone && segs > 1 && int(segs)*segmentSize <= r.half {
 		whole = q.wholeOf(last, blocks)
 	}
-	r.tell(s.ring.At(last)[0][0], whole)
+	r.ring(s.ring.At(last)[0][0], whole)
 }
 
 func blocksOf(segs uint32) uint32 { return (segs + blockSegs - 1) / blockSegs }
 
-// send fills the blocks from pi on, if there is room, and says how many segments are used.
+// send fills blocks beginning at pi, if there is room, and returns the number of segments
+// used.
 func (q *qp) send(number uint32, room bool, wr *verbs.SendWR) (segs uint32, err error) {
 	r := request{wr: wr, op: q.ctx.lookUp(q.typ, wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	if err := q.check(&r); err != nil {
@@ -84,13 +88,13 @@ func (q *qp) send(number uint32, room bool, wr *verbs.SendWR) (segs uint32, err 
 	return segs, nil
 }
 
-// control are the flags of a request but for fences.
+// control returns the flags of a request except for fences.
 func (q *qp) control(flags verbs.SendFlags) uint32 {
 	return q.signal | uint32(flags&verbs.SendSignaled)*(ctrlCompletion/uint32(verbs.SendSignaled)) |
 		uint32(flags&verbs.SendSolicited)/(uint32(verbs.SendSolicited)/ctrlSolicited)
 }
 
-// general is the second half of the first segment: flags, and a number or a key.
+// general returns the second half of the first segment: flags, and a number or a key.
 func (q *qp) general(r *request) uint64 {
 	flags := q.control(r.flags)
 	switch {
@@ -103,8 +107,8 @@ func (q *qp) general(r *request) uint64 {
 	return words(flags, q.immediate(r))
 }
 
-// immediate is the last word of the first segment. Of a binding it is the key that the
-// window has up to then.
+// immediate returns the last word of the first segment. For a binding it is the window's
+// key before the binding.
 func (q *qp) immediate(r *request) uint32 {
 	switch {
 	case r.op.imm:
@@ -115,4 +119,460 @@ func (q *qp) immediate(r *request) uint32 {
 		return q.binding.oldKey
 	}
 	return 0
+}
+
+// plain is an opcode whose requests are short: data, possibly with a remote address.
+// Programs post them most often, so they have a fast path.
+type plain struct {
+	code      uint8
+	data      uint8 // segment where data begins; 0: the opcode is not plain
+	maxInline uint32
+	immMask   uint32 // 0 without immediate data
+	wc        verbs.WCOpcode
+}
+
+const plainOpcodes = 8
+
+// plains returns the plain opcodes of an RC or a UC QP. Requests of other QPs begin with
+// more segments: an address, the number of an SRQ, or the header of a raw packet.
+func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcodes]plain) {
+	for op := range all {
+		o := c.lookUp(t, verbs.Opcode(op))
+		if t != verbs.QPTypeRC && t != verbs.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
+			continue
+		}
+		p := plain{code: o.code, data: 1, wc: o.wc}
+		if o.form == formRemote {
+			p.data++
+		}
+		if o.code != opRead {
+			p.maxInline = maxInline
+		}
+		if o.imm {
+			p.immMask = ^uint32(0)
+		}
+		all[op] = p
+	}
+	return all
+}
+
+// post queues plain requests, up to the first that is not plain. Plain requests have one
+// SGE, or inline data that does not wrap around the end of the queue. It returns their
+// number, and the number of segments of the last one.
+func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
+	s := &q.sq
+	if q.smallFence || s.maxSGE == 0 {
+		return 0, 0
+	}
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
+		if uint(wr.Opcode) >= plainOpcodes || flags&^(verbs.SendSignaled|verbs.SendSolicited) != 0 {
+			break
+		}
+		op := &q.plain[wr.Opcode]
+		if op.data == 0 {
+			break
+		}
+		place := s.pi & (s.blocks - 1)
+		b := s.ring.At(place)
+		data := &b[op.data&(blockSegs-1)]
+		used, blocks := uint32(op.data)+1, uint32(1)
+		if inline == nil {
+			if len(sgl) != 1 {
+				break
+			}
+			e := sgl[0]
+			if e.Length-1 >= maxDataLength { // also 0, which is no SGE
+				break
+			}
+			*data = segment{words(e.Length, e.LKey), be64(e.Addr)}
+		} else {
+			size := uint32(len(inline))
+			used += (size + inlineHeader - 1) / segmentSize
+			blocks = blocksOf(used)
+			if size-1 >= op.maxInline || place+blocks > s.blocks || len(sgl) > 0 {
+				break
+			}
+			data[0] = words(size|inlineBit, 0)
+			copy(s.memory[place*blockSize+uint32(op.data)*segmentSize+inlineHeader:], inline)
+		}
+		if op.data == 2 {
+			b[1] = segment{be64(wr.RemoteAddr), words(wr.RKey, 0)}
+		}
+		b[0] = segment{words((s.pi&indexMask)<<8|uint32(op.code), q.num<<8|used), words(q.control(flags), wr.Imm&op.immMask)}
+		s.sent[place] = sent{wr.WRID, number + uint32(n), op.wc}
+		s.pi += blocks
+		segs = used
+	}
+	return n, segs
+}
+
+// request is a send. Its slices were read once, so that the slice that is checked is used.
+type request struct {
+	wr     *verbs.SendWR
+	op     operation
+	flags  verbs.SendFlags
+	sgl    []verbs.SGE
+	inline []byte
+	ah     *ah
+	front  []byte // start of a frame, which precedes the rest
+}
+
+const (
+	allFlags   = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
+	rawFlags   = allFlags | verbs.SendIPCsum
+	atomicSize = 8
+)
+
+// check returns an error for a request that would fail the QP, or that the device would
+// misread.
+func (q *qp) check(r *request) error {
+	wr := r.wr
+	if r.op.form == formNone {
+		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", verbs.ErrNotSupported, q.typ, wr.Opcode)
+	}
+	known := allFlags
+	if q.typ == verbs.QPTypeRawPacket {
+		known = rawFlags
+	}
+	if r.flags&^known != 0 {
+		return fmt.Errorf("%w: unknown flags %#x", verbs.ErrInvalidWR, uint32(r.flags&^known))
+	}
+	if err := q.checkData(r); err != nil {
+		return err
+	}
+	switch q.typ {
+	case verbs.QPTypeUD:
+		return r.findAH()
+	case verbs.QPTypeRawPacket:
+		return q.checkFrame(r)
+	}
+	if r.op.form == formKeys {
+		return q.checkKeys(r)
+	}
+	return nil
+}
+
+func (q *qp) checkData(r *request) error {
+	length, err := driver.SumSGL(r.sgl, q.sq.maxSGE)
+	op := r.wr.Opcode
+	switch form := r.op.form; {
+	case err != nil:
+		return err
+	case length > maxDataLength:
+		return errTooLong(length)
+	case form == formKeys && (len(r.sgl) > 0 || r.inline != nil):
+		return fmt.Errorf("%w: %v takes no data", verbs.ErrInvalidWR, op)
+	case form == formAtomic && (len(r.sgl) != 1 || length != atomicSize):
+		return fmt.Errorf("%w: the result of %v takes one SGE of %d bytes", verbs.ErrInvalidWR, op, atomicSize)
+	case r.inline == nil:
+		return nil
+	case form == formAtomic || op == verbs.OpRDMARead:
+		return fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
+	case len(r.sgl) > 0:
+		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
+	case uint64(len(r.inline)) > uint64(q.maxInline):
+		return fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
+			verbs.ErrInvalidWR, len(r.inline), q.maxInline)
+	}
+	return nil
+}
+
+func errTooLong(length uint64) error {
+	return fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, length, uint32(maxDataLength))
+}
+
+func (r *request) findAH() error {
+	if r.wr.AH == nil {
+		return fmt.Errorf("%w: a datagram needs an AH", verbs.ErrInvalidWR)
+	}
+	to, ok := r.wr.AH.Data().(*ah)
+	if !ok {
+		return fmt.Errorf("%w: the AH is closed, or another provider's", verbs.ErrInvalidWR)
+	}
+	r.ah = to
+	return nil
+}
+
+// binding is the change of a key that is about to be queued. Without a window, it
+// invalidates a key.
+type binding struct {
+	verbs.BindMW
+	oldKey uint32 // the window's key before the binding; or the key to invalidate
+	type2  bool
+}
+
+// checkKeys checks and copies the binding, which the program might change meanwhile. One
+// segment covers at most 2 GiB.
+func (q *qp) checkKeys(r *request) error {
+	if r.op.wc == verbs.WCLocalInv {
+		q.binding = binding{oldKey: r.wr.InvalidateRKey, type2: true}
+		return nil
+	}
+	if r.wr.Bind == nil || r.wr.Bind.MW == nil {
+		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
+	}
+	q.binding = binding{BindMW: *r.wr.Bind}
+	b := &q.binding
+	b.oldKey, b.type2 = b.MW.RKey(), b.MW.Type() == verbs.MWType2
+	switch {
+	case b.MR == nil && b.Length > 0:
+		return fmt.Errorf("%w: a window of %d bytes needs an MR", verbs.ErrInvalidWR, b.Length)
+	case b.Length > maxDataLength:
+		return fmt.Errorf("%w: a window of %d bytes, mlx5 binds at most %d", verbs.ErrNotSupported, b.Length, uint32(maxDataLength))
+	}
+	return nil
+}
+
+// fill writes all but the first segment of the request that begins at a segment, and
+// returns its end. A segment never wraps around the end of the queue, so each is addressed
+// by its free-running index.
+func (q *qp) fill(at uint32, r *request) (end uint32) {
+	at++
+	if r.op.form == formKeys {
+		return q.putKeys(at)
+	}
+	if q.typ == verbs.QPTypeXRCInitiator {
+		*q.sq.segs.At(at) = segment{words(r.wr.SRQN, 0)}
+		at++
+	}
+	switch {
+	case r.op.form != formSend:
+		*q.sq.segs.At(at) = segment{be64(r.wr.RemoteAddr), words(r.wr.RKey, 0)}
+		at++
+	case r.ah != nil:
+		at = q.putAddress(at, r)
+	case q.typ == verbs.QPTypeRawPacket:
+		return q.putFrame(at, r)
+	}
+	if r.op.form == formAtomic {
+		*q.sq.segs.At(at) = r.operands()
+		at++
+	}
+	if r.inline != nil {
+		return q.putInline(at, r.inline)
+	}
+	return q.putSGL(at, r.sgl)
+}
+
+func (r *request) operands() segment {
+	if r.op.code == opCompare {
+		return segment{be64(r.wr.Swap), be64(r.wr.CompareAdd)}
+	}
+	return segment{be64(r.wr.CompareAdd)}
+}
+
+func (q *qp) putAddress(at uint32, r *request) (end uint32) {
+	for i, s := range r.ah.av {
+		*q.sq.segs.At(at + uint32(i)) = s
+	}
+	first := q.sq.segs.At(at)
+	first[0] = words(r.wr.RemoteQKey, 0)
+	first[1] |= words(r.wr.RemoteQPN&cqeNumberMask|extendedAV, 0)
+	return at + uint32(len(r.ah.av))
+}
+
+// putSGL writes SGEs. It leaves out empty ones, because a length of 0 means 2 GiB.
+func (q *qp) putSGL(at uint32, sgl []verbs.SGE) (end uint32) {
+	for i := range sgl {
+		if s := &sgl[i]; s.Length > 0 {
+			*q.sq.segs.At(at) = segment{words(s.Length, s.LKey), be64(s.Addr)}
+			at++
+		}
+	}
+	return at
+}
+
+// putInline writes the length and then the data, which may wrap around the end of the
+// queue. Without data it writes no segment.
+func (q *qp) putInline(at uint32, data []byte) (end uint32) {
+	if len(data) == 0 {
+		return at
+	}
+	end = at + align(uint32(len(data))+inlineHeader, segmentSize)/segmentSize
+	first := abi.Bytes(q.sq.segs.At(at))
+	*q.sq.segs.At(at) = segment{words(uint32(len(data))|inlineBit, 0)}
+	copy(first[inlineHeader:], data)
+	if rest := segmentSize - inlineHeader; len(data) > rest {
+		data = data[rest:]
+		start := int((at+1)*segmentSize) & (len(q.sq.memory) - 1)
+		n := copy(q.sq.memory[start:], data)
+		copy(q.sq.memory, data[n:])
+	}
+	return end
+}
+
+// operation is the device's number of a send's opcode, and the layout of its request.
+type operation struct {
+	code  uint8
+	form  form
+	wc    verbs.WCOpcode
+	types uint8 // QP types that take it, one bit each
+	imm   bool
+}
+
+type form uint8
+
+const (
+	formNone   form = iota // there is no such operation
+	formSend               // data
+	formRemote             // a remote address, then data
+	formAtomic             // a remote address, operands, memory for the result
+	formKeys               // bindings and invalidations: no data
+)
+
+const (
+	typeRC = 1 << iota
+	typeUC
+	typeUD
+	typeXRC // sends to SRQs
+	typeRaw
+
+	typesReliable  = typeRC | typeXRC
+	typesConnected = typesReliable | typeUC
+)
+
+var operations = [...]operation{
+	verbs.OpRDMAWrite:    {opWrite, formRemote, verbs.WCRDMAWrite, typesConnected, false},
+	verbs.OpRDMAWriteImm: {opWriteImm, formRemote, verbs.WCRDMAWrite, typesConnected, true},
+	verbs.OpSend:         {opSend, formSend, verbs.WCSend, typesConnected | typeUD | typeRaw, false},
+	verbs.OpSendImm:      {opSendImm, formSend, verbs.WCSend, typesConnected | typeUD, true},
+	verbs.OpSendWithInv:  {opSendInv, formSend, verbs.WCSend, typesReliable, false},
+	verbs.OpRDMARead:     {opRead, formRemote, verbs.WCRDMARead, typesReliable, false},
+	verbs.OpCompareSwap:  {opCompare, formAtomic, verbs.WCCompareSwap, typesReliable, false},
+	verbs.OpFetchAdd:     {opFetchAdd, formAtomic, verbs.WCFetchAdd, typesReliable, false},
+	verbs.OpLocalInv:     {opUMR, formKeys, verbs.WCLocalInv, typesConnected, false},
+	verbs.OpBindMW:       {opUMR, formKeys, verbs.WCBindMW, typesConnected, false},
+}
+
+func typeBit(t verbs.QPType) uint8 {
+	switch t {
+	case verbs.QPTypeRC:
+		return typeRC
+	case verbs.QPTypeUC:
+		return typeUC
+	case verbs.QPTypeUD:
+		return typeUD
+	case verbs.QPTypeXRCInitiator:
+		return typeXRC
+	case verbs.QPTypeRawPacket:
+		return typeRaw
+	}
+	return 0
+}
+
+func (c *mlx5Context) lookUp(t verbs.QPType, op verbs.Opcode) operation {
+	if int64(op) >= int64(len(operations)) {
+		return operation{}
+	}
+	o := operations[op]
+	if o.types&typeBit(t) == 0 || o.form == formAtomic && !c.atomics {
+		return operation{}
+	}
+	return o
+}
+
+// Supports implements driver.Supporter.
+func (c *mlx5Context) Supports(t verbs.QPType, op verbs.Opcode) bool {
+	return c.lookUp(t, op).form != formNone
+}
+
+// The fields that a change of a key changes, and its conditions.
+const (
+	umrInline      = 0x80 // the request holds the list of pieces that the key covers
+	umrOffset      = 0x10
+	umrCheckFree   = 0x20 // the key must not be in use
+	umrCheckQPN    = 0x08 // the key must be this QP's
+	umrListShift   = 16   // in the second word: number of 16-byte units that follow
+	umrLists       = 4
+	maskLength     = 1 << 0
+	maskStart      = 1 << 6
+	maskKey        = 1 << 13
+	maskQPN        = 1 << 14
+	maskLocalWrite = 1 << 18
+	maskRead       = 1 << 19
+	maskWrite      = 1 << 20
+	maskAtomic     = 1 << 21
+	maskFree       = 1 << 29
+	maskBinding    = maskLength | maskStart | maskLocalWrite | maskRead | maskWrite | maskAtomic
+
+	keyFree   = 0x40
+	keyAnyQPN = 0xffffff
+)
+
+// Sizes of the parts, in segments.
+const (
+	umrSegs  = 3
+	keySegs  = 4
+	listSegs = 4 // one, padded
+)
+
+// putKeys writes a binding of a window, or the invalidation of a binding or key, which is a
+// window or region of 0 bytes.
+func (q *qp) putKeys(at uint32) (end uint32) {
+	b := &q.binding
+	q.putUMR(at, b.Length > 0, b.type2)
+	at += umrSegs
+	q.putKey(at, b)
+	at += keySegs
+	if b.Length == 0 {
+		return at
+	}
+	*q.sq.segs.At(at) = segment{words(uint32(b.Length), b.MR.LKey()), be64(b.Addr)}
+	q.zero(at+1, listSegs-1)
+	return at + listSegs
+}
+
+func (q *qp) putUMR(at uint32, binds, type2 bool) {
+	flags, mask, lists := uint32(umrInline|umrOffset), uint64(maskFree|maskKey), uint32(0)
+	if type2 {
+		mask |= maskQPN
+	}
+	switch {
+	case binds:
+		mask |= maskBinding
+		lists = umrLists
+		if type2 {
+			flags |= umrCheckFree
+		}
+	case type2:
+		flags |= umrCheckQPN
+	}
+	*q.sq.segs.At(at) = segment{words(flags<<24, lists<<umrListShift), be64(mask)}
+	q.zero(at+1, umrSegs-1)
+}
+
+func (q *qp) putKey(at uint32, b *binding) {
+	qpn, first, start := uint32(keyAnyQPN), uint32(keyFree)<<24, uint64(0)
+	if b.Length > 0 {
+		if first = accessBits(b.Access) << 8; b.type2 {
+			qpn = q.num
+		}
+		if b.Access&verbs.AccessZeroBased == 0 {
+			start = b.Addr
+		}
+	}
+	*q.sq.segs.At(at) = segment{words(first, qpn<<8|b.RKey&0xff)}
+	*q.sq.segs.At(at + 1) = segment{be64(start), be64(b.Length)}
+	q.zero(at+2, keySegs-2)
+}
+
+// accessBits returns a peer's access rights in the layout of keys. Local reads need no bit.
+func accessBits(a verbs.Access) (bits uint32) {
+	for _, m := range [...]struct {
+		access verbs.Access
+		bit    uint32
+	}{{verbs.AccessRemoteAtomic, 0x40}, {verbs.AccessRemoteWrite, 0x20}, {verbs.AccessRemoteRead, 0x10}, {verbs.AccessLocalWrite, 0x08}} {
+		if a&m.access != 0 {
+			bits |= m.bit
+		}
+	}
+	return bits
+}
+
+func (q *qp) zero(at, n uint32) {
+	for i := range n {
+		*q.sq.segs.At(at + i) = segment{}
+	}
 }

@@ -47,8 +47,8 @@ type formTest struct {
 	want fakeverbs.Work
 }
 
-// forms are one of each form, with what the device must find in it. most is how much
-// inline data there may be.
+// forms returns one request of each form, and the bytes that the device must find. most is
+// the limit of inline data.
 func forms(types uint8, most int) map[string]formTest {
 	all := make(map[string]formTest)
 	add := func(name string, wr verbs.SendWR, want fakeverbs.Work) {
@@ -121,8 +121,8 @@ var devices = map[string]fakemlx5.Options{
 	"InfiniBand":                 {Infiniband: true},
 }
 
-// TestSend has the device find each form of request, with each set of flags, wherever in
-// the queue it begins, alone and in lists.
+// TestSend checks the device's view of each form of request, with each set of flags,
+// wherever in the queue it begins, alone and in lists.
 func TestSend(t *testing.T) {
 	for name, options := range devices {
 		for typ, bit := range map[verbs.QPType]uint8{verbs.QPTypeRC: typeRC, verbs.QPTypeUC: typeUC} {
@@ -187,7 +187,7 @@ func sameWork(a, b *fakeverbs.Work) bool {
 		a.To == b.To && a.Bind == b.Bind
 }
 
-// TestSignalAll has the QP ask for the completion of each send.
+// TestSignalAll has a QP all of whose sends are signaled.
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.SignalAll = true })
 	w.post(t, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend})
@@ -230,8 +230,8 @@ func TestSendRoom(t *testing.T) {
 	}
 }
 
-// TestSendBatch: a batch is told with one store, and ends at what is refused. A request
-// alone is copied, if it is short.
+// TestSendBatch checks that a batch rings once, and ends at the first request that is
+// refused. A request alone is copied, if it is short.
 func TestSendBatch(t *testing.T) {
 	var stores []int
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
@@ -272,7 +272,7 @@ func TestSendBatch(t *testing.T) {
 	}
 }
 
-// TestRefuses posts what the device would end the connection for, or misread.
+// TestRefuses posts requests that would fail the QP, or that the device would misread.
 func TestRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	eight := []verbs.SGE{{Length: 8}}
@@ -306,7 +306,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestNoAtomics: a device without them.
+// TestNoAtomics has a device without atomics.
 func TestNoAtomics(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoAtomics = true })
 	wr := verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Length: 8}}}
@@ -315,8 +315,8 @@ func TestNoAtomics(t *testing.T) {
 	}
 }
 
-// TestDoc: the documentation of the package names each operation that a queue pair takes before it
-// says what there is not, and each other one after.
+// TestDoc checks that the package's documentation names each operation that a queue pair
+// takes before "There are no", and each other one after.
 func TestDoc(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

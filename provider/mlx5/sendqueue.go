@@ -8,15 +8,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sendQueue is a ring of blocks. The side that posts and the side that polls hold
-// different locks, so each tells the other by an atomic counter how far it is. An entry of
-// sent belongs to the poller from the time that produced says so, until completed does.
+// sendQueue is a ring of blocks. The side that posts and the side that polls hold different
+// locks, so each publishes its progress in an atomic counter. An entry of sent belongs to
+// the poller from the time that produced has passed it until completed has.
 type sendQueue struct {
 	segs      mmap.Array[segment]
-	ring      mmap.Array[block] // the same
-	memory    []byte            // the same
+	ring      mmap.Array[block] // views the same memory
+	memory    []byte            // views the same memory
 	blocks    uint32            // a power of two
-	depth     uint32            // requests; that many have room, whatever their sizes
+	depth     uint32            // in requests; there is room for as many of any size
 	maxSGE    int
 	pi        uint32 // blocks posted, free-running
 	sent      []sent // by block
@@ -24,14 +24,14 @@ type sendQueue struct {
 	completed atomic.Uint32 // both in requests, free-running
 }
 
-// sent is what is known of the request that begins at a block.
+// sent describes the request that begins at a block.
 type sent struct {
 	id     uint64
 	number uint32 // of the request, free-running
 	op     verbs.WCOpcode
 }
 
-// init makes the queue of memory from at on.
+// init sets up the queue in memory from at on.
 func (s *sendQueue) init(memory *mmap.Region, at int, size *sizes) (err error) {
 	s.segs, err = mmap.NewArray[segment](memory, at, size.blocks*blockSegs)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *sendQueue) init(memory *mmap.Region, at int, size *sizes) (err error) {
 	return nil
 }
 
-// reset empties the queue. Where no request begins, the number is one that was never
+// reset empties the queue. Blocks at which no request begins get a number that was never
 // posted.
 func (s *sendQueue) reset() {
 	for i := range s.sent {
@@ -57,14 +57,14 @@ func (s *sendQueue) reset() {
 	s.completed.Store(0)
 }
 
-// note remembers the request that begins at the next block.
+// note records the request that begins at the next block.
 func (s *sendQueue) note(number uint32, id uint64, op verbs.WCOpcode) {
 	s.sent[s.pi&(s.blocks-1)] = sent{id, number, op}
 }
 
-// complete frees all requests up to the one that begins at a block, and tells of that one.
-// It refuses a block at which none begins that is outstanding. data is what the device left
-// to us to put into memory.
+// complete frees all requests up to the one that begins at a block, and fills in that one's
+// completion. It returns false if no outstanding request begins there. data is the message
+// that the device left in the completion.
 func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []byte, wc *verbs.WC) bool {
 	if s.blocks == 0 {
 		return false
@@ -90,8 +90,9 @@ func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []
 	return true
 }
 
-// isIdle reports whether no send is outstanding that asked for a completion. Nobody can
-// know of those that follow the last of these: they may have succeeded, without a completion.
+// isIdle reports whether no signaled send is outstanding. The unsignaled sends that follow
+// the last signaled one may have succeeded without a completion, so nothing is known of
+// them.
 func (s *sendQueue) isIdle() bool {
 	done, produced := s.completed.Load(), s.produced.Load()
 	for i := range s.sent {
@@ -102,7 +103,8 @@ func (s *sendQueue) isIdle() bool {
 	return true
 }
 
-// wholeOf is a request as it stands in the queue. One that goes around the end is copied.
+// wholeOf returns the bytes of a request in the queue. One that wraps around the end is
+// copied.
 func (q *qp) wholeOf(at, blocks uint32) []byte {
 	start := int(at&(q.sq.blocks-1)) * blockSize
 	size := int(blocks) * blockSize

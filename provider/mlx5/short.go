@@ -6,15 +6,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A device that was told so leaves short messages, and what short READs and atomics fetch, in
-// the completion, instead of the memory that the work request names.
+// If the QP is created so, the device writes short messages, and the results of short READs
+// and atomics, to the completion instead of to the work request's memory.
 
-// message is what an entry holds of one, or nil.
+// message returns the message in an entry, or nil.
 func (q *cq) message(i, last uint32) []byte {
 	if !q.ctx.tuning.short {
 		return nil
 	}
-	n := be32(q.at(i).byteCount) // compared as it is: an int of 32 bits would be negative
+	n := be32(q.at(i).byteCount) // compared as unsigned: an int of 32 bits would be negative
 	switch {
 	case last&cqeInside != 0:
 		return abi.Bytes(q.at(i))[:min(n, cqeInsideSize)]
@@ -24,8 +24,8 @@ func (q *cq) message(i, last uint32) []byte {
 	return nil
 }
 
-// scatter does what the device left to us: it copies a message to the SGEs of a work request,
-// in segments from at on. The memory must be of an open region, or none.
+// scatter copies a message to the SGEs of a work request, in segments from at on. The
+// memory must be in an open region.
 func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data []byte) verbs.Status {
 	null, dropped := c.NullKey()
 	for end := at + most; at != end && len(data) > 0; at++ {
@@ -46,7 +46,8 @@ func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data [
 	return verbs.StatusSuccess
 }
 
-// fetched puts what a READ or an atomic brought where the request that begins at a block wants it.
+// fetched copies the result of a READ or an atomic to the memory of the request that begins
+// at a block.
 func (s *sendQueue) fetched(c *mlx5Context, index uint16, data []byte, wc *verbs.WC) verbs.Status {
 	first, front := uint32(index)*blockSegs, uint32(2)
 	switch wc.Opcode {

@@ -42,8 +42,9 @@ func TestTunedScript(t *testing.T) {
 	}
 }
 
-// TestShort: which messages come in completions, for this provider to copy. Of those the
-// device does not touch the receives; READs and atomics need a QP all of whose sends complete.
+// TestShort checks which messages come in completions, for this provider to copy. The
+// device does not touch the receives of those; READs and atomics need a QP all of whose
+// sends complete.
 func TestShort(t *testing.T) {
 	for _, c := range []struct {
 		size  string
@@ -140,8 +141,8 @@ func TestShortRefused(t *testing.T) {
 	}
 }
 
-// TestShortUnasked: what a completion says of a message in it is ignored where none was asked
-// for.
+// TestShortUnasked checks that a message in a completion is ignored if the QP was not
+// created for that.
 func TestShortUnasked(t *testing.T) {
 	w := newWorld(t, nil)
 	w.postRecv(t, verbs.RecvWR{SGL: []verbs.SGE{w.mr.SGE(0, 16)}})

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSizes holds sizes to numbers that were worked out by hand from libmlx5's rules.
+// TestSizes compares sizes with numbers that were worked out by hand from libmlx5's rules.
 func TestSizes(t *testing.T) {
 	c := &mlx5Context{limits: abi.Mlx5IbAllocUcontextResp{MaxSqDescSz: 1024, MaxRqDescSz: 512, MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15}}
 	for _, x := range []struct {
@@ -43,8 +43,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestRandomSizes: whatever is asked for, what is granted is at least that, fits in the
-// queues, and has room for the longest request there is.
+// TestRandomSizes checks that the granted sizes are at least the requested ones, fit in the
+// queues, and have room for the longest request.
 func TestRandomSizes(t *testing.T) {
 	c := &mlx5Context{limits: abi.Mlx5IbAllocUcontextResp{MaxSqDescSz: 1024, MaxRqDescSz: 512, MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15}}
 	granted := 0

@@ -10,12 +10,12 @@ import (
 )
 
 // srq is a shared receive queue: a list of free entries, which the device and this process
-// both follow. The device goes on from the entry that it used last. What completed, in any
-// order, is linked behind the last free entry, which always stays unused.
+// both follow. The device continues from the entry that it used last. Completed entries, in
+// any order, are appended to the last free entry, which always stays unused.
 type srq struct {
 	ctx     *mlx5Context
 	num     uint32
-	lock    *driver.Lock // guards what follows, but for what PostRecv already holds it for
+	lock    *driver.Lock // guards the fields below; the caller of PostRecv holds it
 	segs    mmap.Array[segment]
 	size    uint32 // segments of an entry
 	maxSGE  int
@@ -24,12 +24,12 @@ type srq struct {
 	head    uint16 // the next to fill
 	tail    uint16 // the last free one
 	entries []sharedReceive
-	target  *qp // what completions of an SRQ of XRC are of, else nil
+	target  *qp // the QP for completions of an XRC SRQ, else nil
 }
 
 type sharedReceive struct {
 	id      uint64
-	next    uint16 // as in the entry, which the device could have changed
+	next    uint16 // copy of the entry's, which the device could change
 	pending bool
 }
 
@@ -42,8 +42,7 @@ func (c *mlx5Context) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 	return s, nil
 }
 
-// init computes the size of entries as the kernel does, from what it is told, and makes the
-// SRQ.
+// init computes the size of entries as the kernel does, and creates the SRQ.
 func (s *srq) init(r *driver.CreateSRQ) (err error) {
 	c := s.ctx
 	most := uint32(c.limits.MaxRqDescSz)
@@ -93,7 +92,7 @@ func (s *srq) create(r *driver.CreateSRQ, addr uint64) error {
 	return s.ctx.srqs.Set(s.num, s)
 }
 
-// link has one entry follow another.
+// link makes next follow entry.
 func (s *srq) link(entry, next uint16) {
 	s.entries[entry].next = next
 	s.segs.At(uint32(entry) * s.size)[0] = uint64(be16(next)) << 16
@@ -114,7 +113,7 @@ func (s *srq) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 }
 
 func (s *srq) post(wr *verbs.RecvWR) error {
-	sgl := wr.SGL // what is checked is what is used
+	sgl := wr.SGL // read once: the slice that is checked is used
 	if err := checkReceive(sgl, s.maxSGE); err != nil {
 		return err
 	}
@@ -129,8 +128,8 @@ func (s *srq) post(wr *verbs.RecvWR) error {
 	return nil
 }
 
-// complete frees an entry, unless it has no receive. The message goes to its memory if the
-// device left that to us. The CQ is held.
+// complete frees an entry, unless it has no receive. It copies the message if the device
+// left it in the completion. The caller holds the CQ.
 func (s *srq) complete(index uint16, data []byte, wc *verbs.WC) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -158,4 +157,32 @@ func (s *srq) Destroy(do func() error) error {
 		s.ctx.records.give(s.record)
 	}
 	return err
+}
+
+// CreateXRCSRQ creates an SRQ that peers address by its number. Its completions hold an
+// index of the SRQ in place of a QP's.
+func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
+	s := &srq{ctx: c, lock: r.Lock}
+	s.target = &qp{ctx: c, typ: verbs.QPTypeXRCTarget, recvCQ: r.CQ.(*cq), srq: s, index: noIndex}
+	if c.indexed {
+		var err error
+		if s.target.index, err = c.qps.Put(s.target); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.init(&r.CreateSRQ); err != nil {
+		c.qps.Delete(s.target.index, s.target)
+		return nil, err
+	}
+	return s, nil
+}
+
+// CreateXRCTarget creates the QP without an index, because its completions name SRQs.
+func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
+	var req abi.Mlx5IbCreateQp
+	if !c.indexed {
+		req.Uidx = noIndex
+	}
+	var resp abi.Mlx5IbCreateQpResp
+	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})
 }

@@ -3,7 +3,7 @@ package mlx5
 import "github.com/goverbs/goverbs/verbs"
 
 // tour is short traffic that uses each form of request, each kind of completion and each
-// doorbell, and goes around the CQ and both queues. It is what mutations have to disturb.
+// doorbell, and goes around the CQ and both queues. Mutations have to disturb it.
 func (p *pair) tour() {
 	p.T.Helper()
 	p.Reach = 2048
@@ -19,7 +19,7 @@ func (p *pair) tour() {
 	p.Arm(0, false)
 	p.OneMessage(1, step, verbs.OpSend, gathered(30))
 	p.Event(0)
-	// Twice around the send queue, so that what is not written is not zero.
+	// Go twice around the send queue, so that words that are not written are not zero.
 	for range 2 * pairDepth {
 		message(verbs.OpSend, inline(pairInline))
 	}
@@ -54,7 +54,7 @@ func (p *pair) tour() {
 	p.failing()
 }
 
-// failing has a send end with an error and take the QP with it.
+// failing fails a send, and the QP with it.
 func (p *pair) failing() {
 	p.T.Helper()
 	if p.Type != verbs.QPTypeRC {

@@ -25,8 +25,8 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// world is a QP and what it needs, on the model of the device. The test is what stands
-// behind the device: it takes sends and receives, and says how they end.
+// world is a QP and the objects that it needs, on the model of the device. The test plays
+// the device: it takes sends and receives, and chooses how they complete.
 type world struct {
 	k   *fakeverbs.Kernel
 	dev *uverbs.Device
@@ -48,13 +48,13 @@ const (
 
 var info = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1}
 
-// newWorld makes a world whose QP is connected. change is for what the QP shall be.
+// newWorld makes a world whose QP is connected. change changes the QP's options.
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
 	return makeWorld(t, 0, change)
 }
 
-// newStamped makes a world whose CQ tells more of completions.
+// newStamped makes a world whose CQ has extended completions.
 func newStamped(t testing.TB, ext verbs.WCExtMask) *world {
 	t.Helper()
 	return makeWorld(t, ext, nil)
@@ -99,7 +99,7 @@ func makeWorld(t testing.TB, ext verbs.WCExtMask, change func(*fakeverbs.Kernel,
 	return w
 }
 
-// post queues sends, all of which have to be taken.
+// post queues sends, all of which must be accepted.
 func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
@@ -143,7 +143,7 @@ func (w *world) one(t testing.TB) verbs.WC {
 	return wcs[0]
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

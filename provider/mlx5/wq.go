@@ -10,12 +10,12 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// wq is a receive queue of its own: a raw packet QP that has nothing else. A QP of RSS deals
-// packets out to it.
+// wq is a standalone receive queue: a raw packet QP that has nothing else. An RSS QP
+// distributes packets to it.
 type wq struct{ *qp }
 
-// CreateWQ implements driver.WQCreator. Completions name the WQ by an index of ours, so a
-// device whose completions name numbers alone has none.
+// CreateWQ implements driver.WQCreator. Completions name the WQ by the provider's index, so
+// a device whose completions hold only numbers has no WQs.
 func (c *mlx5Context) CreateWQ(r *driver.CreateWQ) (driver.WQ, error) {
 	if !c.indexed {
 		return nil, fmt.Errorf("%w: completions of this mlx5 device can't name a WQ", verbs.ErrNotSupported)
@@ -57,7 +57,7 @@ func (w *wq) create(r *driver.CreateWQ, size *sizes) (err error) {
 	return err
 }
 
-// Modify implements driver.WQModifier. A WQ in RESET begins anew.
+// Modify implements driver.WQModifier. It empties a WQ that enters RESET.
 func (w *wq) Modify(r *driver.ModifyWQ) error {
 	var req abi.Mlx5IbModifyWq
 	if err := r.Do(driver.UHW{In: abi.Bytes(&req)}); err != nil {
@@ -76,7 +76,7 @@ func (w *wq) Modify(r *driver.ModifyWQ) error {
 	return nil
 }
 
-// CreateRSSQP implements driver.WQCreator. The device computes with a key of 40 bytes.
+// CreateRSSQP implements driver.WQCreator. The hash key has 40 bytes.
 func (c *mlx5Context) CreateRSSQP(r *driver.CreateRSSQP) error {
 	req := abi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(r.Hash.Fields), RxHashFunction: uint8(r.Hash.Function), RxKeyLen: uint8(len(r.Hash.Key))}
 	if len(r.Hash.Key) > len(req.RxHashKey) {

@@ -15,7 +15,7 @@ var (
 	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
 )
 
-// cq reads completions and is armed with a system call.
+// cq is a completion queue. It is armed with a system call.
 type cq struct {
 	ring   mmap.IndexedConsumer[abi.IbUverbsWc]
 	lost   bool // ring is gone
@@ -35,7 +35,8 @@ func (c *rxeContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	return q, err
 }
 
-// adopt makes the queue that the kernel offers the one to poll, and tells its size.
+// adopt maps the queue that the kernel offers, makes it the one to poll, and returns its
+// size.
 func (q *cq) adopt(m mapper, mi *abi.Mminfo) (room uint32, err error) {
 	memory, err := mapQueue(m, mi)
 	if err != nil {
@@ -52,30 +53,30 @@ func (q *cq) adopt(m mapper, mi *abi.Mminfo) (room uint32, err error) {
 // Peek implements driver.Peeker.
 func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
 
-// Poll gives the entries back with one store a batch.
+// Poll reads completions. It gives the entries back with one store per batch.
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	slots, n := q.ring.Ready(len(wcs))
 	if n == 0 {
-		return 0, false, q.whyEmpty()
+		return 0, false, q.checkEmpty()
 	}
-	ready, odd := wcs[:n], uint32(0)
+	ready, combined := wcs[:n], uint32(0)
 	for i := range ready {
 		wc := &ready[i]
 		copyCQE(slots.At(i), wc)
-		odd |= uint32(wc.Status) | uint32(wc.Flags)
+		combined |= uint32(wc.Status) | uint32(wc.Flags)
 	}
 	q.ring.Release(n)
-	if odd == 0 {
+	if combined == 0 {
 		return n, false, nil
 	}
 	return n, q.refine(ready), nil
 }
 
-// whyEmpty is nil when there is nothing wrong with the queue. Inlined, it would stand in
-// the way of Poll's loop.
+// checkEmpty returns the reason why an empty queue can't be polled, or nil. Inlined, it
+// would slow down Poll's loop.
 //
 //go:noinline
-func (q *cq) whyEmpty() error {
+func (q *cq) checkEmpty() error {
 	switch {
 	case q.lost:
 		return errLost
@@ -85,7 +86,7 @@ func (q *cq) whyEmpty() error {
 	return nil
 }
 
-// refine looks at copies of which some need it, and tells whether one is bad.
+// refine completes the copies that need it, and reports whether one of them failed.
 func (q *cq) refine(wcs []verbs.WC) (bad bool) {
 	for i := range wcs {
 		if wc := &wcs[i]; uint32(wc.Status)|uint32(wc.Flags) != 0 {
@@ -95,9 +96,9 @@ func (q *cq) refine(wcs []verbs.WC) (bad bool) {
 	return bad
 }
 
-// refineOne makes what was copied mean what it says, and tells whether it is bad. The
-// kernel clears an entry before it fills it, but says of a failed one only whose it
-// is, and of a send that had immediate data only that it had.
+// refineOne converts a copied entry to a WC, and reports whether it failed. The kernel
+// clears an entry before it fills it. Of a failed request it fills in only the WRID and the
+// QP, and of a send with immediate data only the flag.
 func (q *cq) refineOne(wc *verbs.WC) (bad bool) {
 	if wc.Status != verbs.StatusSuccess {
 		*wc = verbs.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
@@ -123,9 +124,9 @@ func (q *cq) refineOne(wc *verbs.WC) (bad bool) {
 
 func (q *cq) Arm(solicitedOnly bool) error { return q.arm(solicitedOnly) }
 
-// Resize goes over to the kernel's new queue, into which the kernel has copied
-// what was not polled yet; the kernel knows what was, for Poll tells it before it
-// returns.
+// Resize replaces the queue by the kernel's new one. The kernel has copied the completions
+// that were not polled yet; it knows which were polled, because Poll updates the index
+// before it returns.
 func (q *cq) Resize(r *driver.ResizeCQ) (err error) {
 	var resp abi.RxeResizeCqResp
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {

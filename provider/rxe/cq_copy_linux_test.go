@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A kernel refills an entry as soon as it is given back, so it has to be copied before.
-// Here giving it back is a fault, because the memory is read-only, and the copy has to
-// be there by then.
+// A kernel refills an entry as soon as it is given back, so the copy has to be made before.
+// Here giving it back faults, because the memory is read-only, and the copy has to be
+// complete by then.
 func TestCopiedBeforeRelease(t *testing.T) {
 	memory := make([]byte, queueData+2*128)
 	memory[log2ElemSize], memory[indexMask], memory[producerIndex] = 7, 3, 2

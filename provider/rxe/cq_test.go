@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCompletions: everything rxe tells is in the WC, and nothing else.
+// TestCompletions checks that a WC has all that rxe reports, and nothing else.
 func TestCompletions(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	junk := abi.IbUverbsWc{WrId: 1, Opcode: 2, VendorErr: 3, ByteLen: 4, Ex: 5, QpNum: 6, SrcQp: 7, WcFlags: 1<<32 - 1, PkeyIndex: 8, Slid: 9,
@@ -50,8 +50,8 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestPollBatches goes around the ring with batches that do not divide it, and
-// gives the kernel its room back once a batch.
+// TestPollBatches goes around the ring with batches that do not divide it, and gives the
+// room back to the kernel once per batch.
 func TestPollBatches(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	var sent, seen uint64
@@ -72,7 +72,7 @@ func TestPollBatches(t *testing.T) {
 	}
 }
 
-// TestLostIndex: the kernel's index is nowhere in the ring.
+// TestLostIndex checks a kernel's index that is outside the ring.
 func TestLostIndex(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{WrId: 1})
@@ -113,7 +113,7 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// TestResizeCQ takes completions over from every position.
+// TestResizeCQ resizes a CQ with completions on it, from every position.
 func TestResizeCQ(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	var sent, seen uint64
@@ -168,8 +168,8 @@ func TestResizeCQ(t *testing.T) {
 	}
 }
 
-// FuzzReadCQE has the memory of a completion queue be any bytes, header and all,
-// and has the kernel move its index about while it is polled.
+// FuzzReadCQE writes arbitrary bytes to the memory of a completion queue, including its
+// header, and moves the kernel's index while the queue is polled.
 func FuzzReadCQE(f *testing.F) {
 	f.Add([]byte{}, uint32(0))
 	good := make([]byte, queueData+4*128)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest implements the part of *testing.T that devices in software need.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}

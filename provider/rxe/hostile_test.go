@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
@@ -29,8 +30,8 @@ func granted(r *ioctl.Request, c abi.IbUverbsQpCap) {
 	ioctl.Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &c)
 }
 
-// TestHostileAnswers has the kernel's answers to create calls be what they can't
-// be: an error, the kernel's object destroyed again, nothing leaked.
+// TestHostileAnswers has the kernel's answers to create calls hold impossible values: an
+// error, the kernel's object destroyed again, nothing leaked.
 func TestHostileAnswers(t *testing.T) {
 	cq := func(w *world) error { return second(w.dev.CreateCQ(4, nil)) }
 	srq := func(w *world) error { return second(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4})) }
@@ -80,7 +81,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileResize: the queue is gone, but not the process.
+// TestHostileResize checks that a bad answer to a resize loses the queue, but not the
+// process.
 func TestHostileResize(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
@@ -96,7 +98,7 @@ func TestHostileResize(t *testing.T) {
 	}
 }
 
-// TestHostileHeader puts into a queue's header what can't be there.
+// TestHostileHeader puts impossible values into a queue's header.
 func TestHostileHeader(t *testing.T) {
 	type header struct{ log2, mask, producer, consumer uint32 }
 	try := func(h header, length int) error {
@@ -137,7 +139,7 @@ func TestHostileHeader(t *testing.T) {
 	}
 }
 
-// TestLayout holds the offsets and sizes against the generated structs.
+// TestLayout compares the offsets and sizes with the generated structs.
 func TestLayout(t *testing.T) {
 	offset := func(name string) int {
 		f, _ := reflect.TypeFor[abi.RxeQueueBuf]().FieldByName(name)
@@ -160,7 +162,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestCaps: a QP holds what its queues hold, which 6.1's kernel does not say.
+// TestCaps checks that QP.Cap reports the real size of the queues, which Linux 6.1 does not
+// return.
 func TestCaps(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
@@ -188,5 +191,43 @@ func TestCaps(t *testing.T) {
 	}
 	if err := qp.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// offer is a kernel that offers one queue.
+type offer struct {
+	driver.Call
+	region *mmap.Region
+}
+
+func (o offer) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return o.region, nil }
+
+// An entry needs room for its fixed part and for the payload. If it had room only for the
+// larger of them, the payload of the last entry would be written past the mapping.
+func TestHostileEntrySize(t *testing.T) {
+	mi := &abi.Mminfo{Size: 1}
+	for _, c := range []struct {
+		log2 uint32
+		sges uint32
+		ok   bool
+	}{{8, 3, true}, {8, 4, false}, {8, 16, false}, {9, 16, true}, {9, 19, true}, {9, 20, false}, {9, 32, false}} {
+		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: verbs.QPCap{MaxSendSGE: c.sges}}
+		if err := new(qp).mapSend(r, mi); (err == nil) != c.ok {
+			t.Errorf("send entries of 2^%d bytes with %d SGEs: %v", c.log2, c.sges, err)
+		}
+		r = &driver.CreateQP{Call: r.Call, Cap: verbs.QPCap{MaxInline: c.sges * sgeSize}}
+		if err := new(qp).mapSend(r, mi); (err == nil) != c.ok {
+			t.Errorf("send entries of 2^%d bytes with %d bytes inline: %v", c.log2, r.Cap.MaxInline, err)
+		}
+	}
+	for _, c := range []struct {
+		log2 uint32
+		sges uint32
+		ok   bool
+	}{{6, 1, true}, {6, 2, false}, {6, 4, false}, {7, 5, true}, {7, 6, false}, {7, 8, false}} {
+		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: verbs.QPCap{MaxRecvSGE: c.sges}}
+		if err := new(qp).mapRecv(r, mi); (err == nil) != c.ok {
+			t.Errorf("receive entries of 2^%d bytes with %d SGEs: %v", c.log2, c.sges, err)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Bits:        bitsOf,
@@ -42,7 +42,7 @@ func TestMutations(t *testing.T) {
 // tourCQE makes CQs so short that the tour goes around them.
 const tourCQE = 15
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut, fakeverbs.Doorbell:
@@ -86,7 +86,7 @@ func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 	return name
 }
 
-// interesting leaves out what other sites have as well.
+// interesting leaves out the sites whose content other sites have too.
 func interesting(tour int, site string) bool {
 	if tour == 1 {
 		return site == "out CREATE_AH" || site == "sqe SEND of a datagram" || site == "sqe SEND inline of a datagram" || site == "cqe RECV of a datagram"
@@ -94,16 +94,17 @@ func interesting(tour int, site string) bool {
 	return !strings.Contains(site, "IMM inline")
 }
 
-// Where the parts of an entry are.
+// Offsets of the parts of an entry.
 const (
 	flagsAt = 16 // of a send
-	armAt   = 64 // where only a datagram's goes on
+	armAt   = 64 // of the union's part that only datagrams use
 	armEnd  = 144
 	sgesEnd = 208 + 3*16
 	recvEnd = 40 + 16
 )
 
-// bitsOf is one bit of each byte that an entry has, and all bits of the flags of SENDs.
+// bitsOf returns one bit of each byte that an entry has, and all bits of the flags of
+// SENDs.
 func bitsOf(s *providertest.Site, i int) []int {
 	switch {
 	case s.Kind == fakeverbs.EntrySQE && (i >= sgesEnd || i >= armAt && i < armEnd && s.Label != "SEND" && !strings.Contains(s.Label, "datagram")), s.Kind == fakeverbs.EntryRQE && i >= recvEnd:
@@ -146,7 +147,7 @@ makes this list.
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("out CQ_CREATE", 12, 15, "", "padding"),
 	because("out RESIZE_CQ", 12, 15, "", "padding"),

@@ -17,8 +17,8 @@ func (provider) ABI() (lowest, highest uint32) { return abiVersion, abiVersion }
 // RXE_UVERBS_ABI_VERSION, which the uapi header gives no name.
 const abiVersion = 2
 
-// Open asks at once what the device can do: the kernel looks up what to
-// do with an opcode in a table without asking whether the table goes that far.
+// Open queries the device's capabilities first: the kernel uses an opcode as an index into
+// a table without a bounds check, so opcodes that it does not know must not reach it.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	if err := r.Do(driver.UHW{}); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ type rxeContext struct {
 	caps   verbs.DeviceCap
 }
 
-// pd tells whose an address handle is.
+// pd identifies the protection domain of an address handle.
 type pd struct{ handle uint32 }
 
 func (*rxeContext) AllocPD(r *driver.AllocPD) (any, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOpenFails: what a device can do is not guessed.
+// TestOpenFails checks that Open fails if the device's capabilities can't be queried.
 func TestOpenFails(t *testing.T) {
 	for _, call := range []string{"GET_CONTEXT", "QUERY_DEVICE"} {
 		k := fakeverbs.New(uint32(verbs.DriverRXE))
@@ -23,7 +23,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestAddressHandles have numbers of their own, which sends carry.
+// TestAddressHandles checks that each AH has its own number, which sends carry.
 func TestAddressHandles(t *testing.T) {
 	w := ready(t, verbs.QPTypeUD)
 	two := must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Where the parts of a queue's memory stand: struct rxe_queue_buf.
+// Offsets in a queue's memory: struct rxe_queue_buf.
 const (
 	log2ElemSize  = 0
 	indexMask     = 4
@@ -17,7 +17,7 @@ const (
 	queueData     = 384
 )
 
-// A stride above this is none that a kernel makes; the largest entry is a send
+// maxLog2ElemSize is above every stride that a kernel uses; the largest entry is a send
 // with 512 bytes of payload.
 const maxLog2ElemSize = 20
 
@@ -25,13 +25,13 @@ type mapper interface {
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
 }
 
-// queue is a queue's memory and what its header says of it.
+// queue is a queue's memory and the layout from its header.
 type queue struct {
 	region *mmap.Region
 	layout mmap.IndexedLayout
 }
 
-// mapQueue maps a queue that the kernel offers. The kernel takes an offset once.
+// mapQueue maps a queue that the kernel offers. The kernel accepts each offset only once.
 func mapQueue(m mapper, mi *abi.Mminfo) (queue, error) {
 	if mi.Size == 0 || mi.Offset > math.MaxInt64 || uint64(mi.Size) > math.MaxInt {
 		return queue{}, fmt.Errorf("rxe: the kernel offers a queue of %d bytes at offset %#x, which can't be", mi.Size, mi.Offset)
@@ -43,9 +43,8 @@ func mapQueue(m mapper, mi *abi.Mminfo) (queue, error) {
 	return readHeader(region)
 }
 
-// readHeader reads once what the kernel wrote once: the distance and the number
-// of the entries. Both are believed only as far as the memory goes, which the
-// rings check.
+// readHeader reads the stride and the number of the entries from the queue's header. The
+// kernel writes them only once. The rings check that the entries fit in the memory.
 func readHeader(region *mmap.Region) (queue, error) {
 	log2, err := region.Word(log2ElemSize)
 	if err != nil {
@@ -68,7 +67,7 @@ func readHeader(region *mmap.Region) (queue, error) {
 // room is the number of entries that the queue can hold.
 func (q queue) room() uint32 { return q.layout.Slots - 1 }
 
-// fits checks that an entry has room for what is going to be written to it.
+// fits returns an error if an entry has no room for a number of bytes.
 func (q queue) fits(bytes uint64) error {
 	if bytes > uint64(q.layout.Stride) {
 		return fmt.Errorf("rxe: the kernel's queue has entries of %d bytes, %d are needed", q.layout.Stride, bytes)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// carried is what each type of QP takes.
+// carried lists the opcodes that each type of QP takes.
 var carried = map[verbs.QPType][]verbs.Opcode{
 	verbs.QPTypeRC: {verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRDMARead, verbs.OpCompareSwap,
 		verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendWithInv, verbs.OpFlush, verbs.OpAtomicWrite},
@@ -21,8 +21,8 @@ var carried = map[verbs.QPType][]verbs.Opcode{
 	verbs.QPTypeUD: {verbs.OpSend, verbs.OpSendImm},
 }
 
-// TestOpcodes offers every small number, and large ones, as an opcode: nothing
-// that the kernel has no business with gets to it.
+// TestOpcodes posts every small number, and large ones, as an opcode: only those that the
+// kernel can carry out reach it.
 func TestOpcodes(t *testing.T) {
 	for typ, ops := range carried {
 		w := ready(t, typ)

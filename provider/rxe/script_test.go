@@ -21,14 +21,14 @@ func newPair(t testing.TB, typ verbs.QPType, cqe int, change func(*fakeverbs.Ker
 	return providertest.New(t, o)
 }
 
-// expect: all that arrives has come over RoCE.
+// expect sets the flag that every message over RoCE has.
 func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	if wr == nil {
 		want.Flags |= verbs.WCGRH
 	}
 }
 
-// scripts are what QPs of each type carry out.
+// scripts holds the scripts for QPs of each type.
 var scripts = []struct {
 	golden string
 	typ    verbs.QPType

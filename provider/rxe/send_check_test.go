@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// eachRequest calls f with requests of every opcode, right and wrong, but for those
-// that need a QP of a device.
+// eachRequest calls f with valid and invalid requests of every opcode, except for those
+// that need a device's QP.
 func eachRequest(q *qp, f func(wr *verbs.SendWR)) {
 	sge := verbs.SGE{Addr: 0x1122334455667788, Length: 77, LKey: 0x99}
 	result, long := verbs.SGE{Length: atomicSize}, verbs.SGE{Length: maxMessage + 1}
@@ -32,7 +32,8 @@ func eachRequest(q *qp, f func(wr *verbs.SendWR)) {
 	}
 }
 
-// TestSendChecks: send takes what check takes, also where it does not call it.
+// TestSendChecks checks that send accepts the same requests as check, also if it does not
+// call check.
 func TestSendChecks(t *testing.T) {
 	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
 	queued := 0
@@ -58,8 +59,8 @@ func TestSendChecks(t *testing.T) {
 	}
 }
 
-// TestSendLeavesNothing: of what an entry held before, only what no opcode reads is
-// left: the union, and what is behind the data.
+// TestSendLeavesNothing checks that send overwrites an entry's previous content, except for
+// bytes that the kernel does not read: in the union, and after the data.
 func TestSendLeavesNothing(t *testing.T) {
 	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
 	eachRequest(q, func(wr *verbs.SendWR) {
@@ -78,7 +79,8 @@ func TestSendLeavesNothing(t *testing.T) {
 	})
 }
 
-// sentOver makes an entry, with what is behind it, where each byte was remains.
+// sentOver makes an entry, and the bytes after it, from memory in which each byte was
+// remains.
 func sentOver(q *qp, remains byte, wr *verbs.SendWR) (*[2]abi.RxeSendWqe, error) {
 	memory := new([2]abi.RxeSendWqe)
 	bytes := abi.Bytes(memory)
@@ -88,9 +90,9 @@ func sentOver(q *qp, remains byte, wr *verbs.SendWR) (*[2]abi.RxeSendWqe, error)
 	return memory, q.send(&memory[0], wr)
 }
 
-// TestReadOnce: each field of a request that is checked is read at one place, or by
-// send and, in its stead, by check. A program may change the request meanwhile, and the
-// kernel must not see what nobody has checked.
+// TestReadOnce checks that each checked field of a request is read at one place, or once in
+// send and once in check, which then replaces it. A program may change the request
+// meanwhile, and the kernel must not see unchecked values.
 func TestReadOnce(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -115,7 +117,7 @@ func TestReadOnce(t *testing.T) {
 		})
 	}
 	for field, want := range map[string]int{"Opcode": 2, "Flags": 2, "SGL": 4, "Inline": 2, "InvalidateRKey": 1, "AH": 1, "Flush": 1, "Bind": 1} {
-		if reads[field] != want { // SGL is a receive's as well
+		if reads[field] != want { // receives have an SGL too
 			t.Errorf("wr.%s is read at %d places, want %d", field, reads[field], want)
 		}
 	}

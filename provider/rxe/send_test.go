@@ -17,7 +17,7 @@ import (
 
 var sgl = []verbs.SGE{{Addr: 0x1111111111111111, Length: 0x100, LKey: 0x22222222}, {Addr: 0x3333333333333333, Length: 0x23, LKey: 0x44444444}}
 
-// at is a number at an offset of struct rxe_send_wqe.
+// at is a value at an offset of struct rxe_send_wqe.
 type at struct {
 	offset, size int
 	value        uint64
@@ -33,8 +33,8 @@ func image(parts []at) []byte {
 
 const signaled = 2 // IB_SEND_SIGNALED
 
-// sends is each opcode with all that it can have, and the bytes that the kernel
-// then finds; offsets and numbers are those of the C headers.
+// sends holds each opcode with all its fields, and the bytes that the kernel must find;
+// offsets and numbers are those of the C headers.
 func sends(w *world) []struct {
 	wr   verbs.SendWR
 	want []at
@@ -109,7 +109,7 @@ func sends(w *world) []struct {
 
 const unionStart, unionEnd = 24, 144
 
-// armSize is how much of the union the kernel reads, which goes by the opcode alone
+// armSize returns how much of the union the kernel reads, which depends on the opcode alone
 // (init_req_packet, get_av and the requester's local operations).
 func armSize(typ verbs.QPType, op verbs.Opcode) int {
 	switch {
@@ -125,8 +125,8 @@ func armSize(typ verbs.QPType, op verbs.Opcode) int {
 	return 16
 }
 
-// TestEntries compares every byte that the kernel reads of what each opcode
-// becomes, in slots that held something else before.
+// TestEntries compares every byte that the kernel reads of an entry of each opcode, in
+// slots that held something else before.
 func TestEntries(t *testing.T) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -183,9 +183,9 @@ func TestWindowKey(t *testing.T) {
 	}
 }
 
-// TestSendQueueFull fills the queue from every position, and finds its slots free
-// when the kernel has taken what was in them: nothing else tells of an unsignaled
-// send. A batch rings once.
+// TestSendQueueFull fills the queue from every position, and checks that slots are free
+// once the kernel has taken their sends: nothing else reports an unsignaled send. A batch
+// rings once.
 func TestSendQueueFull(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	var next, want uint64
@@ -220,7 +220,7 @@ func TestSendQueueFull(t *testing.T) {
 }
 
 // TestDoorbellPath: doorbells and arming are written; only a process whose credentials
-// changed has them go by ioctl.
+// changed uses ioctls.
 func TestDoorbellPath(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		w := ready(t, verbs.QPTypeRC)
@@ -242,8 +242,8 @@ func TestDoorbellPath(t *testing.T) {
 	}
 }
 
-// TestDoorbellFails leaves no doubt about what is on the queue, and whether the kernel
-// was told of it.
+// TestDoorbellFails checks that a post whose doorbell fails reports how many requests are
+// queued, and that the next post rings again.
 func TestDoorbellFails(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	good, bad := verbs.SendWR{Opcode: verbs.OpRDMAWrite}, verbs.SendWR{Opcode: 99}
@@ -256,15 +256,15 @@ func TestDoorbellFails(t *testing.T) {
 		also  error
 		rings int
 	}{
-		{"all are queued, none told of", []verbs.SendWR{good}, true, 1, nil, 1},
-		{"some are queued, none told of", []verbs.SendWR{good, bad}, true, 1, verbs.ErrNotSupported, 1},
-		{"an empty post can't tell of them", nil, true, 0, nil, 1},
-		{"an empty post tells of them", nil, false, 0, nil, 1},
-		{"there is nothing more to tell", nil, false, 0, nil, 0},
+		{"all are queued, the doorbell fails", []verbs.SendWR{good}, true, 1, nil, 1},
+		{"some are queued, the doorbell fails", []verbs.SendWR{good, bad}, true, 1, verbs.ErrNotSupported, 1},
+		{"an empty post rings, and fails again", nil, true, 0, nil, 1},
+		{"an empty post rings", nil, false, 0, nil, 1},
+		{"there is nothing left to ring for", nil, false, 0, nil, 0},
 		{"the last that fits", []verbs.SendWR{good}, true, 1, nil, 1},
 		{"a full queue", []verbs.SendWR{good}, true, 0, verbs.ErrQueueFull, 1},
-		{"a full queue that is told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 1},
-		{"a full queue that was told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 0},
+		{"a full queue that rings again", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 1},
+		{"a full queue that has rung", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 0},
 	} {
 		if step.fails {
 			w.k.Fail("POST_SEND", 0, errGone)

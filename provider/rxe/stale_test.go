@@ -26,11 +26,11 @@ func newQueue(t *testing.T, log2 uint32) queue {
 	return must[queue](t)(readHeader(region))
 }
 
-// over is an entry that send makes over bytes that all are b, without the union: of that
-// the kernel reads what belongs to the opcode only.
+// over returns an entry that send makes in memory that is filled with b, without the union,
+// of which the kernel reads only the opcode's part.
 func over(t *testing.T, b byte, send func(*abi.RxeSendWqe) error) abi.RxeSendWqe {
 	t.Helper()
-	room := new([2]abi.RxeSendWqe) // with an SGE behind the first
+	room := new([2]abi.RxeSendWqe) // room for an SGE after the first
 	memory := abi.Bytes(room)
 	for i := range memory {
 		memory[i] = b
@@ -42,8 +42,8 @@ func over(t *testing.T, b byte, send func(*abi.RxeSendWqe) error) abi.RxeSendWqe
 	return room[0]
 }
 
-// Nothing of what the kernel noted in an entry during its last use is left in the next,
-// whichever way the entry is made.
+// The kernel's notes in an entry from its last use are overwritten by the next request, on
+// both paths of send.
 func TestSendOverOldEntry(t *testing.T) {
 	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 0), maxSGE: 2, maxInline: 8}
 	sge := []verbs.SGE{{Addr: 1, Length: 8, LKey: 2}}
@@ -79,7 +79,7 @@ func TestRecvOverOldEntry(t *testing.T) {
 	}
 }
 
-// Kernels newer than 6.1 look at the slot behind the sends, see [qp.drain].
+// Kernels newer than 6.1 look at the slot after the last send, see [qp.drain].
 func TestDrainClearsSlot(t *testing.T) {
 	memory := newQueue(t, 8)
 	q := &qp{sq: must[*mmap.IndexedProducer[abi.RxeSendWqe]](t)(mmap.NewIndexedProducer[abi.RxeSendWqe](memory.region, memory.layout))}

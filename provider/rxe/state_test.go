@@ -18,7 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWrongState refuses what would lie in wait, or be thrown away, and says why.
+// TestWrongState checks that posts fail in states in which the kernel would delay or
+// discard the requests.
 func TestWrongState(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeUD, nil)
 	refused := func(err error, text string) {
@@ -42,7 +43,7 @@ func TestWrongState(t *testing.T) {
 		w.modify(t, verbs.QPStateRTR)
 		refused(send(), "in RTR")
 		if _, ok := fakerxe.QPOf(w.kqp).TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
-			t.Error("the kernel was told")
+			t.Error("the kernel was called")
 		}
 		w.modify(t, verbs.QPStateReset)
 	}
@@ -64,8 +65,8 @@ func flushed(t *testing.T, wcs []verbs.WC) (ids []uint64) {
 	return ids
 }
 
-// TestFlush: every work request of a failed QP completes once, whenever it was
-// posted: the kernel looks at receives only when it is made to.
+// TestFlush checks that every work request of a failed QP completes once, whenever it was
+// posted: the kernel flushes receives only when it is forced to.
 func TestFlush(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	recv := func(id uint64) {
@@ -77,7 +78,7 @@ func TestFlush(t *testing.T) {
 	send := func(id uint64) { t.Helper(); w.post(t, verbs.SendWR{WRID: id, Opcode: verbs.OpSend}) }
 	recv(1)
 	w.kqp.Break()
-	recv(2) // nobody knows yet
+	recv(2) // the failure is not known yet
 	send(3)
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 3}) {
 		t.Errorf("%v", ids)
@@ -96,9 +97,9 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestNewLife leaves the completions of a QP's first life on the CQ: they don't
-// speak for its second.
-func TestNewLife(t *testing.T) {
+// TestReuse leaves completions from before a RESET on the CQ: they do not count for the QP
+// afterwards.
+func TestReuse(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 		t.Fatal(err)
@@ -129,7 +130,7 @@ func TestNewLife(t *testing.T) {
 			t.Errorf("%+v", wc)
 		}
 	}
-	w.kqp.Break() // and it fails like new
+	w.kqp.Break() // and it fails like a new QP
 	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 7}}); err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +140,9 @@ func TestNewLife(t *testing.T) {
 	}
 }
 
-// TestNewLifeRace polls the completions of a failed QP while the QP is moved to RESET. They must
-// not fail it again.
-func TestNewLifeRace(t *testing.T) {
+// TestReuseRace polls the completions of a failed QP while the QP is moved to RESET. They
+// must not fail it again.
+func TestReuseRace(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 2)); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestNewLifeRace(t *testing.T) {
 			n, _ := w.cq.Poll(make([]verbs.WC, 1))
 			polled <- n
 		}()
-		for !waitsForQueue() { // until it has polled, and waits for the QP
+		for !waitsForQueue() { // until Poll has read the queue and waits for the QP
 			runtime.Gosched()
 		}
 	}
@@ -171,15 +172,15 @@ func TestNewLifeRace(t *testing.T) {
 	}
 }
 
-// waitsForQueue reports whether a goroutine waits for the lock of a queue.
+// waitsForQueue reports whether a goroutine is waiting for a queue's lock.
 func waitsForQueue() bool {
 	stacks := make([]byte, 1<<20)
 	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("driver.(*Lock).wait("))
 }
 
-// TestEventOfEarlierLife has an event of a QP's end wait until the QP has a new life,
-// which the event must not end. An event of that life's own end does.
-func TestEventOfEarlierLife(t *testing.T) {
+// TestEventBeforeReset delays a fatal event until the QP has been reset: the event must not
+// fail the QP. A fatal event after the RESET does.
+func TestEventBeforeReset(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	end := func() {
 		t.Helper()
@@ -217,8 +218,8 @@ func TestEventOfEarlierLife(t *testing.T) {
 	}
 }
 
-// TestResetEmpties: RESET throws away what was posted, and the rings go on where
-// they are; the kernel is told twice, for its own sake.
+// TestResetEmpties checks that RESET discards the posted work requests and keeps the rings'
+// indexes. The provider moves the QP twice, see [qp.reset].
 func TestResetEmpties(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	for round := range uint64(6) {
@@ -229,7 +230,7 @@ func TestResetEmpties(t *testing.T) {
 		moves := w.k.Calls("MODIFY_QP")
 		w.modify(t, verbs.QPStateReset)
 		if n := w.k.Calls("MODIFY_QP") - moves; n != 2 {
-			t.Errorf("told %d times", n)
+			t.Errorf("%d calls", n)
 		}
 		w.connect(t)
 		w.post(t, verbs.SendWR{WRID: round, Opcode: verbs.OpSend})
@@ -247,14 +248,14 @@ func TestResetEmpties(t *testing.T) {
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend}) // still in RTS
 }
 
-// TestSecondResetFails: of the two moves to RESET the kernel carries out the first only.
-// The QP is in RESET then, and everybody says so.
+// TestSecondResetFails has the kernel refuse the second of the two moves to RESET. The QP
+// is in RESET then, and all state reports that.
 func TestSecondResetFails(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
 		t.Fatal(err)
 	}
-	w.modify(t, verbs.QPStateErr) // its flushed receive waits on the CQ
+	w.modify(t, verbs.QPStateErr) // its flushed receive is on the CQ
 	w.k.Fail("MODIFY_QP", 1, syscall.EIO)
 	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestSecondResetFails(t *testing.T) {
 	}
 	_, send := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})
 	_, recv := w.qp.PostRecv(make([]verbs.RecvWR, 1))
-	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's own
+	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's
 	move := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 	for want, err := range map[string]error{
 		"the QP is in RESET, sends can be posted from RTS on":     send,
@@ -285,8 +286,8 @@ func TestSecondResetFails(t *testing.T) {
 	}
 }
 
-// TestHarmlessError: a message that was too long for a receive of the SRQ fails
-// the receive, not the QP; when the QP does fail later, that is noticed.
+// TestHarmlessError checks that a message that is too long for a receive of the SRQ fails
+// the receive, not the QP, and that a later failure of the QP is noticed.
 func TestHarmlessError(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeUD, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
 	w.connect(t)
@@ -297,7 +298,7 @@ func TestHarmlessError(t *testing.T) {
 	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
 		t.Fatalf("the QP is in %v", verbs.QPState(s))
 	}
-	// The SRQ's receives are not the QP's, and the event for that comes once.
+	// The SRQ's receives are not flushed, and EventQPLastWQEReached comes once.
 	if _, err := w.srq.PostRecv(make([]verbs.RecvWR, 2)); err != nil {
 		t.Fatal(err)
 	}
@@ -311,5 +312,21 @@ func TestHarmlessError(t *testing.T) {
 	}
 	if ev, err := w.dev.AsyncEvent(context.Background()); err != nil || ev.Type != uverbs.EventQPLastWQEReached || ev.QP != w.qp {
 		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+// TestResume checks that sends posted in SQD ring the doorbell when the QP goes back to
+// RTS, and that other moves to RTS do not ring it.
+func TestResume(t *testing.T) {
+	w := ready(t, verbs.QPTypeRC)
+	if n := w.k.Calls("POST_SEND"); n != 0 {
+		t.Errorf("%d calls for nothing", n)
+	}
+	w.modify(t, verbs.QPStateSQD)
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+	before := w.k.Calls("POST_SEND")
+	w.modify(t, verbs.QPStateRTS)
+	if n := w.k.Calls("POST_SEND") - before; n != 1 {
+		t.Errorf("%d calls", n)
 	}
 }

@@ -18,8 +18,8 @@ func bindOn(qp *uverbs.QP, mw *uverbs.MW, mr *uverbs.MR) error {
 	return err
 }
 
-// TestWindowHoldsQP: the kernel hangs when it destroys a QP with a window of type
-// 2, so it is not asked to.
+// TestWindowHoldsQP checks that a QP with a bound window of type 2 is not destroyed,
+// because the kernel would hang.
 func TestWindowHoldsQP(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	second := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
@@ -72,8 +72,8 @@ func TestWindowHoldsQP(t *testing.T) {
 	}
 }
 
-// TestWindowEnds: the kernel crashes when it is told to end what is not bound, so
-// it is not told.
+// TestWindowEnds checks that LOCAL_INV of an unbound window is refused, because the kernel
+// would crash.
 func TestWindowEnds(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	one := must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
@@ -117,13 +117,13 @@ func TestWindowEnds(t *testing.T) {
 		}
 	}
 	refused("closed", w.mw.RKey())
-	if err := end(w.mr.RKey()); err != nil { // which the kernel refuses by itself
+	if err := end(w.mr.RKey()); err != nil { // the kernel refuses this itself
 		t.Error(err)
 	}
 }
 
-// TestWindowPD: kernels do not agree on what may be bound across PDs, so nothing
-// may.
+// TestWindowPD checks that bindings across PDs are refused, because kernels differ in which
+// of them they allow.
 func TestWindowPD(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	other := must[*uverbs.PD](t)(w.dev.AllocPD())

@@ -24,7 +24,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// world is a QP and what it needs, on the fake kernel.
+// world is a QP and the objects that it needs, on the fake kernel.
 type world struct {
 	k    *fakeverbs.Kernel
 	dev  *uverbs.Device
@@ -45,8 +45,8 @@ const depth = 3 // of each work queue, in slots 4
 
 var info = uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}
 
-// newWorld makes a world whose QP is in RESET. It has a receive queue of its own
-// unless change gives it an SRQ.
+// newWorld makes a world whose QP is in RESET. It has its own receive queue unless change
+// gives it an SRQ.
 func newWorld(t testing.TB, typ verbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
 	t.Helper()
 	return newWorldOn(t, fakeverbs.New(uint32(verbs.DriverRXE)), typ, change)
@@ -84,7 +84,7 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ verbs.QPType, change func
 	return w
 }
 
-// ready is a world whose QP is in RTS.
+// ready returns a world whose QP is in RTS.
 func ready(t testing.TB, typ verbs.QPType) *world {
 	t.Helper()
 	w := newWorld(t, typ, nil)
@@ -116,7 +116,7 @@ func (w *world) poll(t testing.TB) []verbs.WC {
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
-// post queues sends, all of which have to be taken.
+// post queues sends, all of which must be accepted.
 func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
@@ -136,7 +136,7 @@ func (w *world) take(t testing.TB) fakerxe.Send {
 
 func second[T any](_ T, err error) error { return err }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hot returns the calls that stand in a program's loops, as users make them, on
-// queues in plain memory. The fake kernel's part in them allocates nothing either.
+// hot returns the calls that programs make in their loops, on queues in plain memory. The
+// fake kernel's part in them allocates nothing either.
 func hot(t testing.TB) (w *world, calls map[string]func()) {
 	w = connected(t)
 	sgl := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}

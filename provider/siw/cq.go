@@ -1,6 +1,7 @@
 package siw
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -9,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cq reads completions. Behind the entries stands a control word with which
-// user space asks for an event; the kernel clears it when it raises one.
+// cq is a completion queue. A control word follows the entries: user space writes it to ask
+// for an event, and the kernel clears it when it raises one.
 type cq struct {
 	ring   mmap.FlagConsumer[abi.SiwCqe]
 	notify *atomic.Uint32
@@ -45,23 +46,23 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
 
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
-	odd := verbs.StatusSuccess
+	combined := verbs.StatusSuccess
 	for n < len(wcs) {
 		e := q.ring.At(n)
 		word := q.ring.Word(e)
 		if word&mmap.Valid == 0 {
 			break
 		}
-		odd |= readCQE(e, word, &wcs[n])
+		combined |= readCQE(e, word, &wcs[n])
 		q.ring.Return(e)
 		n++
 	}
 	q.ring.Release(n)
-	return n, odd != verbs.StatusSuccess, nil
+	return n, combined != verbs.StatusSuccess, nil
 }
 
-// readCQE copies an entry out of shared memory, each field once. Opcode and
-// status come from the word, which was loaded whole.
+// readCQE copies an entry out of shared memory and reads each field once. Opcode and status
+// come from word, which was loaded with one instruction.
 func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
 	*wc = verbs.WC{}
@@ -71,8 +72,8 @@ func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	return wc.Status
 }
 
-// Arm asks for an event at the next completion of any kind: of solicited ones
-// siw forgets the receives, which are the ones that matter.
+// Arm asks for an event at the next completion of any kind. It refuses solicitedOnly,
+// because siw raises no such events for receives.
 func (q *cq) Arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		return errSolicited
@@ -80,3 +81,53 @@ func (q *cq) Arm(solicitedOnly bool) error {
 	mmap.StoreRelease(q.notify, abi.SIW_NOTIFY_SOLICITED|abi.SIW_NOTIFY_NEXT_COMPLETION)
 	return nil
 }
+
+var errSolicited = fmt.Errorf("%w: siw raises no solicited-only events for receives; arm for any", verbs.ErrNotSupported)
+
+var statuses = [...]verbs.Status{
+	abi.SIW_WC_SUCCESS:         verbs.StatusSuccess,
+	abi.SIW_WC_LOC_LEN_ERR:     verbs.StatusLocLenErr,
+	abi.SIW_WC_LOC_PROT_ERR:    verbs.StatusLocProtErr,
+	abi.SIW_WC_LOC_QP_OP_ERR:   verbs.StatusLocQPOpErr,
+	abi.SIW_WC_WR_FLUSH_ERR:    verbs.StatusWRFlushErr,
+	abi.SIW_WC_BAD_RESP_ERR:    verbs.StatusBadRespErr,
+	abi.SIW_WC_LOC_ACCESS_ERR:  verbs.StatusLocAccessErr,
+	abi.SIW_WC_REM_ACCESS_ERR:  verbs.StatusRemAccessErr,
+	abi.SIW_WC_REM_INV_REQ_ERR: verbs.StatusRemInvReqErr,
+	abi.SIW_WC_GENERAL_ERR:     verbs.StatusGeneralErr,
+}
+
+// statusOf maps siw's status. An unknown status becomes StatusGeneralErr; the completion's
+// VendorErr holds its number.
+func statusOf(s uint16) verbs.Status {
+	if int(s) < len(statuses) {
+		return statuses[s]
+	}
+	return verbs.StatusGeneralErr
+}
+
+// wcOpcodes has an element for every uint8, so that lookups need no bounds check.
+var wcOpcodes = func() (all [256]verbs.WCOpcode) {
+	for op := range all {
+		all[op] = verbs.WCOpcode(1<<16 | op)
+	}
+	for op, wc := range knownOpcodes {
+		all[op] = wc
+	}
+	return all
+}()
+
+var knownOpcodes = map[uint8]verbs.WCOpcode{
+	abi.SIW_OP_WRITE:           verbs.WCRDMAWrite,
+	abi.SIW_OP_READ:            verbs.WCRDMARead,
+	abi.SIW_OP_READ_LOCAL_INV:  verbs.WCRDMARead,
+	abi.SIW_OP_SEND:            verbs.WCSend,
+	abi.SIW_OP_SEND_WITH_IMM:   verbs.WCSend,
+	abi.SIW_OP_SEND_REMOTE_INV: verbs.WCSend,
+	abi.SIW_OP_FETCH_AND_ADD:   verbs.WCFetchAdd,
+	abi.SIW_OP_COMP_AND_SWAP:   verbs.WCCompareSwap,
+	abi.SIW_OP_RECEIVE:         verbs.WCRecv,
+}
+
+// opcodeOf maps siw's opcode. An unknown opcode prints as its number.
+func opcodeOf(op uint8) verbs.WCOpcode { return wcOpcodes[op] }

@@ -75,7 +75,7 @@ func TestPollBatches(t *testing.T) {
 	}
 }
 
-// FuzzReadCQE has the kernel's side of a completion queue be any bytes.
+// FuzzReadCQE writes arbitrary bytes to the kernel's side of a completion queue.
 func FuzzReadCQE(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("12345678\x01\x08\x00\x00\x10\x00\x00\x00imm-datasqp-nums"))
@@ -113,8 +113,8 @@ func FuzzReadCQE(f *testing.F) {
 	})
 }
 
-// completionsOf reads the entries that have their flag set, up to the first that has
-// not, by the offsets of struct siw_cqe.
+// completionsOf reads the entries up to the first whose flag is not set, by the offsets of
+// struct siw_cqe.
 func completionsOf(ring []byte) []verbs.WC {
 	statuses := []verbs.Status{verbs.StatusSuccess, verbs.StatusLocLenErr, verbs.StatusLocProtErr, verbs.StatusLocQPOpErr,
 		verbs.StatusWRFlushErr, verbs.StatusBadRespErr, verbs.StatusLocAccessErr, verbs.StatusRemAccessErr,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
+	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -27,8 +28,9 @@ func flushed(t *testing.T, wcs []verbs.WC) (ids []uint64) {
 	return ids
 }
 
-// TestFlush posts before and after the connection breaks. The kernel flushes what
-// was posted before, we what came after, in that order, signalled or not.
+// TestFlush posts before and after the connection breaks. The kernel flushes the work
+// requests that were posted before, and the provider those that were posted after, in that
+// order, signaled or not.
 func TestFlush(t *testing.T) {
 	w := connected(t)
 	send := func(id uint64, op verbs.Opcode) {
@@ -50,7 +52,7 @@ func TestFlush(t *testing.T) {
 	send(1, verbs.OpSend)
 	recv(2)
 	w.kqp.Break()
-	// Nobody knows yet: these lie on queues that the kernel has left.
+	// The failure is not known yet: these are on queues that the kernel no longer reads.
 	send(3, verbs.OpRDMARead)
 	send(4, verbs.OpSend)
 	recv(5)
@@ -122,8 +124,8 @@ func refuseDoorbells(w *world, errno syscall.Errno) {
 	}
 }
 
-// TestDoorbellBusy has the kernel refuse one doorbell because somebody else has
-// the QP's lock: nothing comes of it.
+// TestDoorbellBusy has the kernel refuse one doorbell because the QP is locked: the post
+// succeeds nevertheless.
 func TestDoorbellBusy(t *testing.T) {
 	w := connected(t)
 	w.k.Fail("POST_SEND", 0, syscall.ENOTCONN)
@@ -135,8 +137,8 @@ func TestDoorbellBusy(t *testing.T) {
 	}
 }
 
-// TestDoorbellFails has the kernel refuse the doorbell of a QP that was
-// connected: what was posted, and what was still to post, is flushed.
+// TestDoorbellFails has the kernel refuse the doorbell of a QP that was connected: the work
+// requests on the queue and those of the post are flushed.
 func TestDoorbellFails(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.ENOTCONN, syscall.EINVAL, syscall.EIO} {
 		w := connected(t)
@@ -154,10 +156,10 @@ func TestDoorbellFails(t *testing.T) {
 	}
 }
 
-// TestFlushRace has many posts meet the first sign of failure: each work request
-// posted completes exactly once, and none is told of the provider's own error.
+// TestFlushRace posts from many goroutines while the QP fails: each posted work request
+// completes exactly once, and no post returns the provider's own error.
 func TestFlushRace(t *testing.T) {
-	for i := range 100 { // each closes what it opened
+	for i := range 100 { // each round closes the objects that it opened
 		t.Run(strconv.Itoa(i), flushRace)
 	}
 }
@@ -187,8 +189,8 @@ func flushRace(t *testing.T) {
 	}
 }
 
-// TestStaleCompletions leaves a failed QP's completions on the CQ and makes a QP
-// that gets its number: they must not speak for the new one.
+// TestStaleCompletions leaves a failed QP's completions on the CQ and makes a QP that gets
+// its number: they must not count for the new one.
 func TestStaleCompletions(t *testing.T) {
 	w := connected(t)
 	for id := range uint64(2) {
@@ -216,7 +218,7 @@ func TestStaleCompletions(t *testing.T) {
 	if s := kqp.State(); s != abi.IB_QPS_RTS {
 		t.Errorf("the new QP is in state %v", verbs.QPState(s))
 	}
-	// One of the new QP's own still counts.
+	// A completion of the new QP still counts.
 	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Status: abi.SIW_WC_LOC_LEN_ERR, QpId: 1})
 	w.poll(t)
 	if s := kqp.State(); s != abi.IB_QPS_ERR {
@@ -224,7 +226,7 @@ func TestStaleCompletions(t *testing.T) {
 	}
 }
 
-// TestDrainedFailure closes a QP while another's failure stands on the CQ.
+// TestDrainedFailure closes a QP while another QP's failed completions are on the CQ.
 func TestDrainedFailure(t *testing.T) {
 	w := connected(t)
 	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
@@ -240,5 +242,26 @@ func TestDrainedFailure(t *testing.T) {
 	}
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2}) {
 		t.Error(ids)
+	}
+}
+
+// When the QP is moved to ERR, the kernel flushes the entries that it has. Flush takes back
+// only the rest.
+func TestFlushAfterKernel(t *testing.T) {
+	region := must[*mmap.Region](t)(mmap.Wrap(make([]byte, 4*sqeSize)))
+	defer region.Close()
+	q := &qp{connected: true, maxSGE: 1, flags: abi.SIW_WQE_VALID, doorbell: func() error { return nil },
+		sq: must[*mmap.FlagProducer[abi.SiwSqe]](t)(mmap.NewFlagProducer[abi.SiwSqe](region, 4, ownerWord))}
+	if n, err := q.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend}, {WRID: 2, Opcode: verbs.OpSend}}); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	kernel := must[*mmap.FlagConsumer[abi.SiwSqe]](t)(mmap.NewFlagConsumer[abi.SiwSqe](region, 4, ownerWord))
+	e := kernel.At(0)
+	if kernel.Word(e) == 0 || e.Id != 1 {
+		t.Error("the kernel finds nothing to flush")
+	}
+	kernel.Return(e)
+	if f := q.Flush(); len(f.Send) != 1 || f.Send[0].WRID != 2 {
+		t.Errorf("taken back %+v", f.Send)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHostileOffers has the kernel's answers to create calls be what they can't
-// be: an error, the kernel's object destroyed again, nothing leaked.
+// TestHostileOffers gives create calls impossible answers of the kernel: an error, the
+// kernel's object destroyed again, nothing leaked.
 func TestHostileOffers(t *testing.T) {
 	numbers := []uint32{0, 3, 1 << 20, 1 << 31, 1<<32 - 1}
 	keys := []uint64{1 << 63, 1<<64 - 1, 1 << 40, 1}

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
-// stores, one at a time, and holds the list of who notices to what is checked in.
+// stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
 		Tours: []providertest.Tour{{
@@ -32,7 +32,7 @@ func TestMutations(t *testing.T) {
 // tourCQE makes CQs so short that the tour goes around them.
 const tourCQE = 16
 
-// labels tells the first doorbell apart, which tells of no send.
+// labels names the first doorbell separately, because it reports no send.
 func labels() func(*fakeverbs.Crossing) string {
 	return func(c *fakeverbs.Crossing) string {
 		name := label(c)
@@ -43,7 +43,7 @@ func labels() func(*fakeverbs.Crossing) string {
 	}
 }
 
-// label tells crossings apart by what they are for.
+// label names a crossing by its purpose.
 func label(c *fakeverbs.Crossing) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut, fakeverbs.Doorbell:
@@ -79,7 +79,7 @@ const (
 	cqeOpcodeAt = 9
 )
 
-// bitsOf is one bit of each byte, and all bits of the flags.
+// bitsOf returns one bit of each byte, and all bits of the flags.
 func bitsOf(s *providertest.Site, i int) []int {
 	entry := s.Kind == fakeverbs.EntrySQE || s.Kind == fakeverbs.EntryRQE || s.Kind == fakeverbs.EntryCQE
 	if entry && i == flagsAt || s.Kind == fakeverbs.Record && i == 0 {
@@ -117,7 +117,7 @@ flags. TestMutations makes this list.
 
 var because = providertest.Because
 
-// reasons say why nobody can notice.
+// reasons explain why a mutation can't be noticed.
 var reasons = []providertest.Reason{
 	because("out GET_CONTEXT", 0, 7, "", "the device's number, which nothing needs, and padding"),
 	because("out CQ_CREATE", 0, 3, "", "the kernel's number of the CQ, which nothing names"),

@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A kernel refills an entry as soon as it is given back, so it has to be copied before.
-// Here giving it back is a fault, because the memory is read-only, and the copy has to
-// be there by then.
+// A kernel refills an entry as soon as it is given back, so the copy has to be made before.
+// Here giving it back faults, because the memory is read-only, and the copy has to be
+// complete by then.
 func TestCopiedBeforeReturn(t *testing.T) {
 	region := mmaptest.ReadOnly(t, abi.Bytes(&abi.SiwCqe{Id: 7, Flags: abi.SIW_WQE_VALID, Opcode: abi.SIW_OP_RECEIVE, Bytes: 8, QpId: 9}))
 	q := must[*cq](t)(newCQ(region, 4))

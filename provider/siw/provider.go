@@ -17,7 +17,8 @@ func (provider) ID() verbs.DriverID { return verbs.DriverSIW }
 
 func (provider) ABI() (lowest, highest uint32) { return abi.SIW_ABI_VERSION, abi.SIW_ABI_VERSION }
 
-// Open takes the device id that siw insists on telling.
+// Open implements driver.Provider. The kernel requires room for the device id in its
+// answer; nothing uses the id.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	var resp abi.SiwUrespAllocCtx
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
@@ -28,9 +29,9 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 
 type siwContext struct{ device driver.Device }
 
-// RegMR chooses the low byte of the new key at random, so that a stale key of
-// an earlier region in the same slot is found out. The kernel's driver takes any IOVA,
-// and then goes by the memory's address (siw_reg_user_mr, TestRegMRAtSiw).
+// RegMR chooses the low byte of the new key at random, so that a stale key of an earlier
+// region in the same slot is detected. The kernel's driver accepts any IOVA, but then uses
+// the memory's address (siw_reg_user_mr, TestRegMRAtSiw).
 func (*siwContext) RegMR(r *driver.RegMR) error {
 	if r.IOVA != r.Addr {
 		return fmt.Errorf("%w: siw names memory by its own addresses only", verbs.ErrNotSupported)

@@ -11,7 +11,7 @@ import (
 
 var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", verbs.ErrInvalidWR)
 
-// recvQueue is a receive queue, of one QP or shared.
+// recvQueue is the receive queue of a QP or an SRQ.
 type recvQueue struct {
 	ring   *mmap.FlagProducer[abi.SiwRqe]
 	maxSGE int
@@ -29,7 +29,7 @@ func (q *recvQueue) post(wrs []verbs.RecvWR) (int, error) {
 	slots, room := q.ring.Room(len(wrs))
 	for i := range wrs {
 		wr := &wrs[i]
-		sgl := wr.SGL // what is checked is what is used
+		sgl := wr.SGL // read once: the slice that is checked is used
 		if i >= room || !isOne(sgl, q.maxSGE) {
 			if err := q.check(sgl, i < room); err != nil {
 				q.ring.Publish(i)
@@ -39,14 +39,14 @@ func (q *recvQueue) post(wrs []verbs.RecvWR) (int, error) {
 		e := slots.At(i)
 		e.Id = wr.WRID
 		putSGL(&e.Sge, sgl)
-		// The kernel ignores an entry with any flag but this one.
+		// The kernel ignores entries that have any other flag.
 		q.ring.Stage(i, e, abi.SIW_WQE_VALID|uint32(len(sgl))<<16)
 	}
 	q.ring.Publish(len(wrs))
 	return len(wrs), nil
 }
 
-// check says why a receive can't be queued.
+// check returns the reason why a receive can't be queued, or nil.
 func (q *recvQueue) check(sgl []verbs.SGE, hasRoom bool) error {
 	if _, err := driver.SumSGL(sgl, q.maxSGE); err != nil || hasRoom {
 		return err

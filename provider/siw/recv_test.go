@@ -30,7 +30,7 @@ func TestRecvEntry(t *testing.T) {
 			if diff := cmp.Diff(sge[:n], got.Sge[:n]); diff != "" {
 				t.Error(diff)
 			}
-			got.Sge = want.Sge // stale ones behind the used are nobody's business
+			got.Sge = want.Sge // stale SGEs after those in use do not matter
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The word that says whose an entry is stands at this offset in each of siw's
-// entries, together with what else the other side must see at once.
+// ownerWord is the offset of the ownership word in each of siw's entries. The word also
+// holds the fields that the other side must see at the same time.
 const ownerWord = 8
 
 // Sizes of the entries; the kernel maps a queue only at its exact size.
@@ -25,8 +25,8 @@ type mapper interface {
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
 }
 
-// mapQueue maps n entries of a queue and extra bytes behind them, as the kernel
-// offered them under key. Both numbers are the kernel's and not trusted.
+// mapQueue maps n entries of a queue and extra bytes behind them, as the kernel offered
+// them under key. Both numbers come from the kernel and are not trusted.
 func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, error) {
 	length := uint64(n)*uint64(entry) + uint64(extra)
 	if n == 0 || length > math.MaxInt32 || key > math.MaxInt64 {
@@ -40,11 +40,11 @@ func isOne(sgl []verbs.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }
 
-// maxMessage is the longest message that siw sends, in bytes: it adds up lengths in a
-// C int, and takes a sum below 0 for an error.
+// maxMessage is the longest message that siw sends, in bytes: siw adds lengths in a C int,
+// and takes a negative sum for an error.
 const maxMessage = math.MaxInt32
 
-// putSGL stores an SGL, no longer than its queue takes, in an entry.
+// putSGL stores an SGL in an entry. The caller has checked its length.
 func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []verbs.SGE) {
 	if len(sgl) == 1 {
 		to[0] = sgeOf(&sgl[0])
@@ -59,8 +59,8 @@ func sgeOf(s *verbs.SGE) abi.SiwSge {
 	return abi.SiwSge{Laddr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }
 
-// putInline stores data, no more than siw takes, where the second SGE would be; the
-// first tells its length.
+// putInline stores inline data in the place of the second SGE; the first holds the length.
+// The caller has checked that data is not too long.
 func putInline(to *[abi.SIW_MAX_SGE]abi.SiwSge, data []byte) {
 	to[0] = abi.SiwSge{Length: uint32(len(data))}
 	copy(abi.Bytes(to)[inlineOffset:], data)

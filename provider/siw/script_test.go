@@ -17,15 +17,15 @@ func newPair(t testing.TB, cqe int, change func(*fakeverbs.Kernel)) *providertes
 		Cap: verbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}})
 }
 
-// expect: user space is not told which key a message ended.
+// expect drops the key that a message invalidated, which siw does not report to user space.
 func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	if wr == nil {
 		want.Flags, want.Imm = 0, 0
 	}
 }
 
-// endedRegion makes a region to be ended. It stays until all is closed, so that no other one
-// has its key.
+// endedRegion makes a region whose key is to be invalidated. It stays open until the end,
+// so that no other region gets its key.
 func endedRegion(p *providertest.Pair, side, _ int) uint32 {
 	mr := must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
 	p.Ends = append(p.Ends, mr)

@@ -80,7 +80,7 @@ func TestSignalAll(t *testing.T) {
 	}
 }
 
-// TestInline has the data stand from the second SGE on, for every length.
+// TestInline checks, for every length, that inline data begins at the second SGE.
 func TestInline(t *testing.T) {
 	w := connected(t)
 	data := []byte(strings.Repeat("0123456789", 8))
@@ -146,7 +146,7 @@ func TestRefusedSends(t *testing.T) {
 	}
 }
 
-// TestSupports: what Supports tells is what PostSend does, of every small number and of
+// TestSupports checks that Supports agrees with PostSend, for every small number and for
 // large ones.
 func TestSupports(t *testing.T) {
 	takes := map[verbs.Opcode]bool{verbs.OpSend: true, verbs.OpSendWithInv: true, verbs.OpRDMAWrite: true, verbs.OpRDMARead: true, verbs.OpReadWithInv: true}
@@ -216,7 +216,7 @@ func TestDoorbell(t *testing.T) {
 }
 
 // TestDoorbellPath: doorbells are written; only a process whose credentials changed rings
-// them by ioctl.
+// them with an ioctl.
 func TestDoorbellPath(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		w := connected(t)

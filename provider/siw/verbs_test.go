@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A stale key of an earlier region in the same slot is found out, because the low byte
-// of keys varies.
+// A stale key of an earlier region in the same slot is detected, because the low byte of
+// keys varies.
 func TestKeysVary(t *testing.T) {
 	w := newWorld(t, nil)
 	keys := make(map[uint8]bool)
@@ -45,7 +45,7 @@ func TestRegMRAt(t *testing.T) {
 	}
 }
 
-// A completion leaves nothing of what was in the caller's array.
+// A completion overwrites all of the caller's array element.
 func TestPollOverOldCompletion(t *testing.T) {
 	w := newWorld(t, nil)
 	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
@@ -56,7 +56,7 @@ func TestPollOverOldCompletion(t *testing.T) {
 	}
 }
 
-// siw forgets which receives were solicited, so nobody may wait for those only.
+// siw does not keep which receives were solicited, so programs can't wait for those alone.
 func TestArmSolicited(t *testing.T) {
 	w := newWorld(t, nil)
 	if err := w.cq.Arm(true); !errors.Is(err, verbs.ErrNotSupported) || w.kcq.Armed() {

@@ -23,7 +23,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// world is a QP and what it needs, on the fake kernel.
+// world is a QP and the objects that it needs, on the fake kernel.
 type world struct {
 	k    *fakeverbs.Kernel
 	dev  *uverbs.Device
@@ -72,7 +72,7 @@ func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	return w
 }
 
-// connected is a world whose QP took its first doorbell.
+// connected returns a world whose QP accepted its first doorbell.
 func connected(t testing.TB) *world {
 	w := newWorld(t, nil)
 	w.kqp.Connect()
@@ -88,7 +88,7 @@ func (w *world) poll(t testing.TB) []verbs.WC {
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()
