@@ -87,7 +87,7 @@ func (d *Device) QP(num uint32) *QP {
 	return d.qps[num]
 }
 
-// Lock takes the lock of what the openings share.
+// Lock takes the lock of the state that the openings share.
 func (d *Device) Lock() { d.mu.Lock() }
 
 // Unlock releases it.

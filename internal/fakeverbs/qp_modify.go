@@ -47,7 +47,7 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 	return nil
 }
 
-// checkModify makes the checks of the core, whatever the driver.
+// checkModify makes the checks of the core, which are the same for all drivers.
 func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 	has := func(bits uint32) bool { return in.AttrMask&bits != 0 }
 	switch toRTR := has(abi.IB_QP_STATE) && in.QpState == abi.IB_QPS_RTR; {

@@ -53,7 +53,7 @@ func (q *toyQP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, _ bool) {
 // EnterError flushes nothing: the test posts nothing that would be.
 func (q *toyQP) EnterError() { q.qp.CurState = abi.IB_QPS_ERR }
 
-// toyCQ is a completion queue that remembers what was completed.
+// toyCQ is a completion queue that records its completions.
 type toyCQ struct{ done []abi.IbUverbsWc }
 
 func toyCQOf(cq *fakeverbs.CQ) *toyCQ { return cq.Queue.(*toyCQ) }
@@ -62,7 +62,7 @@ func (c *toyCQ) complete(wc abi.IbUverbsWc) { c.done = append(c.done, wc) }
 func (*toyCQ) IsArmed() bool                { return false }
 func (*toyCQ) Free()                        {}
 
-// toy is the model: what a driver of hardware refuses, and queues of Go values.
+// toy is the model: it refuses the requests that drivers of hardware refuse, and has queues of Go values.
 type toy struct{ fakeverbs.Bare }
 
 func (toy) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Work is a send that the device took off its queue, whatever the driver. It needs a
-// completion.
+// Work is a send that the device took off its queue, in the same form for all drivers. It
+// needs a completion.
 type Work struct {
 	ID     uint64
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode

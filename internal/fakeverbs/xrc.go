@@ -182,8 +182,8 @@ func (qp *QP) Shared(f func() error) error {
 	return err
 }
 
-// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, with all who have
-// a handle of it.
+// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, for all openings
+// that have a handle of it.
 func (qp *QP) Raise(event uint32) {
 	all := []*QP{qp}
 	if t := qp.target; t != nil {

@@ -104,7 +104,7 @@ func TestMLX5Notes(t *testing.T) {
 		"receive 0 is posted where another is not completed":        func(b *bench) { b.be(0, 1); b.q.rq.busy = []uint32{0}; b.q.rq.oldest() },
 		"a receive has an SGE of 0x80000001 bytes":                  func(b *bench) { b.be(0, 1<<31|1); b.scatter(b.q, new(fakeverbs.Recv), b.mem[:16]) },
 		"SRQ 3: its record is 0x10001, which has more than 16 bits": func(b *bench) { b.be(recordOfSRQ, 0x10001); srq(b).oldest() },
-		"SRQ 3: the record tells of 4 receives, and 0":              func(b *bench) { b.be(recordOfSRQ, 4); srq(b).oldest() },
+		"SRQ 3: the record counts 4 receives, and 0":              func(b *bench) { b.be(recordOfSRQ, 4); srq(b).oldest() },
 		"SRQ 3: its list leads to entry 0, which is not":            func(b *bench) { b.be(recordOfSRQ, 1); s := srq(b); s.busy = []uint16{0}; s.oldest() },
 		"CQ 5: the record says that 9 were consumed, of 0":          func(b *bench) { b.be(64, 9); b.cq.hasRoom() },
 		"CQ 5: its memory is gone":                                  func(b *bench) { b.cq.ring = gapAt; b.cq.at(0) },

@@ -226,7 +226,7 @@ func (q *QP) doorbell(b []byte) (last *send) {
 	case rec > 0xffff:
 		m.note("%v: the record of sends is %#x, which has more than 16 bits", q, rec)
 	case n == 0:
-		m.note("%v: a doorbell for sends, and the record tells of no new one", q)
+		m.note("%v: a doorbell for sends, and the record counts no new one", q)
 		return nil
 	case !q.hasRoom(n):
 		return nil

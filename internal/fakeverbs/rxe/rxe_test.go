@@ -96,7 +96,7 @@ func TestRXEOffers(t *testing.T) {
 	}
 }
 
-// TestRXEResize moves what was not read, from round the corner of the ring.
+// TestRXEResize moves unread completions that wrap around the ring.
 func TestRXEResize(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	do(t, k, createCQ(k, 3, new(abi.RxeCreateCqResp)), nil)
@@ -135,7 +135,7 @@ func TestRXEResize(t *testing.T) {
 	}
 }
 
-// TestLacking asks each driver for what it lacks.
+// TestLacking asks each driver for the features that it lacks.
 func TestLacking(t *testing.T) {
 	siw, rxe := open(t, abi.RDMA_DRIVER_SIW), open(t, abi.RDMA_DRIVER_RXE)
 	for name, request := range map[string]func(k *fakeverbs.Kernel) *ioctl.Request{

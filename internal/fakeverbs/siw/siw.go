@@ -63,8 +63,8 @@ func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, 
 	return o.Mapped(len(o.Bytes))
 }
 
-// room is more than the longest queue takes, so that each has its place whatever its
-// length, and a free place is found at once.
+// room is more than the size of the longest queue. So each queue has a place of the same
+// size, and a free place is found at once.
 const room = 1 << 28
 
 // siwAlloc makes room for a queue at the lowest free place.

@@ -62,8 +62,9 @@ func Dir() (string, error) {
 // newest is the include directory of the newest kernel, beside that of Series.
 func newest(include string) string { return filepath.Join(filepath.Dir(include), "headers-"+Newest) }
 
-// VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is taken from them, because the verbs' structs are those of
-// Series. They are included without "rdma/", and before what includes those of Series.
+// VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is
+// taken from them, because the verbs' structs are those of Series. They must be included without "rdma/",
+// and before headers that include those of Series.
 func VerbsDir(include string) string {
 	return filepath.Join(filepath.Dir(include), "headers-"+Newest, "verbs")
 }
