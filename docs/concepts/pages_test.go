@@ -58,7 +58,7 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// declaration is a function, type or variable of a file, with its comment.
+// declaration returns a function, type or variable of a file, with its comment.
 func declaration(t *testing.T, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

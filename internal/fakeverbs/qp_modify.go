@@ -90,7 +90,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	return respond(r, resp)
 }
 
-// State is the QP's state, an IB_QPS_ number.
+// State returns the QP's state, an IB_QPS_ number.
 func (qp *QP) State() uint8 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()

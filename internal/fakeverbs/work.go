@@ -35,7 +35,7 @@ type Work struct {
 // NoOpcode is an operation that no verb has.
 const NoOpcode = ^uint32(0)
 
-// Len is the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
+// Len returns the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
 func (w *Work) Len() uint32 {
 	n := uint64(len(w.Front) + len(w.Inline))
 	for _, s := range w.SGL {

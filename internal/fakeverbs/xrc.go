@@ -168,7 +168,8 @@ func (d *Device) part(t *target, x *domain, qp *QP) (last bool) {
 	return true
 }
 
-// Shared has f work on the state that a target QP's handles share, or on a QP's own.
+// Shared calls f with the QP's state up to date. A target QP's handles share their state, which f may
+// change under the device's lock.
 func (qp *QP) Shared(f func() error) error {
 	t := qp.target
 	if t == nil {

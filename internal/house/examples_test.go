@@ -20,7 +20,7 @@ import (
 // publicTrees are where the packages are that other modules import.
 var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"}
 
-// public is the documentation of each such package, as pkg.go.dev shows it.
+// public returns the documentation of each such package, as pkg.go.dev shows it.
 func public(t *testing.T) map[string]*doc.Package {
 	t.Helper()
 	packages := make(map[string]*doc.Package)

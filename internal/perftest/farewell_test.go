@@ -99,7 +99,7 @@ func (c *slowConn) SetDeadline(at time.Time) error {
 	return nil
 }
 
-// TestHalfAFarewell is a message like any other that is wrong.
+// TestHalfAFarewell checks that half a farewell is reported as any wrong message is.
 func TestHalfAFarewell(t *testing.T) {
 	client, server := tcp(t)
 	client.Write(farewell.Message(errors.New("no device"))[:20])

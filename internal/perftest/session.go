@@ -41,12 +41,12 @@ type Session struct {
 	their []Endpoint
 }
 
-// OverTCP is a session without -R.
+// OverTCP returns a session without -R.
 func OverTCP(conn net.Conn, role Role, test Test) *Session {
 	return &Session{test: test, role: role, peer: conn.RemoteAddr().String(), ch: stream{Conn: conn, gid: !test.LIDOnly}}
 }
 
-// OverCM is a session with -R; peer is the other end's name in errors.
+// OverCM returns a session with -R; peer is the other end's name in errors.
 func OverCM(m Messenger, peer string, role Role, test Test) *Session {
 	return &Session{test: test, role: role, peer: peer, ch: packets{m}}
 }

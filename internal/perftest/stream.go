@@ -55,8 +55,8 @@ func (s stream) receive(ctx context.Context, message []byte) error {
 	return s.receiveGID(message)
 }
 
-// receiveGID checks at the end of an address without GID whether the peer sent one
-// without, instead of waiting for more.
+// receiveGID receives an address with GID. If the first bytes are a whole address without
+// GID, it returns an error instead of waiting for more.
 func (s stream) receiveGID(message []byte) error {
 	if err := s.fill(message, 0, plainSize); err != nil {
 		return err

@@ -269,7 +269,7 @@ func (p *Pair) pollEarly() {
 	}
 }
 
-// notice returns the observers that noticed a mutation.
+// notice names the observers that noticed a mutation.
 type notice string
 
 const (

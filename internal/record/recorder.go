@@ -80,7 +80,7 @@ type field struct {
 	size int
 }
 
-// callLine decodes the private bytes of a call. It returns "" for a call without any.
+// callLine decodes the private bytes of a call. It returns nil for a call without any.
 func callLine(c *fakeverbs.Crossing, calls map[string][]field) (*line, bool) {
 	if len(c.Bytes) == 0 {
 		return nil, false
@@ -113,7 +113,7 @@ func callLine(c *fakeverbs.Crossing, calls map[string][]field) (*line, bool) {
 	return l, true
 }
 
-// little is a number of up to 8 bytes.
+// little returns a number of up to 8 bytes.
 func little(b []byte) uint64 {
 	var word [8]byte
 	copy(word[:], b)
@@ -202,7 +202,7 @@ func (l *line) member(prefix string, f reflect.StructField, b []byte) {
 	}
 }
 
-// line returns the line of a crossing without the opening.
+// line is the record of a crossing, without the number of its opening.
 type line struct {
 	stream string
 	kind   string

@@ -394,7 +394,7 @@ func (t *target) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) 
 	CQOf(t.srq.CQ).complete(c)
 }
 
-// EnterError is the end of the target, wherever it is.
+// EnterError moves the target to the error state from any state.
 func (t *target) EnterError() {
 	_ = t.qp.Shared(func() error {
 		t.qp.CurState = abi.IB_QPS_ERR

@@ -37,7 +37,7 @@ func do(t *testing.T, k *fakeverbs.Kernel, r *ioctl.Request, want error) {
 	}
 }
 
-// write is a command with room for an answer of n bytes.
+// write returns a command with room for an answer of n bytes.
 func write[T any](k *fakeverbs.Kernel, id uint32, in *T, n int) *ioctl.Request {
 	r := ioctl.Write(k.Driver(), id, in)
 	if n > 0 {
