@@ -80,7 +80,7 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// TestMain: these tests read files, and the race detector has nothing to see.
+// TestMain skips the tests with -short. CI sets it under the race detector, which has nothing to find here.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {

@@ -59,7 +59,7 @@ func createCQ(k *fakeverbs.Kernel, entries uint32, resp *abi.RxeCreateCqResp) *i
 	return r
 }
 
-// TestRXEOffers maps a queue: once, and not more of it than there is.
+// TestRXEOffers checks that a queue can be mapped once, and not beyond its end.
 func TestRXEOffers(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	do(t, k, createCQ(k, 10, nil), syscall.EINVAL)
@@ -179,7 +179,7 @@ func globalAH(slot uint8) *abi.IbUverbsCreateAh {
 	return &abi.IbUverbsCreateAh{Attr: abi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: abi.IbUverbsGlobalRoute{SgidIndex: slot}}}
 }
 
-// TestAH wants what RoCE wants of an address.
+// TestAH checks the requirements of RoCE for an address.
 func TestAH(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	local, port := globalAH(1), globalAH(1)
