@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// completions has the network stand still between the post and the arrival.
+// completions stops the network between the post and the arrival.
 func completions(l *lab) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
 		var buffer *uverbs.MR
@@ -25,7 +25,7 @@ func completions(l *lab) {
 		resume()
 		got := wait(server.recvCQ)
 		l.say("%v: the message has arrived: %v of %d bytes, %q", kind, got.Opcode, got.ByteLen, buffer.Bytes()[:got.ByteLen])
-		if kind == rdmatest.RXE { // over siw it was there before
+		if kind == rdmatest.RXE { // over siw it has completed already
 			l.say("%v: its acknowledgement: %v", kind, wait(client.sendCQ).Status)
 		}
 
@@ -39,13 +39,13 @@ func completions(l *lab) {
 		note := []byte("third")
 		server.receive(3, buffer.SGE(0, 64))
 		client.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: note})
-		copy(note, "XXXXX") // the request has its copy
+		copy(note, "XXXXX") // the device has copied the inline data
 		l.say("%v: sent inline, and overwritten: %q", kind, buffer.Bytes()[:wait(server.recvCQ).ByteLen])
 		l.closeAll()
 	}
 }
 
-// waiting takes what is on a CQ, and says how many completions that were.
+// waiting polls a CQ once and returns the number of completions.
 func waiting(cq *uverbs.CQ) int {
 	var wcs [8]verbs.WC
 	return must(cq.Poll(wcs[:]))

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// events counts what a completion channel tells.
+// events counts the events of a completion channel.
 func events(l *lab) {
 	a, b := l.byHand(verbs.QPTypeRC, nil)
 	buffer := b.memory(pageSize, local)
@@ -50,7 +50,7 @@ func event(cq *uverbs.CQ) string {
 	return "an event"
 }
 
-// quiet looks for a while whether there is an event.
+// quiet waits a while for an event that should not come, and returns the outcome.
 func quiet(cq *uverbs.CQ) string {
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lab is where a program works: networks in software of two hosts each, or devices of the
-// kernel. It closes all that was made in it, the last first.
+// lab is the environment of a program: software networks of two hosts each, or devices of
+// the kernel. It closes everything that was created in it, in reverse order.
 type lab struct {
 	out     io.Writer
 	places  map[rdmatest.Kind]place
@@ -20,7 +20,7 @@ type lab struct {
 	errs    []error
 }
 
-// place is where one end of a connection is. addr may be missing of soft RoCE.
+// place is the device and address of one end of a connection. Soft RoCE may have no addr.
 type place struct{ device, addr string }
 
 func newLab(out io.Writer, places map[rdmatest.Kind]place) *lab {
@@ -30,7 +30,7 @@ func newLab(out io.Writer, places map[rdmatest.Kind]place) *lab {
 // say prints a line of the program's output.
 func (l *lab) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
 
-// host is the place of the first (0) or second (1) end, on a device of a kind.
+// host returns the place of the first (0) or second (1) end, on a device of the given kind.
 func (l *lab) host(kind rdmatest.Kind, i int) place {
 	if p, ok := l.places[kind]; ok {
 		return p
@@ -39,7 +39,7 @@ func (l *lab) host(kind rdmatest.Kind, i int) place {
 	return place{h.Device(0).Name(), h.Addr()}
 }
 
-// network is the one of a kind, with two hosts.
+// network returns the network of the given kind. It has two hosts.
 func (l *lab) network(kind rdmatest.Kind) *rdmatest.Fabric {
 	if l.fabrics[kind] == nil {
 		l.fabrics[kind] = rdmatest.NewWith(l, &rdmatest.Options{Kind: kind})
@@ -47,14 +47,14 @@ func (l *lab) network(kind rdmatest.Kind) *rdmatest.Fabric {
 	return l.fabrics[kind]
 }
 
-// Helper, Cleanup and Errorf are what a fabric needs of a test.
+// Helper, Cleanup and Errorf are the methods of a test that a fabric calls.
 func (l *lab) Helper()          {}
 func (l *lab) Cleanup(f func()) { l.ended = append(l.ended, f) }
 func (l *lab) Errorf(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
 }
 
-// closeAll closes what was made since the lab was made, or since the last closeAll.
+// closeAll closes everything that was created since the last closeAll.
 func (l *lab) closeAll() {
 	for i := len(l.closers) - 1; i >= 0; i-- {
 		if err := l.closers[i](); err != nil && !errors.Is(err, verbs.ErrClosed) {
@@ -64,7 +64,7 @@ func (l *lab) closeAll() {
 	l.closers = nil
 }
 
-// end closes everything, and says what went wrong, in place of a panic of must and check.
+// end closes everything. It recovers from panics of must and check, and sets *err to their errors.
 func (l *lab) end(err *error) {
 	if r := recover(); r != nil {
 		failed, ok := r.(failure)
@@ -80,7 +80,7 @@ func (l *lab) end(err *error) {
 	*err = errors.Join(append([]error{*err}, l.errs...)...)
 }
 
-// failure is what nobody expects in these programs. It ends them.
+// failure is an unexpected error. It ends the program.
 type failure struct{ error }
 
 func check(err error) {
@@ -94,13 +94,13 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// closing has something closed with the lab.
+// closing registers an object to be closed with the lab.
 func closing[T io.Closer](l *lab, c T) T {
 	l.closers = append(l.closers, c.Close)
 	return c
 }
 
-// succeed expects a work request to have ended well.
+// succeed checks that a work request has succeeded.
 func succeed(s verbs.Status) {
 	if s != verbs.StatusSuccess {
 		panic(failure{s})

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// networks asks devices of four kinds what they can do.
+// networks compares the attributes of four kinds of devices.
 func networks(l *lab) {
 	ops := []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm,
 		verbs.OpRDMARead, verbs.OpReadWithInv, verbs.OpCompareSwap, verbs.OpFetchAdd, verbs.OpBindMW, verbs.OpLocalInv}
@@ -39,10 +39,10 @@ func networks(l *lab) {
 		}
 		row(cells...)
 	}
-	about := func(what string, tell func(*uverbs.Device) any) {
-		cells := []any{what}
+	about := func(property string, of func(*uverbs.Device) any) {
+		cells := []any{property}
 		for _, dev := range devices {
-			cells = append(cells, tell(dev))
+			cells = append(cells, of(dev))
 		}
 		row(cells...)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// operations moves data in each way, and looks what the peer's program learns of it.
+// operations tries each operation, and shows which of them the peer's program notices.
 func operations(l *lab) {
 	a, b := l.byHand(verbs.QPTypeRC, nil)
 	theirs, ours := b.memory(pageSize, everything), a.memory(pageSize, everything)
@@ -20,7 +20,7 @@ func operations(l *lab) {
 		l.say("%v: here %v, there %s", op, a.do(to(op)), arrived(b.recvCQ))
 	}
 
-	// A WRITE, and a SEND that says so. On one connection they arrive in this order.
+	// A WRITE, and a SEND that announces it. On one connection they arrive in this order.
 	b.receive(3, theirs.SGE(0, 64))
 	copy(ours.Bytes(), "a record")
 	must(a.qp.PostSend([]verbs.SendWR{
@@ -31,7 +31,7 @@ func operations(l *lab) {
 	l.say("WRITE and SEND: the message is %q, and there is %q", theirs.Bytes()[:n], theirs.Bytes()[512:520])
 }
 
-// arrived is what the peer's program learns.
+// arrived returns the completion that the peer's program sees.
 func arrived(cq *uverbs.CQ) string {
 	var wcs [1]verbs.WC
 	switch n, wc := must(cq.Poll(wcs[:])), &wcs[0]; {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// order has two clients count, and a client use too early what a READ brings.
+// order shows two clients that count, and a client that uses the data of a READ too early.
 func order(l *lab) {
 	a, b := l.byHand(verbs.QPTypeRC, nil)
 	c, _ := second(a, b)

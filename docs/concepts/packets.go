@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// packets shows the GIDs of a port, and takes packets apart that Linux 6.12 has sent.
+// packets shows the GIDs of a port, and decodes packets that Linux 6.12 has sent.
 func packets(l *lab) {
 	addrs := []netip.Addr{netip.MustParseAddr("fe80::5054:ff:fe12:3456"), netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8::7")}
 	fabric := rdmatest.NewWith(l, &rdmatest.Options{Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{{Addrs: addrs}}}}})
 	dev := closing(l, must(uverbs.Open(fabric.Host(0).Device(0).Name())))
 	for _, e := range must(dev.GIDTable()) {
 		text := e.GID.String()
-		if e.Index == 0 { // whose hardware address is another one in each run
+		if e.Index == 0 { // its hardware address differs in each run
 			text = "link-local, made of the hardware address"
 		}
 		l.say("GID %d, %v: %s", e.Index, e.Type, text)
@@ -39,7 +39,7 @@ var (
 		"696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d0000000000")
 )
 
-// field is a name for the next bytes of a packet.
+// field names the next bytes of a packet.
 type field struct {
 	name  string
 	bytes int
@@ -67,8 +67,8 @@ func (l *lab) fields(packet []byte, fields []field) {
 	}
 }
 
-// icrc is the invariant CRC of a RoCE v2 packet over IPv4: over all from the IP header on,
-// with ones for what routers change, behind 8 bytes of ones where InfiniBand has a header.
+// icrc returns the invariant CRC of a RoCE v2 packet over IPv4. It covers 8 bytes of ones in
+// place of InfiniBand's header, then all from the IP header on. Fields that routers change count as ones.
 func icrc(packet []byte) []byte {
 	b := slices.Concat(slices.Repeat([]byte{0xff}, 8), packet[14:len(packet)-4])
 	ip, udp, bth := b[8:], b[28:], b[36:]

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/pagetest"
 )
 
-// TestPages runs each page's program, and compares what it prints, and its code, with what
-// stands on the page, in both languages.
+// TestPages runs each page's program, and compares its output and its code with the page,
+// in both languages.
 func TestPages(t *testing.T) {
 	outputs := make(map[string]string)
 	for page := range programs {
@@ -36,7 +36,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestHours: the code of the pages for the first hours is that of the examples.
+// TestHours checks that the pages for the first hours show the code of the examples.
 func TestHours(t *testing.T) {
 	for _, folder := range languages {
 		for _, page := range []string{"first-hour.md", "second-hour.md"} {
@@ -51,14 +51,14 @@ func TestHours(t *testing.T) {
 	}
 }
 
-// TestNoPage: a page that is none is refused, with the list of those there are.
+// TestNoPage checks that an unknown page is refused with a list of the pages.
 func TestNoPage(t *testing.T) {
 	if err := run(nil, "key", nil); err == nil || !strings.HasPrefix(err.Error(), "name a page: completions, events, ") {
 		t.Error(err)
 	}
 }
 
-// declaration is a function, type or variable of a file, with its comment.
+// declaration returns a function, type or variable of a file, with its comment.
 func declaration(t *testing.T, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -99,5 +99,5 @@ func declaration(t *testing.T, file, name string) string {
 	return ""
 }
 
-// languages are the folders of the pages in English and Chinese.
+// languages has the directories of the English and Chinese pages.
 var languages = []string{".", "../zh/concepts"}

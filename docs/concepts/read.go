@@ -2,12 +2,12 @@ package main
 
 import "github.com/goverbs/goverbs/verbs"
 
-// wrong is what may be wrong with a READ.
+// wrong is one mistake in a READ.
 type wrong struct {
 	what   string
-	mr     verbs.Access // what the region at the peer allows
-	qp     verbs.Access // what the peer's queue pair allows
-	own    verbs.Access // what the region here allows
+	mr     verbs.Access // of the region at the peer
+	qp     verbs.Access // of the peer's queue pair
+	own    verbs.Access // of the local region
 	change func(wr *verbs.SendWR)
 }
 
@@ -30,7 +30,7 @@ var wrongs = []wrong{
 
 const pageSize = 4096
 
-// read has one thing wrong at a time.
+// read tries a READ with one mistake at a time.
 func read(l *lab) {
 	for i, w := range wrongs {
 		typ := verbs.QPTypeRC

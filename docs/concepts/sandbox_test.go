@@ -19,8 +19,8 @@ import (
 // its name.
 var traced = regexp.MustCompile(`^\[\d+\] +(\S+ open|ioctl \S+ \S+|write \S+)`)
 
-// TestSandbox compares what the page shows of the calls that the first program makes with
-// what rdmalink trace prints of it.
+// TestSandbox compares the calls of the first program that the page shows with the output of
+// rdmalink trace.
 func TestSandbox(t *testing.T) {
 	rdmalink, err := exec.LookPath("rdmalink")
 	if err != nil {

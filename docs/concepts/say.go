@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// cause is an error without the object and the device, whose names change.
+// cause returns the text of an error without object and device, whose names change.
 func cause(err error) string {
 	var verb *uverbs.Error
 	var op *rdmacm.OpError
@@ -24,7 +24,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// result is "done", or why not.
+// result returns "done" or the cause of the error.
 func result(err error) string {
 	if err != nil {
 		return cause(err)
@@ -32,7 +32,7 @@ func result(err error) string {
 	return "done"
 }
 
-// sentinel is what errors.Is finds in an error whose text has names of this host.
+// sentinel names the error that err wraps, for errors whose text has names of this host.
 func sentinel(err, want error) string {
 	if errors.Is(err, want) {
 		return "errors.Is: " + want.Error()

@@ -5,49 +5,49 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// states takes a queue pair through its life, one step at a time.
+// states takes a queue pair through its states, one step at a time.
 func states(l *lab) {
 	a, b := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC), l.inInit(l.host(rdmatest.RXE, 1), verbs.QPTypeRC)
 	ours, theirs := a.memory(pageSize, everything), b.memory(pageSize, everything)
-	tell := func() {
+	tryPosts := func() {
 		_, err := a.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{ours.SGE(0, 64)}}})
 		l.say("%v: to post a receive: %v", a.state(), result(err))
 		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 			SGL: []verbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}})
 		l.say("%v: to post a send: %v", a.state(), result(err))
 	}
-	tell()
+	tryPosts()
 
-	// INIT: which port, and what a peer may do.
+	// INIT: the port, and the rights of the peer.
 	check(a.qp.Init(&verbs.QPAttr{Port: 1, Access: everything}))
-	tell()
+	tryPosts()
 
-	// RTR without all that it needs is refused.
+	// The kernel refuses RTR without all required attributes.
 	err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: b.qp.Num()}, verbs.QPAttrState|verbs.QPAttrDestQPN)
 	l.say("too early: %v", cause(err))
 
-	// RTR: who the peer is, and what is to be expected of it.
+	// RTR: the address of the peer, and the limits of its requests.
 	attr := a.path(b)
 	attr.AH.Port = 1
 	attr.State, attr.PathMTU, attr.MinRNRTimer, attr.MaxDestRDAtomic = verbs.QPStateRTR, verbs.MTU1024, 12, 1
 	check(a.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
 		verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer))
-	tell()
+	tryPosts()
 
 	// RTS: how often and how long to try.
 	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
 		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
 	check(b.qp.Connect(b.path(a)))
-	tell()
+	tryPosts()
 	l.say("the send: %v", wait(a.sendCQ).Status)
 
-	// ERR: all that is on the queues comes back.
+	// ERR: all posted work requests complete with an error.
 	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	for range 3 {
 		l.say("%v: a receive: %v", a.state(), wait(a.recvCQ).Status)
 	}
 
-	// RESET: the beginning of another life.
+	// RESET: the queue pair can be set up again.
 	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
-	tell()
+	tryPosts()
 }

@@ -73,7 +73,7 @@ func serve(address string, cfg msg.Config) error {
 	}
 }
 
-// answer sends back what comes on any connection. A client that takes no answers for a while
+// answer sends back the messages of all connections. A client that takes no answers for a while
 // loses its connection, and the others don't wait for it longer.
 func answer(pool *msg.Pool) {
 	for {

@@ -1,5 +1,5 @@
-// Exporter tells Prometheus about the RDMA devices of a machine: the state of each port, what
-// it counts, and how many objects there are. It needs no root, no device node and no /sys.
+// Exporter exports the RDMA devices of a machine to Prometheus: the state and counters of each
+// port, and the number of objects. It needs no root, no device node and no /sys.
 //
 //	exporter -listen :9879
 //	curl http://localhost:9879/metrics
@@ -35,7 +35,7 @@ func metrics(w http.ResponseWriter, _ *http.Request) {
 	_, _ = page.WriteTo(w)
 }
 
-// families are the metrics in the order of the page.
+// families are the metrics in the order of the output.
 var families = []struct {
 	name, kind, help string
 	of               func(c *netlinkrdma.Client, d *netlinkrdma.Device) ([]sample, error)
@@ -59,7 +59,7 @@ func write(w io.Writer, c *netlinkrdma.Client) error {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
 		for i := range devices {
 			samples, err := f.of(c, &devices[i])
-			if errors.Is(err, netlinkrdma.ErrNotFound) { // it has gone meanwhile
+			if errors.Is(err, netlinkrdma.ErrNotFound) { // it has been removed meanwhile
 				continue
 			}
 			if err != nil {

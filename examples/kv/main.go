@@ -73,7 +73,7 @@ func serve(device, address string) error {
 	}
 }
 
-// answer stores what any client puts.
+// answer stores the entries that clients put.
 func answer(pool *msg.Pool, table []byte) {
 	for {
 		c, m, err := pool.Recv(context.Background())
@@ -91,13 +91,13 @@ func answer(pool *msg.Pool, table []byte) {
 	}
 }
 
-// store writes an entry. Whoever reads it meanwhile finds that the checksum is wrong.
+// store writes an entry. A client that reads it meanwhile finds a wrong checksum.
 func store(entry, text []byte) {
 	clear(entry[4+copy(entry[4:], text):])
 	binary.LittleEndian.PutUint32(entry, crc32.ChecksumIEEE(entry[4:]))
 }
 
-// ask does what the command line says, and writes what it gets.
+// ask runs the command of the command line, and prints the result.
 func ask(args []string, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -118,7 +118,7 @@ func ask(args []string, to io.Writer) error {
 	switch {
 	case len(args) == 4 && args[1] == "put":
 		if err = c.Send(ctx, []byte(args[2]+"\x00"+args[3])); err == nil {
-			_, err = c.Recv(ctx) // it is stored
+			_, err = c.Recv(ctx) // the entry is stored
 		}
 		return err
 	case len(args) == 3 && args[1] == "get":
@@ -127,7 +127,7 @@ func ask(args []string, to io.Writer) error {
 	return fmt.Errorf("%q: see kv -h", args[1:])
 }
 
-// entryOf is where in the table a key's entry is.
+// entryOf returns the offset of a key's entry in the table.
 func entryOf(key []byte) int { return int(crc32.ChecksumIEEE(key)%entries) * entrySize }
 
 func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte, to io.Writer) error {

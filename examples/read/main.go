@@ -38,14 +38,14 @@ func main() {
 	}
 }
 
-// serve lets peers read the text. The connection's private data tells each where it is.
+// serve lets peers read the text. The connection's private data has its address and key.
 func serve(ctx context.Context, address, text string) error {
 	lc := rdmacm.ListenConfig{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) error {
 		mr, err := c.PD().AllocMR(max(len(text), 1), verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil)
 		if err != nil {
 			return err
 		}
-		c.Own(mr) // it is closed with the connection
+		c.Own(mr) // Close of the connection closes mr
 		copy(mr.Bytes(), text)
 		where := binary.BigEndian.AppendUint64(nil, mr.Addr())
 		where = binary.BigEndian.AppendUint32(where, mr.RKey())
@@ -81,7 +81,7 @@ func fetch(ctx context.Context, address string, out io.Writer) error {
 		return errors.New("the server does not say where its text is")
 	}
 	addr, rkey, size := binary.BigEndian.Uint64(where), binary.BigEndian.Uint32(where[8:]), binary.BigEndian.Uint32(where[12:])
-	mr, err := conn.PD().AllocMR(max(int(size), 1), verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil) // iWARP asks for both
+	mr, err := conn.PD().AllocMR(max(int(size), 1), verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil) // iWARP needs both
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRead has the server on one host and the client on the other, over each kind of device.
+// TestRead runs the server on one host and the client on the other, over each kind of device.
 func TestRead(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 const page = "../../docs/first-hour.md"
 
-// broken are the rows of the page's table: how each changes main.go, and what the test then says of
-// fetch, on all devices and on siw.
+// broken has the rows of the page's table: the change of main.go, and the error of fetch that
+// the test then reports, on all devices and on siw.
 var broken = []struct {
 	change, sees string
 	edits        []string // pairs
@@ -39,8 +39,8 @@ const (
 	waits        = `"", .*context deadline exceeded`
 )
 
-// TestBroken runs the test as the page says, with each change of its table in turn, and holds what
-// the client sees to what the page has. A client that would wait without end is given a deadline.
+// TestBroken runs the test with each change of the page's table in turn, and compares the
+// client's errors with the page. A client that would wait forever is given a deadline.
 func TestBroken(t *testing.T) {
 	const child = "GOVERBS_TEST_BROKEN"
 	if os.Getenv(child) != "" {
@@ -80,7 +80,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// edited replaces each first by its second.
+// edited replaces the first string of each pair by the second.
 func edited(t *testing.T, source string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -100,7 +100,7 @@ func deadline(t *testing.T, test string, wanted bool) string {
 	return edited(t, test, "context.WithCancel(t.Context())", "context.WithTimeout(t.Context(), 100*time.Millisecond)", "\t\"testing\"\n", "\t\"testing\"\n\t\"time\"\n")
 }
 
-// overlaid runs the test with other files in the place of some, and returns what it prints.
+// overlaid runs the test with some files replaced, and returns its output.
 func overlaid(t *testing.T, child string, files map[string]string) string {
 	t.Helper()
 	dir, replace := t.TempDir(), make(map[string]string)
@@ -120,7 +120,7 @@ func overlaid(t *testing.T, child string, files map[string]string) string {
 	write(t, file, overlay)
 	c := exec.CommandContext(t.Context(), "go", "test", "-v", "-count=1", "-run", "^TestRead$", "-overlay", file, ".")
 	c.Env = append(os.Environ(), child+"=1")
-	out, _ := c.CombinedOutput() // it fails, as it has to
+	out, _ := c.CombinedOutput() // it must fail
 	if !strings.Contains(string(out), "=== RUN   TestRead\n") {
 		t.Fatalf("%s", out)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestSandbox runs the commands of docs/first-hour.md that have the program as two processes, on
-// devices that rdmalink shows it. What they build goes elsewhere than the page says.
+// TestSandbox runs the commands of docs/first-hour.md that run the program as two processes, on
+// devices in software. It builds the binaries in another directory than the page.
 func TestSandbox(t *testing.T) {
 	if _, err := exec.LookPath("rdmalink"); err != nil {
 		t.Skip("rdmalink is not installed: make sandbox, which runs this, builds it")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestReplicasDie: one may, two may not.
+// TestReplicasDie checks that the log survives the loss of one replica, but not of two.
 func TestReplicasDie(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		l := c.lead(t)
@@ -17,8 +17,8 @@ func TestReplicasDie(t *testing.T) {
 	})
 }
 
-// TestTorn: a leader dies in the middle of a record. The replica that has half of it does not
-// count it, and the next leader gives it what the others have.
+// TestTorn kills a leader in the middle of a record. The replica with half a record does not
+// count it, and gets the others' records from the next leader.
 func TestTorn(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		l := c.lead(t)
@@ -44,7 +44,7 @@ func TestTorn(t *testing.T) {
 	})
 }
 
-// TestOldLeader: when a new leader has come, the old one writes nowhere.
+// TestOldLeader checks that an old leader can write nowhere once there is a new one.
 func TestOldLeader(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		old := c.lead(t)
@@ -56,8 +56,8 @@ func TestOldLeader(t *testing.T) {
 	})
 }
 
-// TestLate: what a leader wrote to less than half is not lost if the next one sees it, and is
-// overwritten if it does not.
+// TestLate writes a record to less than half of the replicas. The next leader keeps it if it
+// sees it, and overwrites it if not.
 func TestLate(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		appends(t, c.lead(t), "one", nil)
@@ -88,7 +88,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestBadNetwork: loss and delay make it slow, and nothing worse.
+// TestBadNetwork checks that loss and delay only make the log slow.
 func TestBadNetwork(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		l := c.lead(t)

@@ -1,6 +1,6 @@
 // Replog is a log that several machines keep. A leader writes records to the memory of the
-// replicas with RDMA WRITEs. Their programs do nothing when a record comes. Whoever appends
-// becomes the leader, and the leader before can write no more.
+// replicas with RDMA WRITEs. Their programs do nothing when a record comes. The program that
+// appends becomes the leader, and the previous leader can write no more.
 //
 //	replog -listen 10.0.0.1:7471                                # on each of three machines
 //	replog "a record" 10.0.0.1:7471 10.0.0.2:7471 10.0.0.3:7471
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// keep is a replica until ctx ends, and then prints its log.
+// keep runs a replica until ctx ends, and then prints its log.
 func keep(ctx context.Context, address string, out io.Writer) error {
 	r, err := newReplica(address)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestPage runs what the table of docs/second-hour.md names: each test runs on all kinds of devices,
-// as the page says, and the table has all tests of faults_test.go.
+// TestPage runs the tests that the table of docs/second-hour.md names, on all kinds of devices,
+// and checks that the table has all tests of faults_test.go.
 func TestPage(t *testing.T) {
 	const child = "GOVERBS_TEST_PAGE"
 	if os.Getenv(child) != "" {

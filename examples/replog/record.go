@@ -5,14 +5,14 @@ import (
 	"hash/crc32"
 )
 
-// A record stands in memory as a header and its data, padded to a multiple of 8 bytes:
+// A record in memory is a header and its data, padded to a multiple of 8 bytes:
 //
 //	bytes  0 to 3   length of the data
 //	       4 to 7   CRC-32C of all that follows, and of the length
 //	       8 to 15  epoch: which leader wrote it
 //	      16 on     data
 //
-// A WRITE may become visible in any order. A record whose CRC is wrong is not there yet.
+// A WRITE may become visible in any order. A record with a wrong CRC is not complete.
 type record struct {
 	epoch uint64
 	data  []byte
@@ -22,7 +22,7 @@ const header = 16
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// size is the number of bytes of a record in memory.
+// size returns the number of bytes of a record in memory.
 func (r record) size() int { return (header + len(r.data) + 7) &^ 7 }
 
 // put writes a record.
@@ -58,7 +58,7 @@ func scan(log []byte) (all []record) {
 	return all
 }
 
-// newer tells which of two logs a new leader takes: that of the later leader, or the longer.
+// newer compares two logs for a new leader: the log of a later leader wins, then the longer one.
 func newer(a, b []record) bool {
 	last := func(log []record) (epoch uint64) {
 		if len(log) > 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // replica keeps a log that a leader writes to. Its program does nothing when a record comes.
-// It lets a new leader in, and by that shuts the old one out.
+// When it accepts a new leader, it shuts out the old one.
 type replica struct {
 	ln   *rdmacm.Listener
 	done chan struct{}
@@ -46,7 +46,7 @@ func (r *replica) serve() {
 		if err != nil {
 			return
 		}
-		r.dismiss() // before the new leader reads: the old one can write no more
+		r.dismiss() // the old leader must not write once the new one reads
 		conn, err := request.Accept(context.Background(), &rdmacm.Config{Prepare: r.open})
 		r.mu.Lock()
 		if r.leader = conn; err != nil {
@@ -56,7 +56,7 @@ func (r *replica) serve() {
 	}
 }
 
-// open registers the log for a leader, and tells where it is.
+// open registers the log for a leader, and returns its address and key.
 func (r *replica) open(c *rdmacm.Conn) error {
 	mr, err := c.PD().AllocMR(logSize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *replica) dismiss() {
 	conn.Close()
 }
 
-// records are those that are whole.
+// records returns the complete records.
 func (r *replica) records() []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,7 +48,7 @@ type end struct {
 	mr *uverbs.MR
 }
 
-// prepare runs before anybody knows of the queue pair, so no datagram comes too early.
+// prepare runs before any peer knows the queue pair, so no datagram arrives too early.
 func (e *end) prepare(c *rdmacm.Conn) (err error) {
 	if e.mr, err = c.PD().AllocMR(grh+size, verbs.AccessLocalWrite, nil); err != nil {
 		return err
@@ -90,7 +90,7 @@ func serve(address netip.AddrPort, _ int) error {
 	if err != nil {
 		return err
 	}
-	go func() { // tells clients which queue pair to send to
+	go func() { // sends clients the number of the queue pair
 		for {
 			request, err := l.Next(context.Background())
 			if err == nil {
@@ -106,7 +106,7 @@ func serve(address netip.AddrPort, _ int) error {
 		if err != nil {
 			return err
 		}
-		ah, err := e.PD().AHFromWC(e.DevicePort(), &wc, e.mr.Bytes()[:grh]) // one a peer would do
+		ah, err := e.PD().AHFromWC(e.DevicePort(), &wc, e.mr.Bytes()[:grh]) // a single peer would need only one
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func ping(address netip.AddrPort, n int) error {
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
 			fmt.Printf("no answer to %d\n", i)
-			continue // the receive is still there
+			continue // the receive is still posted
 		}
 		if err != nil {
 			return err

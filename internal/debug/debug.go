@@ -1,4 +1,4 @@
-// Package debug prints what this process asks of the kernel, and how the kernel answers,
+// Package debug prints this process's requests to the kernel, and the kernel's answers,
 // if the environment variable GOVERBS_DEBUG is set. Users attach the output to bug reports.
 //
 // GOVERBS_DEBUG is a list of the words ioctl, cm and netlink, separated by commas. It is

@@ -7,14 +7,14 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// AH is an address handle that the kernel made.
+// AH is the kernel's side of an address handle.
 type AH struct {
 	Attr abi.IbUverbsAhAttr
 
 	Num uint32 // for the model's own use
 }
 
-// createAH wants a global address, as the core does of RoCE ports.
+// createAH requires a global address, as the core does for RoCE ports.
 func (k *Kernel) createAH(r *ioctl.Request) error {
 	in := request[abi.IbUverbsCreateAh](r)
 	if in.Attr.PortNum != 1 {

@@ -38,13 +38,13 @@ type CQQueue interface {
 	Free()
 }
 
-// NewCQ makes cq a CQ of the opening, for models that need one which no request made.
+// NewCQ makes cq a CQ of the opening, for models that need one without a request.
 func NewCQ(k *Kernel, cq *CQ) *CQ {
 	cq.k = k
 	return cq
 }
 
-// Kernel is the opening that the CQ belongs to.
+// Kernel returns the opening that the CQ belongs to.
 func (cq *CQ) Kernel() *Kernel { return cq.k }
 
 // HasChannel reports whether the CQ has a completion channel.
@@ -111,7 +111,7 @@ func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsResizeCqResp{Cqe: cq.Entries})
 }
 
-// reqNotifyCQ allocates nothing.
+// reqNotifyCQ does not allocate.
 func (k *Kernel) reqNotifyCQ(r *ioctl.Request) error {
 	var in abi.IbUverbsReqNotifyCq
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
@@ -142,7 +142,7 @@ func (cq *CQ) Armed() bool {
 // Awaited reports whether somebody waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// Overflow reports a lost completion, once: nobody may be reading.
+// Overflow reports a lost completion, once, because nobody may be reading.
 func (cq *CQ) Overflow() {
 	if !cq.overrun {
 		cq.overrun = true
@@ -150,14 +150,14 @@ func (cq *CQ) Overflow() {
 	}
 }
 
-// Event raises an event whether one was asked for or not.
+// Event raises an event, whether or not one was requested.
 func (cq *CQ) Event() {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
 	cq.RaiseEvent()
 }
 
-// Events is how many events the CQ has raised.
+// Events returns the number of events that the CQ has raised.
 func (cq *CQ) Events() int {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
@@ -307,14 +307,14 @@ func (c *channel) closeEnds() {
 	_ = c.write.Close()
 }
 
-// hangUp has readers get an error once they read all that came.
+// hangUp makes reads fail once all events have been read.
 func (c *channel) hangUp(err error) {
 	if c.memory != nil {
 		c.memory.end(err)
 	}
 }
 
-// send allocates nothing where there is a pipe.
+// send does not allocate if there is a pipe.
 func (c *channel) send(record []byte) {
 	switch {
 	case c == nil:
@@ -366,13 +366,13 @@ func (k *Kernel) AsyncBytes(record []byte) {
 type Events interface {
 	Send(record []byte)
 	// Reported is called when an object is destroyed. It drops the object's records that nobody has
-	// read, and says how many were read. A record has size bytes and begins with the cookie.
+	// read, and returns the number. A record has size bytes and begins with the cookie.
 	Reported(cookie uint64, size int) uint32
 	Close()
 }
 
 // CloseChannel closes a descriptor that CREATE_COMP_CHANNEL or ASYNC_EVENT_ALLOC made,
-// which Events of the process itself do by themselves.
+// which Events of this process do themselves.
 func (k *Kernel) CloseChannel(fd int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -387,7 +387,7 @@ const (
 	asyncEventSize = 16
 )
 
-// reported is how many events of an object were read, where that is known.
+// reported returns the number of events of an object that were read, where it is known.
 func (c *channel) reported(cookie uint64, size int) uint32 {
 	if c == nil || c.sink == nil {
 		return 0

@@ -182,7 +182,7 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	return mmap.NewPage(r, k.stored(key))
 }
 
-// stored passes the stores of a page to the model: first how each is made, then its value.
+// stored passes the stores of a page to the model: first the form of each, then its value.
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
@@ -219,7 +219,7 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 // device is gone stores to memory of no meaning.
 func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
-// copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.
+// copier is a model that accepts copies of whole requests in blocks of 64 bytes.
 type copier interface {
 	Copy64(key int64, offset int, b [64]byte)
 }
@@ -233,7 +233,7 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 	}
 }
 
-// watcher is a model that looks at the barriers of stores, as far as these are seen.
+// watcher is a model that checks the barriers of stores, as far as they are visible.
 type watcher interface {
 	Watch(key int64, s mmap.Store)
 }

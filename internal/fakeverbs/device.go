@@ -87,7 +87,7 @@ func (d *Device) QP(num uint32) *QP {
 	return d.qps[num]
 }
 
-// Lock takes the lock of what the openings share.
+// Lock takes the lock of the state that the openings share.
 func (d *Device) Lock() { d.mu.Lock() }
 
 // Unlock releases it.
@@ -142,7 +142,7 @@ func (d *Device) SetGIDs(gids ...[16]byte) {
 	}
 }
 
-// GIDs is the GID table.
+// GIDs returns the GID table.
 func (d *Device) GIDs() (gids [][16]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +181,7 @@ func (d *Device) SetLink(up bool) {
 // Up reports whether port 1 is up.
 func (d *Device) Up() bool { return !d.down.Load() }
 
-// AckDelay is the time that the device takes for an acknowledgement, as a power of two.
+// AckDelay returns the time that the device takes for an acknowledgement, as a power of two.
 func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 
 // port returns the attributes of port 1.

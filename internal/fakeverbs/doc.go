@@ -18,5 +18,5 @@
 // headers give, and uses no ring of package mmap. Nothing moves by itself. A unit test plays
 // the driver with [QP.Carry] and the methods of the device packages' queues. A network, such
 // as package rdmatest, learns of doorbells by Kernel.Rang, and takes and completes sends of
-// any driver with [QP.TakeSend], [QP.Sent] and their like.
+// any driver with [QP.TakeSend], [QP.Sent] and similar methods.
 package fakeverbs

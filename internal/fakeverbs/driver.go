@@ -98,7 +98,7 @@ type Model interface {
 // checks of the core and those that every such driver makes.
 type Bare struct{}
 
-// Has leaves out the calls that only drivers in software have: with hardware, doorbells and arming are
+// Has returns false for the calls that only drivers in software have: with hardware, doorbells and arming are
 // stores to a device elsewhere.
 func (Bare) Has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// TestBareRefuses: a driver of which nothing is known refuses what all do.
+// TestBareRefuses checks that a driver without a model makes the checks that all drivers make.
 func TestBareRefuses(t *testing.T) {
 	qp := func(state uint8) *QP { return &QP{Type: abi.IB_UVERBS_QPT_RC, CurState: state} }
 	move := func(to uint8, mask uint32) *abi.IbUverbsModifyQp {

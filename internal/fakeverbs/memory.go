@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// QueueMemory is what one object's queues take up.
+// QueueMemory is the memory of one object's queues.
 type QueueMemory struct {
 	k       *Kernel
 	keys    []int64
@@ -67,7 +67,7 @@ func (m *QueueMemory) Free() {
 	*m = QueueMemory{}
 }
 
-// Mapped is user space's view of the first bytes.
+// Mapped returns user space's view of the first bytes.
 func (o Offer) Mapped(length int) (*mmap.Region, error) {
 	if o.own != nil {
 		return o.own.region(length)
@@ -78,7 +78,7 @@ func (o Offer) Mapped(length int) (*mmap.Region, error) {
 // RoundUp rounds up to whole pages.
 func RoundUp(n int) int { return (n + PageSize - 1) / PageSize * PageSize }
 
-// PageSize is the system's.
+// PageSize is the page size of the system.
 var PageSize = os.Getpagesize()
 
 // own is memory of this process itself, where the race detector watches both sides of a
@@ -90,7 +90,7 @@ type own struct {
 	spare   *spare
 }
 
-// spare has memory of one length that nobody holds.
+// spare holds unused memory of one length.
 type spare struct {
 	mu    sync.Mutex
 	queue []*own
@@ -105,7 +105,7 @@ const (
 
 // Memory of the kernel's is used again at once, because the kernel counts its holders.
 // Memory of user space is left alone for a while: a device that writes to a queue too late
-// shall find that it is gone.
+// must find that it is gone.
 var kernels, users = newSpares(0), newSpares(mostSpare / 2)
 
 func newSpares(rest int) *[mostPages + 1]spare {
@@ -116,7 +116,7 @@ func newSpares(rest int) *[mostPages + 1]spare {
 	return all
 }
 
-// newOwn is memory of zeros.
+// newOwn returns zeroed memory.
 func newOwn(from *[mostPages + 1]spare, size int) *own {
 	pages := size / PageSize
 	if pages > mostPages {
@@ -142,7 +142,7 @@ func (o *own) release() {
 	}
 }
 
-// take returns the piece that was put there first, or nil.
+// take returns the oldest piece, or nil.
 func (s *spare) take() *own {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *spare) put(o *own) {
 
 // Memory is the memory of the process that has the device open. A model reaches it
 // through nothing else. All methods return EFAULT for memory that is not there, and ESRCH once the
-// process has ended: it is not to blame then, and its file is about to be closed.
+// process has ended. That is not its fault, and its file is about to be closed.
 type Memory interface {
 	// Check reports whether all of the memory is there.
 	Check(addr, length uint64) error
@@ -217,7 +217,7 @@ func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	return func() { _ = twin.Close() }, nil
 }
 
-// forget ends all loans, with the file.
+// forget ends all loans when the file is closed.
 func (l *lent) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,7 +260,7 @@ func (l *lent) leaks() (leaks []string) {
 	return leaks
 }
 
-// find finds the region that holds an address, and where in it. The lock is held.
+// find returns the region that holds an address, and the offset in it. The lock is held.
 func (l *lent) find(addr, length uint64) (*mmap.Region, int, error) {
 	for i := range l.pieces {
 		p := &l.pieces[i]
@@ -272,7 +272,7 @@ func (l *lent) find(addr, length uint64) (*mmap.Region, int, error) {
 	return nil, 0, syscall.EFAULT
 }
 
-// Check implements Memory, as all that follows.
+// Check implements Memory, as do the methods below.
 func (l *lent) Check(addr, length uint64) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -290,7 +290,7 @@ func (l *lent) Read(addr uint64, b []byte) error {
 	return err
 }
 
-// few is how many bytes come in words.
+// few is the number of bytes that are copied in words.
 const few = 64
 
 func (l *lent) Write(addr uint64, b []byte) error {
@@ -332,7 +332,7 @@ func (l *lent) Store64(addr uint64, v uint64) error {
 	return word(l, addr, 8, (*mmap.Region).Word64, func(w *atomic.Uint64) { w.Store(v) })
 }
 
-// word does what do does to the word at an address.
+// word applies do to the word at an address.
 func word[T any](l *lent, addr, size uint64, at func(*mmap.Region, int) (*T, error), do func(*T)) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -464,7 +464,7 @@ func (m *memoryEvents) send(record []byte) {
 	r.n = copy(r.b[:], record)
 }
 
-// end has reading end with an error, behind the records.
+// end makes Read return an error after the remaining records.
 func (m *memoryEvents) end(err error) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -499,7 +499,7 @@ func (m *memoryEvents) Read(b []byte) (int, error) {
 	}
 }
 
-// SetReadDeadline implements [wait.Source]. A deadline in the future is none.
+// SetReadDeadline implements [wait.Source]. A deadline in the future has no effect.
 func (m *memoryEvents) SetReadDeadline(when time.Time) error {
 	m.mu.Lock()
 	defer m.unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestOwn: memory is used again when all have let go of it, and not before, and is zero then.
+// TestOwn checks that memory is reused only after all holders have released it, and is zero then.
 func TestOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		from *[mostPages + 1]spare
@@ -41,7 +41,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestOwnLong: of long memory none is kept, of short memory only some.
+// TestOwnLong checks that no long memory is kept for reuse, and only some short memory.
 func TestOwnLong(t *testing.T) {
 	from := newSpares(0)
 	for _, pages := range []int{mostPages + 1, mostPages, 1} {
@@ -136,7 +136,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestLongWork: the lengths of an SGL do not wrap around.
+// TestLongWork checks that the sum of an SGL's lengths does not wrap around.
 func TestLongWork(t *testing.T) {
 	w := &Work{SGL: []SGE{{Length: 1 << 31}, {Length: 1<<31 + 5}}}
 	if got := w.Len(); got != 1<<32-1 {

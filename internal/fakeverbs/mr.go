@@ -24,7 +24,7 @@ func (k *Kernel) destroyPD(r *ioctl.Request) error {
 	return k.Remove("PD", uint32(h))
 }
 
-// MR is a memory region that the kernel made.
+// MR is the kernel's side of a memory region.
 type MR struct {
 	PD            uint32 // handle
 	Start, Length uint64
@@ -92,7 +92,7 @@ func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*objec
 	return h, nil
 }
 
-// answerMR answers the handle of a new region, and its key as both of its keys.
+// answerMR answers with the handle of a new region, and with its key as both of its keys.
 func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
 	r.SetObject(handle, h)
 	if err := Answer(r, lkey, mr.Key); err != nil {
@@ -123,7 +123,7 @@ func (k *Kernel) pin(bytes int64) error {
 // OptionalAccess are the access flags that a device may ignore.
 const OptionalAccess = 0x3ff00000
 
-// checkAccess is ib_check_mr_access, and the driver's own check.
+// checkAccess makes the checks of ib_check_mr_access, and the driver's own.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
 		remote   = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
@@ -172,7 +172,7 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// adviseMR is in the core for all drivers, whether they carry it out or not.
+// adviseMR is implemented by the core for all drivers, also for those that ignore it.
 func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	pd, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
 	if _, err := k.Find("PD", uint32(pd)); err != nil {
@@ -258,7 +258,7 @@ func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY)
 }
 
-// queryMR is in the core for all drivers.
+// queryMR is implemented by the core for all drivers.
 func (k *Kernel) queryMR(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_QUERY_MR_HANDLE)
 	_, mr, err := find[*MR](k, "MR", uint32(h))
@@ -283,7 +283,7 @@ func (k *Kernel) queryMR(r *ioctl.Request) error {
 // firstMW is the index of the first window in its key.
 const firstMW = 1 << 19
 
-// MW is a memory window as the kernel made it.
+// MW is the kernel's side of a memory window.
 type MW struct {
 	Type uint8
 	RKey uint32
@@ -329,7 +329,7 @@ func (k *Kernel) destroyMW(r *ioctl.Request) error {
 // MWs returns the memory windows, lowest handle first.
 func (k *Kernel) MWs() []*MW { return bodies[*MW](k) }
 
-// DM is memory of the device's own.
+// DM is device memory.
 type DM struct {
 	Length   uint64
 	LogAlign uint32
@@ -339,10 +339,10 @@ type DM struct {
 	Page   uint16 // of the device where it begins
 }
 
-// SetMemory gives the DM the memory that it is made of.
+// SetMemory sets the memory behind the DM.
 func (dm *DM) SetMemory(r *mmap.Region) { dm.memory.add(piece{0, r, true}) }
 
-// dmModel is a model that has memory of its own. The others only count it.
+// dmModel is a model with device memory. The others only count it.
 type dmModel interface {
 	AllocDM(dm *DM, r *ioctl.Request) (free func(), err error)
 	// DMAccess is all that a region of such memory may allow.
@@ -356,7 +356,7 @@ var AllocDMAttrs = []MethodAttr{
 	in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
 }
 
-// AllocDM takes as much as the device says that it has, each time, unless the model counts it.
+// AllocDM allows each allocation up to the size of the device's memory, unless the model counts it.
 func (k *Kernel) AllocDM(r *ioctl.Request) error {
 	length, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_LENGTH)
 	align, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT)
@@ -382,7 +382,7 @@ func (k *Kernel) freeDM(r *ioctl.Request) error {
 	return k.Remove("DM", uint32(h))
 }
 
-// regDM wants a region whose addresses begin at 0.
+// regDM requires a region whose addresses begin at 0.
 func (k *Kernel) regDM(r *ioctl.Request) error {
 	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
 	if err != nil {
@@ -452,7 +452,7 @@ var newestMethods = map[[2]uint16]*Method{
 	)},
 }
 
-// PortSpeed is the speed of a port that a device knows the speed of, in units of 100 Mb/s.
+// PortSpeed is the speed of a port, in units of 100 Mb/s, on devices that report one.
 const PortSpeed = 750
 
 // queryPortSpeed is in the core for all drivers, and carried out by those of hardware.
@@ -467,7 +467,7 @@ func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, uint64(PortSpeed))
 }
 
-// Processors is how many the machine of a device has that knows DMA handles.
+// Processors is the number of processors of a machine whose device has DMA handles.
 const Processors = 8
 
 // allocDMAH makes the checks of the core, and those of the drivers that have DMA handles.

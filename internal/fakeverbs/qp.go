@@ -38,7 +38,7 @@ type QP struct {
 	Mem      QueueMemory
 }
 
-// NewQP makes qp a queue pair of the opening, for models that need one which no request made.
+// NewQP makes qp a queue pair of the opening, for models that need one without a request.
 func NewQP(k *Kernel, qp *QP) *QP {
 	qp.k = k
 	return qp
@@ -47,7 +47,7 @@ func NewQP(k *Kernel, qp *QP) *QP {
 // SetQueues gives the queue pair its queues.
 func (qp *QP) SetQueues(q Queues) { qp.Made, qp.queues = q, q }
 
-// EndQueues takes them away: nothing is sent or received any more.
+// EndQueues takes the queues away. Nothing is sent or received afterwards.
 func (qp *QP) EndQueues() { qp.queues = Gone{} }
 
 func (k *Kernel) createQP(r *ioctl.Request) error {
@@ -81,7 +81,7 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
 }
 
-// find finds the objects that the queue pair is made of.
+// find looks up the objects that the queue pair uses.
 func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	_, inDomain := r.Value(abi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)
 	_, fromSRQ := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)
@@ -120,7 +120,7 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	return append(uses, srq), nil
 }
 
-// free ends the queue pair: sends that were taken and are not done never complete.
+// free ends the queue pair. Sends that were taken and are not done never complete.
 func (qp *QP) free() {
 	qp.k.Device.remove(qp)
 	qp.k.Model.DestroyQP(qp)
@@ -147,10 +147,10 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	})
 }
 
-// mostAllocated is the most that a kernel allocates at once.
+// mostAllocated is the largest allocation that a kernel makes at once.
 const mostAllocated = 4 << 20
 
-// postSend is the doorbell. It allocates nothing.
+// postSend implements the doorbell. It does not allocate.
 func (k *Kernel) postSend(r *ioctl.Request) error {
 	var in abi.IbUverbsPostSend
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
@@ -179,7 +179,7 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 	return nil
 }
 
-// qp finds a queue pair by its handle, or nil. It allocates nothing.
+// qp returns the queue pair with a handle, or nil. It does not allocate.
 func (k *Kernel) qp(handle uint32) *QP {
 	if o := k.objects[handle]; o != nil {
 		qp, _ := o.body.(*QP)
@@ -226,10 +226,10 @@ func (k *Kernel) unlock() {
 	}
 }
 
-// Kernel is the opening that the queue pair belongs to.
+// Kernel returns the opening that the queue pair belongs to.
 func (qp *QP) Kernel() *Kernel { return qp.k }
 
-// Attr are the queue pair's attributes, with its state.
+// Attr returns the queue pair's attributes, with its state.
 func (qp *QP) Attr() abi.IbUverbsModifyQp {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()

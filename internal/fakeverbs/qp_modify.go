@@ -47,7 +47,7 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 	return nil
 }
 
-// checkModify makes the checks of the core, whatever the driver.
+// checkModify makes the checks of the core, which are the same for all drivers.
 func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 	has := func(bits uint32) bool { return in.AttrMask&bits != 0 }
 	switch toRTR := has(abi.IB_QP_STATE) && in.QpState == abi.IB_QPS_RTR; {
@@ -90,7 +90,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	return respond(r, resp)
 }
 
-// State is the QP's state, an IB_QPS_ number.
+// State returns the QP's state, an IB_QPS_ number.
 func (qp *QP) State() uint8 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -179,7 +179,7 @@ func atomics(n uint8) uint8 {
 
 type move struct{ from, to uint8 }
 
-// need are the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+// need has the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
 type need struct{ must, may [6]uint32 }
 
 const (
@@ -195,7 +195,7 @@ const (
 	calm    = abi.IB_QP_AV | later | abi.IB_QP_PATH_MIG_STATE
 )
 
-// moves is the kernel's qp_state_table, without the moves to RESET and ERR.
+// moves is the kernel's qp_state_table without the transitions to RESET and ERR.
 var moves = map[move]need{
 	{abi.IB_QPS_RESET, abi.IB_QPS_INIT}: {must: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights, abi.IB_QP_PORT}},
 	{abi.IB_QPS_INIT, abi.IB_QPS_INIT}:  {may: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights}},
@@ -212,17 +212,17 @@ var moves = map[move]need{
 	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
 }
 
-// sending are the attributes that may change while sends are carried out.
+// sending has the attributes that may change while sends are processed.
 var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
 
-// ignored are attributes that the core leaves out of a QP's modification.
+// ignored has the attributes that the core ignores when it modifies a QP.
 var ignored = map[uint64]uint32{
 	abi.IB_UVERBS_QPT_XRC_INI: heard,
 	abi.IB_UVERBS_QPT_XRC_TGT: abi.IB_QP_MAX_QP_RD_ATOMIC | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY,
 }
 
-// ModifyIsOK is ib_modify_qp_is_ok. An RC QP may go from SQE to RTS with nothing,
-// which the specification does not know.
+// ModifyIsOK reports whether the kernel's ib_modify_qp_is_ok permits a transition. It lets an RC QP
+// go from SQE to RTS without attributes, which the specification does not.
 func ModifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
 	if mask&abi.IB_QP_CUR_STATE != 0 && (from < abi.IB_QPS_RTR || from > abi.IB_QPS_SQE) {
 		return false

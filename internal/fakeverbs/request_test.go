@@ -20,8 +20,8 @@ type written struct {
 
 func (w *written) Command(wire []byte) error { w.wire = wire; return nil }
 
-// TestCommandStrict changes what a doorbell writes: the fake refuses it as the kernel
-// does.
+// TestCommandStrict changes the bytes that a doorbell writes. The fake refuses them as the
+// kernel does.
 func TestCommandStrict(t *testing.T) {
 	const siw, rxe = abi.RDMA_DRIVER_SIW, abi.RDMA_DRIVER_RXE
 	w := &written{}

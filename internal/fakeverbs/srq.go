@@ -30,7 +30,7 @@ type SRQQueue interface {
 	Free()
 }
 
-// Kernel is the opening that the SRQ belongs to.
+// Kernel returns the opening that the SRQ belongs to.
 func (s *SRQ) Kernel() *Kernel { return s.k }
 
 func (k *Kernel) createSRQ(r *ioctl.Request) error {
@@ -72,7 +72,7 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
 }
 
-// find finds the objects that an SRQ of an XRC domain uses, and numbers the SRQ.
+// find looks up the objects that an SRQ of an XRC domain uses, and numbers the SRQ.
 func (s *SRQ) find(r *ioctl.Request) (uses []*object, err error) {
 	cq, body, err := FindIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
 	if err != nil {

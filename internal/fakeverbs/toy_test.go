@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// toyDriver is the number of a driver that no package knows.
+// toyDriver is the number of a driver that has no package.
 const toyDriver = 1000
 
 // toyQP is the device's side of a queue pair whose requests a test hands over as they are.
@@ -50,10 +50,10 @@ func (q *toyQP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, _ bool) {
 	toyCQOf(q.qp.RecvCQ).complete(wc)
 }
 
-// EnterError flushes nothing: the test posts nothing that would be.
+// EnterError flushes nothing, because the test posts no work that remains.
 func (q *toyQP) EnterError() { q.qp.CurState = abi.IB_QPS_ERR }
 
-// toyCQ is a completion queue that remembers what was completed.
+// toyCQ is a completion queue that records its completions.
 type toyCQ struct{ done []abi.IbUverbsWc }
 
 func toyCQOf(cq *fakeverbs.CQ) *toyCQ { return cq.Queue.(*toyCQ) }
@@ -62,7 +62,7 @@ func (c *toyCQ) complete(wc abi.IbUverbsWc) { c.done = append(c.done, wc) }
 func (*toyCQ) IsArmed() bool                { return false }
 func (*toyCQ) Free()                        {}
 
-// toy is the model: what a driver of hardware refuses, and queues of Go values.
+// toy is the model: it refuses the requests that drivers of hardware refuse, and has queues of Go values.
 type toy struct{ fakeverbs.Bare }
 
 func (toy) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
@@ -166,7 +166,7 @@ func toyQPRequest(cq uint32) *ioctl.Request {
 	return r
 }
 
-// carry is the network: it takes a send and a receive, copies, and completes both.
+// carry acts as the network: it takes a send and a receive, copies the data, and completes both.
 func carry(t *testing.T, from, to *fakeverbs.QP) {
 	t.Helper()
 	w, ok := from.TakeSend()

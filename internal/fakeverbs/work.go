@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Work is a send that the device took off its queue, whatever the driver. It needs a
-// completion.
+// Work is a send that the device took off its queue, in the same form for all drivers. It
+// needs a completion.
 type Work struct {
 	ID     uint64
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
@@ -35,7 +35,7 @@ type Work struct {
 // NoOpcode is an operation that no verb has.
 const NoOpcode = ^uint32(0)
 
-// Len is the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
+// Len returns the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
 func (w *Work) Len() uint32 {
 	n := uint64(len(w.Front) + len(w.Inline))
 	for _, s := range w.SGL {

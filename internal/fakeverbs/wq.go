@@ -31,7 +31,7 @@ type wqModel interface {
 
 // WQQueue is a model's side of a WQ. The kernel's lock is held.
 type WQQueue interface {
-	// StandIn returns a queue pair that has nothing but the WQ's receives.
+	// StandIn returns a queue pair that has only the WQ's receives.
 	StandIn() *QP
 	// EndWQ ends the queue, with its WQ.
 	EndWQ()
@@ -50,11 +50,11 @@ const (
 	wqAttrFlags
 )
 
-// knownWQFlags are those that the core knows.
+// knownWQFlags are the flags that the core knows.
 const knownWQFlags = abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | abi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS |
 	abi.IB_UVERBS_WQ_FLAGS_DELAY_DROP | abi.IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING
 
-// createWQ wants a CQ, as every driver does.
+// createWQ requires a CQ, as every driver does.
 func (k *Kernel) createWQ(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
 	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
@@ -128,7 +128,7 @@ func (Bare) CreateWQ(w *WQ, _ *ioctl.Request) error {
 	return nil
 }
 
-// ModifyWQ knows the moves of the specification.
+// ModifyWQ permits the transitions of the specification.
 func (Bare) ModifyWQ(w *WQ, in *abi.IbUverbsExModifyWq, _ *ioctl.Request) error {
 	to := w.State
 	if in.AttrMask&WQAttrState != 0 {
@@ -225,7 +225,7 @@ func (qp *QP) findTable(r *ioctl.Request, uses []*object) ([]*object, error) {
 	return append(uses, o), nil
 }
 
-// Hash is how a queue pair that deals packets out chooses among its WQs.
+// Hash has the parameters by which an RSS queue pair chooses among its WQs.
 type Hash struct {
 	Fields uint64
 	Key    []byte
@@ -248,7 +248,7 @@ const (
 	HashFields   = HashIPv4 | HashIPv6 | HashTCP | HashUDP
 )
 
-// Deal is the queue pair that stands for the WQ which a frame goes to, or nil.
+// Deal returns the queue pair that stands for the WQ to which a frame goes, or nil.
 func (qp *QP) Deal(f *Frame) *QP {
 	wqs := qp.Table.WQs
 	if w := wqs[toeplitz(qp.Hash.Key, qp.Hash.input(f))%uint32(len(wqs))]; w.Queue != nil {
@@ -257,7 +257,7 @@ func (qp *QP) Deal(f *Frame) *QP {
 	return nil
 }
 
-// input are the fields that count, in the order of Microsoft's RSS: sources before destinations,
+// input returns the fields that are hashed, in the order of Microsoft's RSS: sources before destinations,
 // addresses before ports.
 func (h *Hash) input(f *Frame) (b []byte) {
 	part := func(field uint64, header uint32, from, to int) {

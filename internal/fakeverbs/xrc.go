@@ -168,7 +168,8 @@ func (d *Device) part(t *target, x *domain, qp *QP) (last bool) {
 	return true
 }
 
-// Shared has f work on the state that a target QP's handles share, or on a QP's own.
+// Shared calls f with the QP's state up to date. A target QP's handles share their state, which f may
+// change under the device's lock.
 func (qp *QP) Shared(f func() error) error {
 	t := qp.target
 	if t == nil {
@@ -182,8 +183,8 @@ func (qp *QP) Shared(f func() error) error {
 	return err
 }
 
-// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, with all who have
-// a handle of it.
+// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, for all openings
+// that have a handle of it.
 func (qp *QP) Raise(event uint32) {
 	all := []*QP{qp}
 	if t := qp.target; t != nil {

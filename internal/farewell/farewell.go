@@ -1,6 +1,6 @@
-// Package farewell is how an end of a test that gives up tells the other why,
-// over the connection on which both told their addresses. The programs of C know
-// nothing of it: over TCP it is a message that is too short for them.
+// Package farewell implements the message with which an end of a test that gives up
+// reports the reason to the other end, over the connection on which they exchanged their
+// addresses. C's programs do not know it: over TCP they see a message that is too short.
 package farewell
 
 import (
@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Size is the length of a farewell in bytes. The shortest address that a program
-// of C reads is longer, of 52 bytes.
+// Size is the length of a farewell in bytes. It is less than the 52 bytes of the shortest
+// address that C's programs read.
 const Size = 50
 
 // mark begins a farewell, and no other message of perftest or pingpong.
 const mark = "rdmalink: "
 
-// Limit is how long an end that gives up waits for the peer to hear why.
+// Limit bounds the time that an end that gives up waits for the peer to receive the reason.
 const Limit = time.Second
 
-// Error is why the peer gave up.
+// Error is the reason for which the peer gave up.
 type Error struct{ Why string }
 
 func (e *Error) Error() string { return fmt.Sprintf("the peer gave up: %q", e.Why) }
 
-// Is tells whether err is or has the farewell of a peer.
+// Is reports whether err is or wraps the farewell of a peer.
 func Is(err error) bool { return errors.As(err, new(*Error)) }
 
-// Message is the farewell of an end that gives up. Of a reason that is too long the
-// end is kept, where errors have their cause and the remedy; this end prints all of it.
+// Message returns the farewell of an end that gives up. If the reason is too long, its end is
+// kept, because errors end with their cause and remedy. The local end prints all of it.
 func Message(why error) []byte {
 	text := why.Error()
 	if errors.Is(why, context.Canceled) {
@@ -79,18 +79,18 @@ func Complete(got []byte, rest io.Reader) error {
 	return Parse(frame)
 }
 
-// Unread returns the Error if a farewell is among what the peer said before it
+// Unread returns the Error if a farewell is among the messages that the peer sent before it
 // closed the connection, else nil. It is for an end that could not send.
 func Unread(conn io.Reader) error {
-	const most = 4096 // bytes, more than an end says without an answer
+	const most = 4096 // bytes, more than an end sends without an answer
 	said, _ := io.ReadAll(io.LimitReader(conn, most))
 	return Find(said)
 }
 
-// Say tells the peer why this end gives up, unless the peer has given up itself.
-// It returns when the peer has closed the connection, or after Limit; the
-// connection is only good to be closed then. To close it with data unread would
-// reset it, and a reset drops what is under way to the peer.
+// Say sends the peer the reason for which this end gives up, unless the peer has given up
+// itself. It returns when the peer has closed the connection, or after Limit. The caller must
+// then close the connection. Say reads all data first, because closing a connection with unread
+// data resets it, and a reset drops the data that is on its way to the peer.
 func Say(conn net.Conn, why error) {
 	if Is(why) {
 		return

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestMessage: what one end says the other hears, as much as there is room for.
+// TestMessage checks that a reason arrives, as far as there is room for it.
 func TestMessage(t *testing.T) {
 	for want, why := range map[string]error{
 		"no device":                         errors.New("no device"),
@@ -28,7 +28,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestFind finds a farewell behind what came before, if all of it is there.
+// TestFind finds a complete farewell behind other messages.
 func TestFind(t *testing.T) {
 	frame := Message(errors.New("why"))
 	for before, want := range map[string]bool{"": true, "6.06": true, "rdmalin": true} {
@@ -43,8 +43,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestComplete: any part of a farewell is enough to know it, and nothing else is
-// read on for.
+// TestComplete checks that a part of a farewell is recognized and read to its end, and that
+// nothing else is.
 func TestComplete(t *testing.T) {
 	frame := Message(errors.New("why"))
 	for n := 1; n <= Size; n++ {
@@ -86,8 +86,8 @@ func pair(t *testing.T) (ours, peers *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// TestSay: the farewell is followed by an orderly end, not by a reset, although
-// the end that gives up has not read what the peer said.
+// TestSay checks that an orderly end follows the farewell, not a reset, although the end
+// that gives up has unread data.
 func TestSay(t *testing.T) {
 	ours, peers := pair(t)
 	if _, err := peers.Write(make([]byte, 1000)); err != nil {
@@ -110,7 +110,7 @@ func TestSay(t *testing.T) {
 	<-closed
 }
 
-// TestSayNothing: a peer that has given up is told nothing.
+// TestSayNothing checks that no farewell is sent to a peer that has given up.
 func TestSayNothing(t *testing.T) {
 	ours, peers := pair(t)
 	Say(ours, fmt.Errorf("it: %w", &Error{"why"}))
@@ -120,13 +120,13 @@ func TestSayNothing(t *testing.T) {
 	}
 }
 
-// TestSayToNobody: an end does not wait for ever for a peer that does not listen.
+// TestSayToNobody checks that an end does not wait forever for a peer that does not read.
 func TestSayToNobody(t *testing.T) {
 	ours, _ := pair(t)
 	Say(ours, context.Canceled)
 }
 
-// TestUnread: an end that can't send any more still finds out why.
+// TestUnread checks that an end that can no longer send still finds the reason.
 func TestUnread(t *testing.T) {
 	ours, peers := pair(t)
 	_, err := peers.Write(append([]byte("6.06"), Message(errors.New("why"))...))

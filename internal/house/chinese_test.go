@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/pagetest"
 )
 
-// translated are the pages that are there in both languages, each with its Chinese one.
+// translated maps the pages that exist in both languages to the Chinese ones.
 func translated(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"README.md": "README.zh.md", "docs/glossary.md": "docs/zh/glossary.md",
@@ -31,12 +31,12 @@ var (
 	levels  = regexp.MustCompile(`(?m)^(#+) `)
 	fenced  = regexp.MustCompile("(?ms)^```\\w*\n.*?^```$")
 	columns = regexp.MustCompile(`(?m)^\|.*$`)
-	// specified is where a specification says what a page says: RFC 5040, 5.5; IBA 9.7.5; annex A17.
+	// specified matches references to specifications: RFC 5040, 5.5; IBA 9.7.5; annex A17.
 	specified = regexp.MustCompile(`RFC \d+([,，、] ?\d+(\.\d+)*)?|IBA \d+(\.\d+)*|A1\d`)
 )
 
-// shape is what is the same of a page in any language: the levels of its headings, its blocks
-// of code, what they are taken from, and the rows of its tables.
+// shape has the parts of a page that are the same in any language: the levels of its headings,
+// its blocks of code and their sources, and the rows of its tables.
 func shape(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(top, file))
@@ -64,7 +64,7 @@ func shape(t *testing.T, file string) map[string][]string {
 	return all
 }
 
-// TestChinese: pages in both languages have the same headings, programs, outputs, tables and
+// TestChinese checks that pages in both languages have the same headings, programs, outputs, tables and
 // anchors, and name the same tests and the same specifications.
 func TestChinese(t *testing.T) {
 	for english, chinese := range translated(t) {
@@ -77,7 +77,7 @@ func TestChinese(t *testing.T) {
 	}
 }
 
-// TestNamedTests: the tests that pages and comments name are there.
+// TestNamedTests checks that the tests that pages and comments name exist.
 func TestNamedTests(t *testing.T) {
 	tests, named := make(map[string]bool), pages(t)
 	for _, s := range sources(t) {

@@ -41,14 +41,14 @@ var (
 	mdHeading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 )
 
-// anchor is what a heading is linked by.
+// anchor returns the anchor of a heading.
 func anchor(heading string) string {
 	heading = strings.ToLower(heading)
 	heading = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(heading, "")
 	return strings.ReplaceAll(heading, " ", "-")
 }
 
-// anchors are those of a page.
+// anchors returns the anchors of a page.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, m := range mdID.FindAllStringSubmatch(text, -1) {
@@ -60,7 +60,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// TestLinks: each link within the repository leads to a file, and to an anchor in it.
+// TestLinks checks that each link within the repository leads to a file and an anchor in it.
 func TestLinks(t *testing.T) {
 	all, links := pages(t), 0
 	for file, text := range all {
@@ -135,7 +135,7 @@ func words(text string) map[string]bool {
 	return all
 }
 
-// TestGlossaryIsWhole: what pages use is explained.
+// TestGlossaryIsWhole checks that the glossary has the terms that pages use.
 func TestGlossaryIsWhole(t *testing.T) {
 	known := glossary(t)
 	used := make(map[string][]string)
@@ -166,7 +166,7 @@ func TestGlossaryIsWhole(t *testing.T) {
 	}
 }
 
-// TestGlossaryNames: what stands there as a Go name is one.
+// TestGlossaryNames checks that the Go names of the glossary exist.
 func TestGlossaryNames(t *testing.T) {
 	declared := make(map[string]bool)
 	for _, s := range sources(t) {

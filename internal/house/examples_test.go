@@ -20,7 +20,7 @@ import (
 // publicTrees are where the packages are that other modules import.
 var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"}
 
-// public is the documentation of each such package, as pkg.go.dev shows it.
+// public returns the documentation of each such package, as pkg.go.dev shows it.
 func public(t *testing.T) map[string]*doc.Package {
 	t.Helper()
 	packages := make(map[string]*doc.Package)
@@ -59,17 +59,17 @@ func documentation(t *testing.T, pkg string) *doc.Package {
 	return p
 }
 
-// describing are methods that say what a value is. A type with no others is shown by the
-// examples of what returns or takes it.
+// describing has the methods that describe a value. A type with no others is shown by the
+// examples of the functions that return or take it.
 var describing = []string{"AppendSpec", "Error", "Is", "Network", "String", "Temporary", "Timeout", "Unwrap"}
 
-// shownElsewhere are types without an example of their own, and why.
+// shownElsewhere maps types that need no example to the reason.
 var shownElsewhere = map[string]string{
 	"mmap.FlagSlots": "FlagProducer.Room returns it: ExampleFlagProducer",
 	"mmap.Slots":     "Room and Ready return it: ExampleIndexedProducer, ExampleIndexedConsumer",
 }
 
-// called says whether users make values of a type, or call their methods.
+// called reports whether users create values of a type, or call their methods.
 func called(d *doc.Type) bool {
 	return len(d.Funcs) > 0 || slices.ContainsFunc(d.Methods, func(f *doc.Func) bool { return !slices.Contains(describing, f.Name) })
 }
@@ -79,7 +79,7 @@ func shown(d *doc.Type) bool {
 	return len(d.Examples) > 0 || slices.ContainsFunc(d.Funcs, has) || slices.ContainsFunc(d.Methods, has)
 }
 
-// TestTypesHaveExamples: each exported type that users make or call has an example.
+// TestTypesHaveExamples checks that each exported type that users create or call has an example.
 func TestTypesHaveExamples(t *testing.T) {
 	used := 0
 	for pkg, p := range public(t) {
@@ -100,8 +100,8 @@ func TestTypesHaveExamples(t *testing.T) {
 	}
 }
 
-// TestDocsStartWithProgram: the documentation of a package has a whole program before its
-// first heading, and the program compiles. One go list does all of them, which compiles
+// TestDocsStartWithProgram checks that the documentation of a package has a whole program before
+// its first heading, and the program compiles. One go list does all of them, which compiles
 // without linking, in packages that an overlay adds to the module.
 func TestDocsStartWithProgram(t *testing.T) {
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}

@@ -34,7 +34,7 @@ func TestReadmeCode(t *testing.T) {
 	}
 }
 
-// TestWorkflow: the jobs that docs/testing.md shows are those of the example's workflow.
+// TestWorkflow checks that docs/testing.md shows the jobs of the example's workflow.
 func TestWorkflow(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(top, "docs/testing.md"))
 	if err != nil {

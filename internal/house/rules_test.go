@@ -80,7 +80,7 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// TestMain: these tests read files, and the race detector has nothing to see.
+// TestMain skips the tests with -short. CI sets it under the race detector, which has nothing to find here.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
@@ -89,7 +89,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestImports: no cgo; unsafe in one file a package, which says so in its name.
+// TestImports checks that nothing uses cgo, and that a package uses unsafe in one file, named for it.
 func TestImports(t *testing.T) {
 	unsafeFile := make(map[string]string)
 	for _, s := range sources(t) {
@@ -193,7 +193,7 @@ func matches(pkg, pattern string) bool {
 	return pkg == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(pkg+"/", pattern)
 }
 
-// rule finds the most particular entry of mayImport.
+// rule returns the most specific entry of mayImport.
 func rule(pkg string) (allowed []string, ok bool) {
 	best := ""
 	for pattern, a := range mayImport {
@@ -229,7 +229,7 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// TestExampleSize: an example is a program that a reader takes in at once.
+// TestExampleSize bounds the size of examples, so that a reader can grasp them at once.
 func TestExampleSize(t *testing.T) {
 	const most = 160
 	for _, s := range sources(t) {
@@ -239,7 +239,7 @@ func TestExampleSize(t *testing.T) {
 	}
 }
 
-// TestNoLooseEnds: what is not done is not in the code.
+// TestNoLooseEnds checks that the code has no notes of unfinished work.
 func TestNoLooseEnds(t *testing.T) {
 	loose := regexp.MustCompile(`(?i)\b(todo|fixme|xxx|for now|hack)\b`)
 	for _, s := range sources(t) {
@@ -251,7 +251,7 @@ func TestNoLooseEnds(t *testing.T) {
 	}
 }
 
-// TestRulesHold has the checks see what they look for.
+// TestRulesHold gives the checks the mistakes that they look for.
 func TestRulesHold(t *testing.T) {
 	for pkg, want := range map[string]bool{"uverbs": true, "provider/siw": true, "mmap/sub": false, "cmd/rdmalink": true, "elsewhere": false} {
 		if _, ok := rule(pkg); ok != want {

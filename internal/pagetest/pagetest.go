@@ -1,5 +1,5 @@
-// Package pagetest holds pages of the documentation to what programs print. A block of a
-// page whose text comes from elsewhere stands behind a directive:
+// Package pagetest compares pages of the documentation with the output of programs. A
+// directive stands before each block of a page whose text comes from elsewhere:
 //
 //	<!-- run keys -->
 //	```text
@@ -22,8 +22,8 @@ var update = flag.Bool("update", false, "write what programs print into the page
 // block is a directive, and the block of code that follows it.
 var block = regexp.MustCompile("(?ms)^<!-- (\\w+)(?: ([^\n]*?))? -->\n```(\\w*)\n(.*?)^```$")
 
-// Check compares the blocks of a page whose directive begins with verb with what text makes
-// of the directive's words. It returns how many there are.
+// Check compares the blocks of a page whose directive begins with verb with the result of
+// text for the directive's words. It returns the number of blocks.
 func Check(t *testing.T, file, verb string, text func(words []string) string) (n int) {
 	t.Helper()
 	page, err := os.ReadFile(file)
@@ -51,7 +51,7 @@ func Check(t *testing.T, file, verb string, text func(words []string) string) (n
 	return n
 }
 
-// Directives are those of a page, in their order.
+// Directives returns the directives of a page in order.
 func Directives(page string) (all []string) {
 	for _, m := range block.FindAllStringSubmatch(page, -1) {
 		all = append(all, strings.TrimSpace(m[1]+" "+m[2]))

@@ -1,9 +1,9 @@
 // Package perftest speaks with the ib_{send,write,read,atomic}_{lat,bw} of
 // perftest 4.5 (Debian 12: 4.5+0.17, which calls itself 6.06), as their client
-// or server: everything that the two ends say to each other besides the traffic
-// that they measure. No verbs here; package perf has those.
+// or server. It has all messages of the two ends but the traffic that they
+// measure. It uses no verbs; package perf does.
 //
-// # Over what
+// # Transport
 //
 // Without -R the ends talk over one TCP connection, IPv4 only, to port 18515
 // (-p). With -R there is no TCP: the client connects an RC queue pair to that
@@ -14,10 +14,10 @@
 // only after the first SyncCM, and C's client tries ten times, a tenth of a
 // second apart. A UD client that will receive, in lat and in bw -b, then sends
 // 4 bytes on each QP with its QP number as immediate data, because the server
-// learns no other way where to send; the server posts a receive for that
-// before it accepts. UC has no -R.
+// has no other way to learn the destination; the server posts a receive for
+// that before it accepts. UC has no -R.
 //
-// # What is said
+// # Messages
 //
 // Every message goes both ways, the client's first, and both are as long:
 //
@@ -42,33 +42,33 @@
 //
 // An address is 108 bytes of text over TCP, 59 without GID, or a struct of 56
 // bytes in network order. Each of a report's numbers is answered before the
-// next. The server's report in one direction is what was on C's stack.
+// next. The server's report in one direction is uninitialized memory of C's stack.
 //
-// # What the peer learns, and what both must be given
+// # Options that are exchanged, and options that both must be given
 //
-// Told: version, page and cache line size (the larger counts), MTU (-m; the
+// Exchanged: version, page and cache line size (the larger counts), MTU (-m; the
 // smaller counts), outstanding reads (-o; a responder's bounds the requester's
 // max_rd_atomic), the place and key of the memory, GIDs (-x; both of IPv4 or
 // neither).
 //
-// Not told, so to be given alike at both ends: the program, that is verb and
+// Not exchanged, so both ends must be given the same: the program, that is verb and
 // measure; the connection type (-c); the size or -a; iterations or duration
 // (-n, -D); the number of QPs (-q); both directions (-b); -R; -p; on InfiniBand
 // whether -x is used at all; the unit of the report (--report_gbits), where it
 // is exchanged; on iWARP the receive queue's length of ib_send_bw (-r), because
-// the receiver writes its count to the address told every third of it, and the
-// sender has never more than its own -r uncounted. A different -q, use of -x or
-// kind of program is mostly found out here, at the first address that does not
-// fit; a different -n, -s, -c or -b is not, and shows as a test that does not
-// end, or as a failed completion.
+// the receiver writes its count to the exchanged address after every third of the
+// queue, and the sender never has more than its own -r uncounted. A different -q,
+// use of -x or kind of program is mostly detected here, at the first address that
+// does not fit. A different -n, -s, -c or -b is not detected, and shows as a test
+// that does not end, or as a failed completion.
 //
-// An end's own matter: sleeping or polling (-e), -t, -Q, -I, -l, -N, -F, -u,
-// and of one-sided tests what the client posts (-A).
+// Each end chooses for itself: sleeping or polling (-e), -t, -Q, -I, -l, -N, -F, -u,
+// and in one-sided tests the client's requests (-A).
 //
-// # What is not compatible
+// # Incompatibilities
 //
 // Versions before 5.70. --dont_xchg_versions, -z, multicast (-g), XRC, DC, SRD
-// and raw Ethernet, dual ports and reports by port: they say more or less than
-// this. Later perftest (6.10 and 6.27 were read, not tried) says the same for the
-// options named here, but no "done", and has more, such as --write_with_imm.
+// and raw Ethernet, dual ports and reports by port: they send more or fewer messages.
+// Later perftest (6.10 and 6.27 were read, not tried) sends the same messages for the
+// options named here, but no "done", and has more options, such as --write_with_imm.
 package perftest

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Endpoint is what an end tells about one of its QPs.
+// Endpoint describes a QP to the peer.
 //
 // C: struct pingpong_dest
 type Endpoint struct {
@@ -18,7 +18,7 @@ type Endpoint struct {
 	QPN      uint32 // 24 bits
 	PSN      uint32 // 24 bits, of the first packet that this end sends
 	RKey     uint32
-	VAddr    uint64 // where the peer may write and read; of ib_send_bw on iWARP where it writes credits
+	VAddr    uint64 // memory that the peer may write and read; of ib_send_bw on iWARP for credits
 	GID      verbs.GID
 	SRQN     uint32 // of XRC and DC only
 }
@@ -108,8 +108,8 @@ func (f *fields) end(separator byte) {
 	f.text = f.text[1:]
 }
 
-// appendStruct leaves the padding behind rkey zero and says that the GID's
-// index is 0, which nobody reads.
+// appendStruct leaves the padding behind rkey zero. It sets the GID's index, which
+// no program reads, to 0.
 func (e Endpoint) appendStruct(b []byte) []byte {
 	for _, n := range []uint32{uint32(e.LID), uint32(e.OutReads), e.QPN, e.PSN, e.RKey, 0} {
 		b = binary.BigEndian.AppendUint32(b, n)

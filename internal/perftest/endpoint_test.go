@@ -33,7 +33,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestEndpointWrong: one thing wrong at a time.
+// TestEndpointWrong decodes endpoints with one mistake each.
 func TestEndpointWrong(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// TestGivesUp: whatever message is due, a farewell in its place is known for what
-// it is, and no question about the peer's options is asked.
+// TestGivesUp checks that a farewell in place of any message is recognized, and that the error
+// does not ask about the peer's options.
 func TestGivesUp(t *testing.T) {
 	why := errors.New("no device")
 	for _, n := range []int{2, 4, 8, versionSize, plainSize, gidSize} {
@@ -47,8 +47,8 @@ func (m farewellMessenger) Receive(_ context.Context, buf []byte) (int, error) {
 	return copy(buf, farewell.Message(m.why)), nil
 }
 
-// TestGaveUpBefore: an end that speaks first, to a peer that has reset the
-// connection, still hears why.
+// TestGaveUpBefore checks that an end that sends first, to a peer that has reset the
+// connection, still returns the reason.
 func TestGaveUpBefore(t *testing.T) {
 	client, server := tcp(t)
 	_, err := server.Write(farewell.Message(errors.New("no device")))
@@ -59,8 +59,8 @@ func TestGaveUpBefore(t *testing.T) {
 	checkGaveUp(t, err)
 }
 
-// TestNothingLate: when an interrupted message is over, the connection can be given
-// another deadline, to say farewell by.
+// TestNothingLate checks that the connection can be given another deadline for the farewell
+// once an interrupted message has returned.
 func TestNothingLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func (c *slowConn) SetDeadline(at time.Time) error {
 	return nil
 }
 
-// TestHalfAFarewell is a message like any other that is wrong.
+// TestHalfAFarewell checks that half a farewell is reported as any wrong message is.
 func TestHalfAFarewell(t *testing.T) {
 	client, server := tcp(t)
 	client.Write(farewell.Message(errors.New("no device"))[:20])

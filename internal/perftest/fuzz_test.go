@@ -23,7 +23,7 @@ func seeds(f *testing.F, length int) {
 	f.Add([]byte("done\x00"))
 }
 
-// FuzzEndpoint: what is understood means the same when said again.
+// FuzzEndpoint checks that a decoded endpoint is the same after it was encoded and decoded again.
 func FuzzEndpoint(f *testing.F) {
 	seeds(f, gidSize)
 	f.Add([]byte(aPlainQP))
@@ -94,8 +94,8 @@ func FuzzWord(f *testing.F) {
 	})
 }
 
-// FuzzSession has a peer say anything and then go: both ends come to an end, and
-// with an error unless it was a session.
+// FuzzSession lets a peer send anything and then close. Both ends must return, with an error
+// unless the messages were a session.
 func FuzzSession(f *testing.F) {
 	all := readTranscripts(f)
 	for i, tr := range all {
@@ -138,7 +138,7 @@ func discard(conn net.Conn) {
 	}
 }
 
-// goThrough is a session with figures of its own.
+// goThrough runs a session with its own figures.
 func (tr *transcript) goThrough(ctx context.Context, s *Session, role Role) error {
 	if _, err := s.Greet(ctx, System{CycleBuffer: 4096, CacheLine: 64, MTU: 3}); err != nil {
 		return err

@@ -2,9 +2,8 @@ package perftest
 
 import "context"
 
-// Greet tells the peer about this system and returns what both ends go on
-// with: the larger CycleBuffer and CacheLine, the smaller MTU, and in Version
-// the peer's.
+// Greet sends the peer this System and returns the one that both ends use: the
+// larger CycleBuffer and CacheLine, the smaller MTU, and the peer's Version.
 //
 // C: exchange_versions, check_version_compatibility, check_sys_data, check_mtu
 func (s *Session) Greet(ctx context.Context, own System) (agreed System, err error) {
@@ -38,7 +37,7 @@ func ask[T any](ctx context.Context, s *Session, what string, own []byte, parse 
 
 // SyncCM waits for the peer before the QPs of the test are connected (-R): a
 // server listens when it has returned, a client asks for the connections, and
-// again once a refusal says that the server was slower. It waits once more
+// again after a refusal, which means that the server was slower. It waits once more
 // when all are connected.
 func (s *Session) SyncCM(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)

@@ -2,9 +2,9 @@ package perftest
 
 import "context"
 
-// Begin is called before each size, when receives are posted, and waits for
-// the peer where the test needs that. Of some tests it does nothing: the
-// server of ib_write_lat writes when it likes, and the client waits for that.
+// Begin waits for the peer where the test needs that. It must be called before each
+// size, when receives are posted. In some tests it does nothing: the server of
+// ib_write_lat writes at any time, and the client waits for that.
 func (s *Session) Begin(ctx context.Context) error {
 	if s.test.Verb == Send || !s.test.Latency && s.test.Bidirectional {
 		return s.sync(ctx, "word that this size begins")
@@ -12,8 +12,8 @@ func (s *Session) Begin(ctx context.Context) error {
 	return nil
 }
 
-// End is called after each size with what this end found. It returns what the
-// peer found, or nil if the ends of this test keep that to themselves.
+// End must be called after each size with this end's report. It returns the peer's
+// report, or nil if the ends of this test do not exchange reports.
 func (s *Session) End(ctx context.Context, own Report) (*Report, error) {
 	if s.test.Latency || s.test.Verb != Send && !s.test.Bidirectional {
 		return nil, nil
@@ -39,14 +39,14 @@ func (s *Session) End(ctx context.Context, own Report) (*Report, error) {
 	return peer, nil
 }
 
-// Finish is called after the last size, or at an idle server (ServerIdle) at
-// once. Of ib_{write,read,atomic}_bw in one direction own is the report of the
-// last size, and what comes back the client's; else it is nil.
+// Finish must be called after the last size, or at once at an idle server
+// (ServerIdle). For ib_{write,read,atomic}_bw in one direction, own is the report
+// of the last size, and Finish returns the client's; else own is nil.
 //
 // C: ctx_close_connection
 func (s *Session) Finish(ctx context.Context, own Report) (*Report, error) {
 	if s.test.Latency && s.test.Verb == Write {
-		return nil, nil // ib_write_lat goes without a word
+		return nil, nil // ib_write_lat ends without a message
 	}
 	var peer *Report
 	if !s.test.Latency && s.test.ServerIdle() {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Meet tells the peer the addresses of all QPs and returns its own, as many.
+// Meet sends the peer the addresses of all QPs and returns the peer's, which are as many.
 func (s *Session) Meet(ctx context.Context, own []Endpoint) ([]Endpoint, error) {
 	if len(own) == 0 {
 		return nil, errors.New("perftest: Meet without a QP")
@@ -35,7 +35,7 @@ func (s *Session) exchangeAll(ctx context.Context) ([]Endpoint, error) {
 	return their, nil
 }
 
-// Ready tells the peer that the QPs are connected, and waits until its are.
+// Ready reports to the peer that the QPs are connected, and waits until the peer's are.
 func (s *Session) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Session) Ready(ctx context.Context) error {
 	return s.sync(ctx, "word that the QPs are connected")
 }
 
-// again swaps all addresses a second time, from which C prints them.
+// again swaps all addresses a second time. C prints these.
 func (s *Session) again(ctx context.Context) error {
 	their, err := s.exchangeAll(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Session) again(ctx context.Context) error {
 	return nil
 }
 
-// sync is how the ends wait for each other: with the first QP's address.
+// sync waits for the peer by swapping the first QP's address.
 func (s *Session) sync(ctx context.Context, what string) error {
 	e, err := s.exchange(ctx, what, s.own[0])
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Session) sync(ctx context.Context, what string) error {
 	return s.explain(ctx, "receive", what, s.same(e, 0))
 }
 
-// same finds out that the ends are at different messages.
+// same checks that the ends are at the same message.
 func (s *Session) same(e Endpoint, i int) error {
 	if e.QPN != s.their[i].QPN {
 		return fmt.Errorf("got the address of QP %#x, want %#x, the peer's QP %d of %d; -q must be the same",

@@ -8,12 +8,12 @@ const MaxMessage = structSize
 
 // Messenger carries the messages of a session with -R: each is one SEND on an
 // RC queue pair of its own, which rdma_cm connected before those of the test.
-// The ends speak in turn, so one receive is enough; it must be posted before
+// The ends send in turn, so one receive is enough; it must be posted before
 // the connection is asked for or accepted, and the next one before Receive
 // returns, because the peer may answer at once.
 type Messenger interface {
-	// Send returns when the SEND has completed, or the peer has disconnected, which
-	// Receive tells.
+	// Send returns when the SEND has completed, or the peer has disconnected. Receive then
+	// returns the error.
 	Send(ctx context.Context, message []byte) error
 	// Receive waits for a message, copies it to the front of buf, which has
 	// MaxMessage bytes, and returns its length.
@@ -24,7 +24,7 @@ type Messenger interface {
 type channel interface {
 	send(ctx context.Context, message []byte) error
 	receive(ctx context.Context, message []byte) error
-	// last is what an end says that goes away.
+	// last sends the last message of an end.
 	last(ctx context.Context)
 	endpoint(e Endpoint) []byte
 	parse(b []byte) (Endpoint, error)

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// TestReplay has a session be each end of what two of perftest's programs
-// said to each other: with the same figures it says the same, byte by byte, and
-// understands what the other end says.
+// TestReplay replaces each end of recorded tests of perftest's programs by a session. With
+// the same figures it must send the same bytes, and decode the messages of the other end.
 func TestReplay(t *testing.T) {
 	for _, tr := range readTranscripts(t) {
 		for _, role := range []Role{Client, Server} {
@@ -37,13 +36,13 @@ func replay(t *testing.T, tr *transcript, role Role) {
 	if err := tr.act(t.Context(), t, s, role); err != nil {
 		t.Error(err)
 	}
-	ours.Close() // the end of what the session says
+	ours.Close() // the end of the session's messages
 	if err := <-played; err != nil {
 		t.Error(err)
 	}
 }
 
-// act carries out the session of an end.
+// act runs the session of an end.
 func (tr *transcript) act(ctx context.Context, t testing.TB, s *Session, role Role) error {
 	peer, reports := 1-role, tr.reports(role)
 	agreed, err := s.Greet(ctx, tr.system(t, role))
@@ -101,7 +100,7 @@ func (tr *transcript) act(ctx context.Context, t testing.TB, s *Session, role Ro
 	return err
 }
 
-// play is the other end: it says its lines, and wants to hear the session's.
+// play is the other end: it sends its lines, and expects those of the session.
 func (tr *transcript) play(conn net.Conn, as Role) error {
 	for _, l := range tr.lines {
 		if l.from == as {
@@ -128,7 +127,7 @@ func (tr *transcript) play(conn net.Conn, as Role) error {
 	return nil
 }
 
-// withoutPadding: C leaves what it finds behind the struct's rkey.
+// withoutPadding clears the padding behind the struct's rkey, which C does not initialize.
 func withoutPadding(text []byte, cm bool) []byte {
 	if text = bytes.Clone(text); cm && len(text) == structSize {
 		clear(text[20:24])

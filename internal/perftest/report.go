@@ -6,20 +6,20 @@ import (
 	"math"
 )
 
-// Report is what an end of a bandwidth test found. Two ends that both measure
-// (-b) print the sum; a server that only lent its memory prints the client's,
-// and its own is nothing that anybody reads.
+// Report is an end's result of a bandwidth test. Two ends that both measure
+// (-b) print the sum; a server that only provided memory prints the client's,
+// and nobody reads its own.
 //
 // C: struct bw_report_data
 type Report struct {
 	Size       uint64  // bytes of a message
 	Iterations uint64  // messages of all QPs
 	Peak       float64 // of bandwidth, in Average's unit; 0 if not looked for
-	Average    float64 // MiB a second; with --report_gbits, which is not told, 10⁹ bit a second
+	Average    float64 // MiB a second; with --report_gbits, which is not exchanged, 10⁹ bit a second
 	Rate       float64 // million messages a second
 }
 
-// reportFields is how many messages of 8 bytes a report takes, each answered
+// reportFields is the number of 8-byte messages of a report. Each is answered
 // before the next.
 const reportFields = 5
 

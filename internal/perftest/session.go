@@ -10,19 +10,19 @@ import (
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// ErrPeer is in every error but those of a canceled context, and of a peer that
-// says why it gives up.
+// ErrPeer matches every error but those of a canceled context, and of a peer that
+// sends the reason for which it gives up.
 var ErrPeer = errors.New("is the other end perftest 4.5 or rdmalink perf, and were both given the same options?")
 
-// Patience is how long a peer may take for a message before the test; what
-// comes during the test, and after it, has only the context's deadline. A
-// peer registers its memory meanwhile, and ib_write_bw sleeps for a second.
+// Patience is the time that a peer may take for a message before the test, in which
+// it registers its memory, and ib_write_bw sleeps for a second. Messages during the
+// test and after it have only the context's deadline.
 const Patience = time.Minute
 
 // Session is one test's exchange with the peer. Its methods are called in
 // this order at both ends:
 //
-//	Greet                           what system
+//	Greet                           describe the system
 //	SyncCM, connect QPs, SyncCM     only with -R
 //	Meet                            the addresses of all QPs
 //	(without -R move the QPs to RTR and RTS)
@@ -30,8 +30,8 @@ const Patience = time.Minute
 //	Begin, run, End                 once a size; not when Test.ServerIdle at the server
 //	Finish
 //
-// Each waits for the peer. It is for one goroutine. The connection stays the
-// caller's, who closes it after Finish or an error.
+// Each waits for the peer. A Session is for one goroutine. The caller owns the
+// connection, and closes it after Finish or an error.
 type Session struct {
 	test  Test
 	role  Role
@@ -41,12 +41,12 @@ type Session struct {
 	their []Endpoint
 }
 
-// OverTCP is a session without -R.
+// OverTCP returns a session without -R.
 func OverTCP(conn net.Conn, role Role, test Test) *Session {
 	return &Session{test: test, role: role, peer: conn.RemoteAddr().String(), ch: stream{Conn: conn, gid: !test.LIDOnly}}
 }
 
-// OverCM is a session with -R; peer is the other end's name in errors.
+// OverCM returns a session with -R; peer is the other end's name in errors.
 func OverCM(m Messenger, peer string, role Role, test Test) *Session {
 	return &Session{test: test, role: role, peer: peer, ch: packets{m}}
 }
@@ -81,7 +81,7 @@ func (s *Session) exchange(ctx context.Context, what string, own Endpoint) (Endp
 	return e, s.explain(ctx, "receive", what, err)
 }
 
-// explain says with whom and at what the session failed.
+// explain adds the peer and the step to an error.
 func (s *Session) explain(ctx context.Context, doing, what string, err error) error {
 	if err == nil {
 		return nil

@@ -64,7 +64,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestReports: what one end found the other hears, where they tell.
+// TestReports checks that reports reach the other end in the tests that exchange them.
 func TestReports(t *testing.T) {
 	for _, test := range []Test{{Verb: Send, Bidirectional: true}, {Verb: Write}, {Verb: Atomic, Bidirectional: true}} {
 		c, s := tcp(t)
@@ -94,7 +94,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestAgree is what both ends make of what they are.
+// TestAgree checks the System that both ends agree on.
 func TestAgree(t *testing.T) {
 	a, b := System{"6.06", 4096, 128, 5}, System{"6.27", 65536, 64, 3}
 	if got, want := a.agree(b), (System{"6.27", 65536, 128, 3}); got != want {
@@ -105,7 +105,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// TestOptionsDiffer: what can be found out is, and says so.
+// TestOptionsDiffer checks the errors of options that differ detectably.
 func TestOptionsDiffer(t *testing.T) {
 	one, two := &transcript{qps: 1, sizes: 1}, &transcript{qps: 2, sizes: 1}
 	plain := &transcript{qps: 1, sizes: 1, test: Test{LIDOnly: true}}
@@ -126,7 +126,7 @@ func TestOptionsDiffer(t *testing.T) {
 	}
 }
 
-// TestHostile: the error says at what, with whom, what came and what to look at.
+// TestHostile checks that the error has the step, the peer, the message and a remedy.
 func TestHostile(t *testing.T) {
 	version := string(appendVersion(nil, ""))
 	for _, c := range []struct{ says, want string }{
@@ -151,9 +151,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestDeadline: a peer that says nothing is not waited for longer than the
-// context allows, and a user's interrupt is no fault of the peer's. The
-// connection is as good as before.
+// TestDeadline checks that the wait for a silent peer ends with the context, and that an
+// interrupt of the user is not reported as the peer's fault. The connection stays usable.
 func TestDeadline(t *testing.T) {
 	client, server := tcp(t)
 	s := OverTCP(server, Server, Test{})
@@ -173,8 +172,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestMessageLength: over a QP a message has an end, and must be as long as
-// expected.
+// TestMessageLength checks that a message over a QP must have the expected length.
 func TestMessageLength(t *testing.T) {
 	for _, n := range []int{0, versionSize - 1, versionSize + 1, MaxMessage} {
 		s := OverCM(lengthMessenger(n), "the peer", Server, Test{CM: true})

@@ -22,8 +22,8 @@ type stream struct {
 func (s stream) endpoint(e Endpoint) []byte       { return e.append(nil, s.gid) }
 func (s stream) parse(b []byte) (Endpoint, error) { return parseEndpoint(b, s.gid) }
 
-// until has the connection give up when the context ends. Once stop has returned
-// nothing changes the deadline any more.
+// until makes calls on the connection fail when the context ends. Once stop has returned,
+// nothing changes the deadline.
 func (s stream) until(ctx context.Context) (stop func()) {
 	_ = s.SetDeadline(time.Time{})
 	over := make(chan struct{})
@@ -55,8 +55,8 @@ func (s stream) receive(ctx context.Context, message []byte) error {
 	return s.receiveGID(message)
 }
 
-// receiveGID looks, where an address without a GID would end, whether it was
-// one, instead of waiting for more.
+// receiveGID receives an address with GID. If the first bytes are a whole address without
+// GID, it returns an error instead of waiting for more.
 func (s stream) receiveGID(message []byte) error {
 	if err := s.fill(message, 0, plainSize); err != nil {
 		return err
@@ -87,6 +87,6 @@ func (s stream) fill(message []byte, from, to int) error {
 	return err
 }
 
-// last: perftest sends a word that nobody reads, and may have closed the
-// connection before ours gets there.
+// last sends perftest's last word, which nobody reads. The peer may have closed the
+// connection before it arrives.
 func (s stream) last(ctx context.Context) { _ = s.send(ctx, []byte("done\x00")) }

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Version is what perftest 4.5 of Debian 12 calls itself on the wire.
+// Version is the version that perftest 4.5 of Debian 12 sends.
 const Version = "6.06"
 
 // oldest is the first version whose messages are these.
@@ -18,22 +18,22 @@ const oldest = 5.70
 
 const versionSize = 16
 
-// System is what the ends tell each other about themselves first.
+// System describes an end. The ends exchange it first.
 type System struct {
-	// Version is a number in text, at most 15 bytes; "" says Version.
+	// Version is a number in text, at most 15 bytes; "" means Version.
 	Version string
-	// CycleBuffer is in bytes how far a bandwidth test walks through the
-	// peer's buffer before it begins again at the front: the page size.
+	// CycleBuffer is the number of bytes after which a bandwidth test begins
+	// again at the front of the peer's buffer: the page size.
 	// A buffer must be as large, even for smaller messages.
 	CycleBuffer int
-	// CacheLine is in bytes the distance of two messages in a buffer.
+	// CacheLine is the distance of two messages in a buffer, in bytes.
 	CacheLine int
 	// MTU is the port's active one, or less if asked for (-m).
 	MTU verbs.MTU
 }
 
-// agree is what both ends go on with: the larger buffer and cache line, the
-// smaller MTU, and in Version the peer's.
+// agree returns the System that both ends use: the larger buffer and cache line,
+// the smaller MTU, and the peer's Version.
 func (own System) agree(peer System) System {
 	agreed := System{
 		Version:     peer.Version,
@@ -81,7 +81,7 @@ func parseStep(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// appendMTU: a digit and a NUL.
+// appendMTU appends a digit and a NUL.
 func appendMTU(b []byte, m verbs.MTU) []byte { return append(b, '0'+byte(m), 0) }
 
 func parseMTU(b []byte) (verbs.MTU, error) {

@@ -1,6 +1,6 @@
 package perftest
 
-// Verb is what a test measures.
+// Verb is the operation that a test measures.
 type Verb uint8
 
 // The verbs of perftest's programs.
@@ -18,7 +18,7 @@ func (v Verb) String() string {
 	return "unknown"
 }
 
-// Role is the end of a session. The client connects and speaks first.
+// Role is the end of a session. The client connects and sends first.
 type Role uint8
 
 // The two ends.
@@ -27,8 +27,8 @@ const (
 	Server
 )
 
-// Test is what both ends must have been told alike: none of it is said over
-// the connection, and which messages follow each other depends on all of it.
+// Test has the options that both ends must be given alike. None of them is sent over
+// the connection, and the order of the messages depends on all of them.
 type Test struct {
 	Verb          Verb
 	Latency       bool // ib_*_lat; else ib_*_bw
@@ -39,7 +39,7 @@ type Test struct {
 	LIDOnly       bool // an InfiniBand port and no -x: addresses without GIDs
 }
 
-// String is the name of perftest's program.
+// String returns the name of perftest's program.
 func (t Test) String() string {
 	if t.Latency {
 		return "ib_" + t.Verb.String() + "_lat"
@@ -56,6 +56,6 @@ func (t Test) ServerIdle() bool {
 	return t.Verb != Send && !t.Bidirectional
 }
 
-// swapsFirstTwice: these programs say the address of the first QP once more
-// before those of all QPs.
+// swapsFirstTwice reports whether the program sends the address of the first QP once
+// more before those of all QPs.
 func (t Test) swapsFirstTwice() bool { return t.Latency && t.Verb != Send }

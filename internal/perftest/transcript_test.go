@@ -18,7 +18,7 @@ type line struct {
 	text []byte
 }
 
-// transcript is what two of perftest's programs said to each other.
+// transcript has the messages of two of perftest's programs.
 type transcript struct {
 	program string // and its options
 	test    Test
@@ -56,7 +56,7 @@ func readTranscripts(t testing.TB) (all []*transcript) {
 	return all
 }
 
-// newTranscript understands perftest's options.
+// newTranscript parses perftest's options.
 func newTranscript(t testing.TB, program string) *transcript {
 	t.Helper()
 	tr := &transcript{program: program, qps: 1, sizes: 1}
@@ -90,7 +90,7 @@ func newTranscript(t testing.TB, program string) *transcript {
 	return tr
 }
 
-// said are the messages of an end that have a length.
+// said returns the messages of an end that have a length.
 func (tr *transcript) said(from Role, length int) (all [][]byte) {
 	for _, l := range tr.lines {
 		if text := withoutDone(l.text); l.from == from && len(text) == length {
@@ -108,7 +108,7 @@ func withoutDone(text []byte) []byte {
 	return text
 }
 
-// system is what an end said first.
+// system returns the first message of an end.
 func (tr *transcript) system(t testing.TB, from Role) (s System) {
 	t.Helper()
 	var errs [4]error
@@ -127,8 +127,8 @@ func (tr *transcript) system(t testing.TB, from Role) (s System) {
 	return s
 }
 
-// endpoints are the addresses that an end said last before its QPs were
-// connected, of all QPs.
+// endpoints returns the addresses of all QPs that an end sent last before its QPs were
+// connected.
 func (tr *transcript) endpoints(t testing.TB, from Role) []Endpoint {
 	t.Helper()
 	size, parse, skip := gidSize, func(b []byte) (Endpoint, error) { return parseEndpoint(b, true) }, 0
@@ -149,7 +149,7 @@ func (tr *transcript) endpoints(t testing.TB, from Role) []Endpoint {
 	return all
 }
 
-// reports are those of an end.
+// reports returns the reports of an end.
 func (tr *transcript) reports(from Role) (all []Report) {
 	words := tr.said(from, 8)
 	for ; len(words) > 0; words = words[reportFields:] {

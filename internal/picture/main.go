@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// words are what stands in a picture, in one language.
+// words has the texts of a picture, in one language.
 type words struct {
 	title, process, kernel, nic, network, peer             string
 	memory, sq, rq, cq, control, post, bell, dma, done, wc string

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPictures: the files are what the program draws, and XML.
+// TestPictures checks that the files are the program's output, and XML.
 func TestPictures(t *testing.T) {
 	for name, words := range pictures {
 		file, err := os.ReadFile(filepath.Join("../../docs", name))

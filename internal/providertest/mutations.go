@@ -11,15 +11,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Mutations change one crossing of the seam at a time, and list who notices.
+// Mutations change one crossing of the seam at a time, and list the observers that notice.
 type Mutations struct {
 	Tours []Tour
-	// Bits are those of byte i of a site that are changed, one at a time.
+	// Bits returns the bits of byte i of a site to change, one at a time.
 	Bits func(s *Site, i int) []int
 	// Stores are changes of how and when something is stored.
 	Stores func(*Site) []Change
-	// Address reports whether a byte is part of an address: at another one there may be
-	// anything.
+	// Address reports whether a byte is part of an address, as any memory may be at another
+	// address.
 	Address func(s *Site, i int) bool
 	// Why is asked first for the reason why nobody notices a change that is not one of a byte.
 	Why     func(site, change string) string
@@ -30,7 +30,7 @@ type Mutations struct {
 	Head, List  string // the first lines of the list, and its file
 }
 
-// Reason says why nobody can notice changes of these bytes of sites whose names begin so.
+// Reason is the reason why nobody can notice changes of these bytes of sites with these prefixes.
 type Reason struct {
 	sites       string
 	first, last int
@@ -43,14 +43,14 @@ func Because(sites string, first, last int, bits, why string) Reason {
 	return Reason{sites, first, last, bits, why}
 }
 
-// row is a line of the list: a change, and who noticed.
+// row is a line of the list: a change, and the observers that noticed it.
 type row struct {
 	what  string
 	bytes [2]int // first and last, with bits
 	bits  string
 	other string // what else was changed
 	who   notice
-	why   string // nobody did
+	why   string // the reason if nobody did
 }
 
 func (r *row) text(width int) string {
@@ -68,8 +68,8 @@ func (r *row) text(width int) string {
 	return strings.TrimRight(fmt.Sprintf("%-*s %-36s %-8s %s", width, r.what, where, r.who, r.why), " ")
 }
 
-// Test changes all there is, one at a time, and holds the list of who notices to what is
-// checked in.
+// Test makes all changes, one at a time, and compares the list of the observers that notice
+// with the committed list.
 func (m *Mutations) Test(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")
@@ -94,7 +94,7 @@ func (m *Mutations) Test(t *testing.T) {
 	}
 }
 
-// without is the lines that others do not have.
+// without returns the lines that others do not have.
 func without(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(others, l) })
 }
@@ -124,8 +124,8 @@ func (m *Mutations) eachByte(t *testing.T, s *Site) (rows []row) {
 	return rows
 }
 
-// explained joins rows of neighbours that fared alike, and says why nobody noticed. Each
-// reason has to explain something.
+// explained joins neighbouring rows with the same result, and adds the reasons where nobody
+// noticed. Each reason must apply to a row.
 func (m *Mutations) explained(t *testing.T, rows []row) (all []row) {
 	used := make(map[int]bool)
 	for _, r := range rows {
@@ -151,7 +151,7 @@ func (m *Mutations) explained(t *testing.T, rows []row) (all []row) {
 	return all
 }
 
-// why finds the reason for a row, or none.
+// why returns the reason for a row, or none.
 func (m *Mutations) why(r *row, used map[int]bool) string {
 	if r.other != "" {
 		if m.Why == nil {
@@ -201,7 +201,7 @@ type Change struct {
 	Do   func(*Pair, *fakeverbs.Crossing)
 }
 
-// sites lists them. A site that an earlier tour has is not taken again.
+// sites lists the sites but those of earlier tours.
 func (m *Mutations) sites(t *testing.T) (all []*Site) {
 	seen := make(map[string]bool)
 	kinds := make(map[fakeverbs.CrossingKind]bool)
@@ -228,7 +228,7 @@ func (m *Mutations) sites(t *testing.T) (all []*Site) {
 	return all
 }
 
-// bytes are those of an entry or a call, or else the value.
+// bytes returns the bytes of an entry or a call, or else of the value.
 func (m *Mutations) bytes(c *fakeverbs.Crossing) []byte {
 	switch {
 	case c.Bytes == nil && c.Kind == fakeverbs.Doorbell:
@@ -269,7 +269,7 @@ func (p *Pair) pollEarly() {
 	}
 }
 
-// notice says who noticed a mutation.
+// notice names the observers that noticed a mutation.
 type notice string
 
 const (
@@ -279,8 +279,8 @@ const (
 	byNobody  notice = "-"
 )
 
-// mutated runs the tour with a change at the site, and returns who noticed. That anything
-// panics is an error, whatever the change.
+// mutated runs the tour with a change at the site, and returns the observers that noticed.
+// A panic is an error for any change.
 func (s *Site) mutated(t *testing.T, change func(*Pair, *fakeverbs.Crossing)) notice {
 	var p *Pair
 	var k *fakeverbs.Kernel

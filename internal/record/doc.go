@@ -1,7 +1,7 @@
-// Package record writes down all that crosses the seam between a provider and its driver and
-// device: private bytes of calls, entries of queues, doorbells and their records. It is how
-// a provider in Go is held to one in C: both carry out the same script on the same model, and
-// their recordings are compared.
+// Package record records everything that crosses the seam between a provider and its driver and
+// device: private bytes of calls, entries of queues, doorbells and their records. Tests use it
+// to compare a provider in Go with one in C: both run the same script on the same model, and
+// the tests compare their recordings.
 //
 //	r := record.New(w)      // w gets a line for each crossing
 //	r.Attach(k)             // for each fakeverbs.Kernel, before it is used

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// erdmaLine decodes a crossing of eRDMA. It leaves out fields that no operation uses: rdma-core
-// leaves there what stood there before.
+// erdmaLine decodes a crossing of eRDMA. It leaves out fields that no operation uses, because
+// rdma-core does not clear them.
 func erdmaLine(c *fakeverbs.Crossing) (*line, bool) {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut:
@@ -118,7 +118,7 @@ func (l *line) read(op string, b entry) {
 	l.sge("remote", b, 32)
 }
 
-// message is SEND and WRITE in all forms.
+// message decodes all forms of SEND and WRITE.
 func (l *line) message(op string, b entry) {
 	h, at := b.u64(0), 16
 	if strings.HasSuffix(op, "_IMM") {

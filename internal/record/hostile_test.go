@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// FuzzEntries: programs fill entries and the private bytes of calls, and may fill them with
-// anything. The recorder writes it down.
+// FuzzEntries fills entries and the private bytes of calls with anything, as programs can. The
+// recorder must record it.
 func FuzzEntries(f *testing.F) {
 	drivers := []uint32{abi.RDMA_DRIVER_ERDMA, abi.RDMA_DRIVER_MLX5, abi.RDMA_DRIVER_RXE, abi.RDMA_DRIVER_SIW}
 	kinds := []fakeverbs.CrossingKind{fakeverbs.EntrySQE, fakeverbs.EntryRQE, fakeverbs.CallIn, fakeverbs.Doorbell}

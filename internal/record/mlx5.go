@@ -39,8 +39,8 @@ func mlx5Line(c *fakeverbs.Crossing) (*line, bool) {
 	return nil, false // a record, which equals the doorbell, or else the model complains
 }
 
-// mlx5Target leaves out of a call that makes a QP without queues all but its index: the driver
-// reads nothing else, and rdma-core passes memory that it has for the queues.
+// mlx5Target keeps only the index of a call that creates a QP without queues. The driver
+// reads nothing else, and rdma-core passes memory for the queues.
 func mlx5Target(c *fakeverbs.Crossing) *fakeverbs.Crossing {
 	const queues, end, index = 16, 28, 32
 	if c.Call != "QP_CREATE" || len(c.Bytes) < index+4 || len(bytes.Trim(c.Bytes[queues:end], "\x00")) > 0 {
@@ -130,7 +130,7 @@ func mlx5Send(c *fakeverbs.Crossing) *line {
 	return l
 }
 
-// mlx5Shared is the number of the peer's SRQ, with XRC.
+// mlx5Shared decodes the number of the peer's SRQ, with XRC.
 func (l *line) mlx5Shared(c *fakeverbs.Crossing, b mlx5Entry) mlx5Entry {
 	if !c.XRC {
 		return b
@@ -154,7 +154,7 @@ func (l *line) mlx5Message(op string, b mlx5Entry) {
 	l.mlx5Data(b)
 }
 
-// mlx5Data is SGEs, or data.
+// mlx5Data decodes SGEs or inline data.
 func (l *line) mlx5Data(b mlx5Entry) {
 	if len(b) > 0 && b[0]&0x80 != 0 {
 		n := int(b.u32(0) &^ (1 << 31))
@@ -177,7 +177,7 @@ func (l *line) mlx5SGE(name string, b mlx5Entry) {
 	l.addr(name+".addr", b.u64(8))
 }
 
-// umr is a change of a key.
+// umr decodes a change of a key.
 func (l *line) umr(b mlx5Entry) {
 	l.hex("flags", uint64(b.u32(0)>>24))
 	l.num("octowords", uint64(b.u32(4)>>16))
@@ -203,7 +203,7 @@ func (l *line) umr(b mlx5Entry) {
 	}
 }
 
-// mlx5Recv is an entry up to its end, which an SGE without a length marks.
+// mlx5Recv decodes an entry up to its end, which an SGE without a length marks.
 func mlx5Recv(c *fakeverbs.Crossing) *line {
 	l := &line{stream: fmt.Sprintf("qp.recv%%q%d", c.Object), kind: "rqe"}
 	b := mlx5Entry(c.Bytes)

@@ -11,8 +11,8 @@ import (
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 )
 
-// TestMasked: values that differ from run to run are replaced, in a way that still shows whether
-// two values are the same, and streams are put together.
+// TestMasked checks that values that differ from run to run are replaced, in a way that still
+// shows whether two values are the same, and that streams are joined.
 func TestMasked(t *testing.T) {
 	const raw = "7 calls GET_CONTEXT.out a=1\n" +
 		"3 calls GET_CONTEXT.out a=1\n" +
@@ -52,7 +52,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestRecorder: each opening has its number, and an observer of before is still called.
+// TestRecorder checks that each opening has its number, and that an earlier observer is still called.
 func TestRecorder(t *testing.T) {
 	var b bytes.Buffer
 	r := New(&b)

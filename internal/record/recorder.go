@@ -27,13 +27,13 @@ type Recorder struct {
 // New returns a Recorder that writes to w.
 func New(w io.Writer) *Recorder { return &Recorder{w: w} }
 
-// decoders are those of each driver that there is a model of.
+// decoders has a decoder for each driver with a model.
 var decoders = map[uint32]func(*fakeverbs.Crossing) (*line, bool){
 	abi.RDMA_DRIVER_ERDMA: erdmaLine, abi.RDMA_DRIVER_MLX5: mlx5Line,
 	abi.RDMA_DRIVER_RXE: rxeLine, abi.RDMA_DRIVER_SIW: siwLine,
 }
 
-// Attach has k's requests and crossings recorded. An observer that k has already is called first, so its
+// Attach records k's requests and crossings. An observer that k already has is called first, so its
 // changes are recorded too. Call Attach before k is used.
 func (r *Recorder) Attach(k *fakeverbs.Kernel) {
 	r.mu.Lock()
@@ -80,7 +80,7 @@ type field struct {
 	size int
 }
 
-// callLine decodes the private bytes of a call. It is nothing for a call without any.
+// callLine decodes the private bytes of a call. It returns nil for a call without any.
 func callLine(c *fakeverbs.Crossing, calls map[string][]field) (*line, bool) {
 	if len(c.Bytes) == 0 {
 		return nil, false
@@ -113,7 +113,7 @@ func callLine(c *fakeverbs.Crossing, calls map[string][]field) (*line, bool) {
 	return l, true
 }
 
-// little is a number of up to 8 bytes.
+// little returns a number of up to 8 bytes.
 func little(b []byte) uint64 {
 	var word [8]byte
 	copy(word[:], b)
@@ -165,7 +165,7 @@ func (l *line) command(number uint32, b []byte) {
 	}
 }
 
-// structure adds the fields of a struct that b holds, as far as that reaches.
+// structure adds the fields of a struct that b holds, as far as b reaches.
 func (l *line) structure(prefix string, in reflect.Value, b []byte) {
 	for i := range in.NumField() {
 		f := in.Type().Field(i)
@@ -202,7 +202,7 @@ func (l *line) member(prefix string, f reflect.StructField, b []byte) {
 	}
 }
 
-// line is what crossed, but for the opening.
+// line is the record of a crossing, without the number of its opening.
 type line struct {
 	stream string
 	kind   string
@@ -253,7 +253,7 @@ func (m *masker) line(l string) string {
 	})
 }
 
-// order is a value's place among those that were seen.
+// order returns the position of a value among those that were seen.
 func order(seen map[string]string, v string) string {
 	if seen[v] == "" {
 		seen[v] = fmt.Sprintf("%c%d", v[0], len(seen)+1)
@@ -303,7 +303,7 @@ func read(r io.Reader) (lines []recorded, err error) {
 	return lines, s.Err()
 }
 
-// looks are the calls of an opening that make nothing.
+// looks has the calls of an opening that create nothing.
 var looks = regexp.MustCompile(`^(calls |asks\.)(GET_CONTEXT|QUERY_|ASYNC_EVENT_ALLOC)`)
 
 // Requests keeps the requests of a recording, and Crossings the rest.
@@ -320,7 +320,7 @@ func keep(recording string, requests bool) string {
 	return b.String()
 }
 
-// busy leaves out the lines of openings that only were opened.
+// busy leaves out the lines of openings that were not used.
 func busy(lines []recorded) []recorded {
 	made := make(map[string]bool)
 	for _, l := range lines {
@@ -365,7 +365,7 @@ func compare(before, after string) string {
 	return out.String()
 }
 
-// far is how many lines of both meet looks at.
+// far bounds the lines of both that meet compares.
 const far = 1000
 
 // meet finds the nearest lines that are the same, or the ends where they are far.

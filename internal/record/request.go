@@ -29,8 +29,8 @@ var chosen = map[[3]uint16]bool{
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR, abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST}:                           true,
 }
 
-// requestLine has what user space asks the core for. Private bytes of a driver have lines of
-// their own, so here is no more than how many there are.
+// requestLine returns the line of a request to the core. Private bytes of a driver have their own
+// lines, so this one has only their number.
 func requestLine(driver uint32, call string, r *ioctl.Request) *line {
 	l := &line{stream: "asks." + call, kind: "request"}
 	command, isCommand := r.Command()

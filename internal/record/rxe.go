@@ -85,7 +85,7 @@ func rxeSend(c *fakeverbs.Crossing) *line {
 	return l
 }
 
-// rxeOperands is the part that depends on the operation.
+// rxeOperands decodes the part that depends on the operation.
 func (l *line) rxeOperands(op string, e *abi.RxeSendWqe) {
 	arm := entry(e.Wr.Wr[:])
 	switch op {

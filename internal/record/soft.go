@@ -7,9 +7,9 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// The functions below are for siw and rxe alike, whose doorbells are calls.
+// The functions below are for both siw and rxe, whose doorbells are calls.
 
-// queueStream is the stream of a crossing of a queue's.
+// queueStream returns the stream of a crossing of a queue.
 func queueStream(c *fakeverbs.Crossing, kind fakeverbs.CrossingKind) string {
 	switch {
 	case c.SRQ:
@@ -22,7 +22,7 @@ func queueStream(c *fakeverbs.Crossing, kind fakeverbs.CrossingKind) string {
 	return fmt.Sprintf("cq%%c%d", c.Object)
 }
 
-// softDoorbell is a call of POST_SEND or REQ_NOTIFY_CQ.
+// softDoorbell decodes a call of POST_SEND or REQ_NOTIFY_CQ.
 func softDoorbell(c *fakeverbs.Crossing) *line {
 	if c.Call == "REQ_NOTIFY_CQ" {
 		var in abi.IbUverbsReqNotifyCq
@@ -64,7 +64,7 @@ func (l *line) sges(b entry, n int) {
 	}
 }
 
-// inline is data that stands at the start of b.
+// inline decodes data at the start of b.
 func (l *line) inline(b entry, n int) {
 	l.num("inline", uint64(n))
 	l.add("data", fmt.Sprintf("%x", []byte(b[:min(n, len(b))])))

@@ -113,7 +113,7 @@ func (e *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 func (*model) Map(*fakeverbs.Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
 
 // input reads the private bytes of a create call. Linux 6.12 takes fewer, and leaves
-// the rest to what was on its stack.
+// the rest uninitialized.
 func input[T any](e *model, call string, r *ioctl.Request) (in T, err error) {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	if len(b) != len(abi.Bytes(&in)) {

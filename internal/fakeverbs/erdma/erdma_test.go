@@ -79,7 +79,7 @@ func TestERDMANotes(t *testing.T) {
 	}
 }
 
-// TestERDMAQueueLength: the length of a CQ's memory is that of its entries.
+// TestERDMAQueueLength checks that the length of a CQ's memory matches its entries.
 func TestERDMAQueueLength(t *testing.T) {
 	b := newBench()
 	const ring = lentAt + 2*onePage

@@ -49,7 +49,7 @@ func (c *reader) frame(at int, v byte) {
 	c.ethernet()
 }
 
-// readyWith has a raw packet's queue pair become ready to receive with a record of n receives.
+// readyWith moves a raw packet queue pair to RTR with a record of n receives.
 func (b *bench) readyWith(n uint32) {
 	b.be(0, n)
 	b.q.qp.Type, b.q.qp.CurState = abi.IB_UVERBS_QPT_RAW_PACKET, abi.IB_QPS_INIT
@@ -66,7 +66,7 @@ func (b *bench) reader(rest ...byte) *reader {
 // be puts a word into the memory.
 func (b *bench) be(at int, v uint32) { binary.BigEndian.PutUint32(b.mem[at:], v) }
 
-// call is a request with private bytes.
+// call returns a request with private bytes.
 func call(object, method uint16, in, out int) *ioctl.Request {
 	r := ioctl.New(abi.RDMA_DRIVER_MLX5, object, method)
 	r.Driver(make([]byte, in), make([]byte, out))
@@ -104,7 +104,7 @@ func TestMLX5Notes(t *testing.T) {
 		"receive 0 is posted where another is not completed":        func(b *bench) { b.be(0, 1); b.q.rq.busy = []uint32{0}; b.q.rq.oldest() },
 		"a receive has an SGE of 0x80000001 bytes":                  func(b *bench) { b.be(0, 1<<31|1); b.scatter(b.q, new(fakeverbs.Recv), b.mem[:16]) },
 		"SRQ 3: its record is 0x10001, which has more than 16 bits": func(b *bench) { b.be(recordOfSRQ, 0x10001); srq(b).oldest() },
-		"SRQ 3: the record tells of 4 receives, and 0":              func(b *bench) { b.be(recordOfSRQ, 4); srq(b).oldest() },
+		"SRQ 3: the record counts 4 receives, and 0":                func(b *bench) { b.be(recordOfSRQ, 4); srq(b).oldest() },
 		"SRQ 3: its list leads to entry 0, which is not":            func(b *bench) { b.be(recordOfSRQ, 1); s := srq(b); s.busy = []uint16{0}; s.oldest() },
 		"CQ 5: the record says that 9 were consumed, of 0":          func(b *bench) { b.be(64, 9); b.cq.hasRoom() },
 		"CQ 5: its memory is gone":                                  func(b *bench) { b.cq.ring = gapAt; b.cq.at(0) },
@@ -198,7 +198,7 @@ func (b *bench) allocUAR() {
 	_ = allocUAR(b.k, r)
 }
 
-// copied is a send that has as many bytes.
+// copied returns a send that has as many bytes.
 func (b *bench) copied(n int) *send { return &send{raw: make([]byte, n)} }
 
 // copyOf stores the first 64 bytes of a send of as many segments.

@@ -176,7 +176,7 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 	return nil
 }
 
-// ModifyQP is the core's table; RESET forgets all that was posted, unsaid.
+// ModifyQP follows the core's table. RESET drops all posted work without completions.
 func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	was := qp.CurState
 	if qp.Table != nil { // it has no states
@@ -231,7 +231,7 @@ func (q *QP) doorbell(b []byte) (last *send) {
 	case rec > 0xffff:
 		m.note("%v: the record of sends is %#x, which has more than 16 bits", q, rec)
 	case n == 0:
-		m.note("%v: a doorbell for sends, and the record tells of no new one", q)
+		m.note("%v: a doorbell for sends, and the record counts no new one", q)
 		return nil
 	case !q.hasRoom(n):
 		return nil
@@ -275,7 +275,7 @@ func (q *QP) checkCopy(b []byte, last *send, fresh int) {
 	}
 }
 
-// oldest is the first block that is not done.
+// oldest returns the first block that is not done.
 func (q *QP) oldest() uint32 {
 	q.busy = slices.DeleteFunc(q.busy, func(s *send) bool { return !slices.Contains(q.qp.Taken, s.Work) })
 	switch {
@@ -320,7 +320,7 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
 	CQOf(q.qp.SendCQ).complete(c)
 }
 
-// queue is the number that completions name the QP by.
+// queue returns the number that completions name the QP by.
 func (q *QP) queue() uint32 {
 	if q.m.version == 1 {
 		return q.index

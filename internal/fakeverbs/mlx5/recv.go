@@ -33,7 +33,7 @@ func (r *rq) oldest() (b []byte, place uint32, ok bool) {
 	case rec > 0xffff:
 		m.note("%v: the record of receives is %#x, which has more than 16 bits", r.q, rec)
 	case n > r.entries:
-		m.note("%v: the record tells of %d receives, of a queue of %d", r.q, n, r.entries)
+		m.note("%v: the record counts %d receives, of a queue of %d", r.q, n, r.entries)
 		return nil, 0, false
 	}
 	if n == 0 || r.entries == 0 {
@@ -168,7 +168,7 @@ func (s *SRQ) oldest() (b []byte, ok bool) {
 	case rec > 0xffff:
 		m.note("SRQ %d: its record is %#x, which has more than 16 bits", s.Num, rec)
 	case n+uint32(len(s.busy)) >= s.entries:
-		m.note("SRQ %d: the record tells of %d receives, and %d are not completed, of %d entries", s.Num, n, len(s.busy), s.entries)
+		m.note("SRQ %d: the record counts %d receives, and %d are not completed, of %d entries", s.Num, n, len(s.busy), s.entries)
 		return nil, false
 	}
 	if n == 0 {
@@ -394,7 +394,7 @@ func (t *target) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) 
 	CQOf(t.srq.CQ).complete(c)
 }
 
-// EnterError is the end of the target, wherever it is.
+// EnterError moves the target to the error state from any state.
 func (t *target) EnterError() {
 	_ = t.qp.Shared(func() error {
 		t.qp.CurState = abi.IB_QPS_ERR

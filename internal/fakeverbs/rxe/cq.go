@@ -20,7 +20,7 @@ type CQ struct {
 
 // Complete writes an entry as it stands, and raises an event if user space asked
 // for one of any kind. It reports whether there was room; a CQ that overflows
-// says so by an asynchronous event.
+// reports it by an asynchronous event.
 func (q *CQ) Complete(e abi.IbUverbsWc) bool {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
@@ -46,7 +46,7 @@ func (q *CQ) complete(e *abi.IbUverbsWc, solicited bool) bool {
 	return true
 }
 
-// SetProducer has the kernel's index in shared memory be anything.
+// SetProducer sets the kernel's index in shared memory to any value.
 func (q *CQ) SetProducer(index uint32) { q.ring.producer.Store(index) }
 
 // Notify adds to earlier requests, as since Linux 6.2.
@@ -55,7 +55,7 @@ func (*model) Notify(cq *fakeverbs.CQ, flags uint32) error {
 	return nil
 }
 
-// ResizeCQ copies what user space has not read to a new ring. The old one, which
+// ResizeCQ copies unread completions to a new ring. The old one, which
 // user space still has mapped, is left empty.
 func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
 	old := CQOf(cq).ring
@@ -134,12 +134,12 @@ func (m *model) newRing(at fakeverbs.Seam, mem *fakeverbs.QueueMemory, n, size u
 	return q, mi, nil
 }
 
-// at is the element that index, whoever wrote it, leads to.
+// at returns the element at an index, which may be any value.
 func (q *ring) at(index uint32) []byte {
 	return q.data[(index&q.mask)*q.stride:][:q.stride]
 }
 
-// head is the oldest element of a queue that user space fills, or nil.
+// head returns the oldest element of a queue that user space fills, or nil.
 func (q *ring) head() []byte {
 	if (q.producer.Load()-q.index)&q.mask == 0 {
 		return nil
@@ -147,10 +147,10 @@ func (q *ring) head() []byte {
 	return q.at(q.index)
 }
 
-// count is how many elements a queue holds that user space fills.
+// count returns the number of elements of a queue that user space fills.
 func (q *ring) count() uint32 { return (q.producer.Load() - q.index) & q.mask }
 
-// drop is done with the head.
+// drop removes the head.
 func (q *ring) drop() {
 	q.index = (q.index + 1) & q.mask
 	q.consumer.Store(q.index)

@@ -414,7 +414,7 @@ var remote = map[uint32]bool{
 	abi.IB_UVERBS_WR_FLUSH: true, abi.IB_UVERBS_WR_ATOMIC_WRITE: true,
 }
 
-// check notes fields that mislead the driver, which works on a send where user space left it.
+// check notes fields that mislead the driver, which works on a send in user space's memory.
 func (q *QP) check(s *Send) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Wr.WrId}, args...)...)
@@ -450,7 +450,7 @@ func checkDMA(note func(string, ...any), d *abi.RxeDmaInfo, most uint32, inline 
 	}
 }
 
-// sum is how many bytes the SGEs have.
+// sum returns the number of bytes of the SGEs.
 func (s *Send) sum() (n uint64) {
 	for i := range min(s.Dma.NumSge, maxSGE) {
 		n += uint64(s.sge(i).Length)

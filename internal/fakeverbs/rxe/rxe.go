@@ -26,7 +26,7 @@ type model struct {
 	ahNum  uint32 // of the last address handle
 }
 
-// What rxe allows, of rxe_param.h.
+// Limits of rxe, from rxe_param.h.
 const (
 	firstQPN   = 17
 	maxWR      = 1 << 20
@@ -61,7 +61,7 @@ func limits() fakeverbs.Limits {
 
 func (*model) Has(string) bool { return true }
 
-// Map maps an offer once, whole or less.
+// Map maps an offer once, in whole or in part.
 func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
 	o, ok := k.Offers[offset]
 	if !ok || fakeverbs.RoundUp(length) > len(o.Bytes) {
@@ -103,7 +103,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 // RegMR makes both keys one; a user gets it from the core's answer.
 func (*model) RegMR(h uint32, _ *ioctl.Request) (uint32, error) { return (h+1)<<8 | 0xa5, nil }
 
-// CreateAH has two kinds of user: an old one has no room for the number.
+// CreateAH also serves old user space, whose answer has no room for the number.
 func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 	if !fakeverbs.HasRoom(r, 8) {
 		return nil

@@ -37,7 +37,7 @@ func do(t *testing.T, k *fakeverbs.Kernel, r *ioctl.Request, want error) {
 	}
 }
 
-// write is a command with room for an answer of n bytes.
+// write returns a command with room for an answer of n bytes.
 func write[T any](k *fakeverbs.Kernel, id uint32, in *T, n int) *ioctl.Request {
 	r := ioctl.Write(k.Driver(), id, in)
 	if n > 0 {
@@ -59,7 +59,7 @@ func createCQ(k *fakeverbs.Kernel, entries uint32, resp *abi.RxeCreateCqResp) *i
 	return r
 }
 
-// TestRXEOffers maps a queue: once, and not more of it than there is.
+// TestRXEOffers checks that a queue can be mapped once, and not beyond its end.
 func TestRXEOffers(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	do(t, k, createCQ(k, 10, nil), syscall.EINVAL)
@@ -96,7 +96,7 @@ func TestRXEOffers(t *testing.T) {
 	}
 }
 
-// TestRXEResize moves what was not read, from round the corner of the ring.
+// TestRXEResize moves unread completions that wrap around the ring.
 func TestRXEResize(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	do(t, k, createCQ(k, 3, new(abi.RxeCreateCqResp)), nil)
@@ -135,7 +135,7 @@ func TestRXEResize(t *testing.T) {
 	}
 }
 
-// TestLacking asks each driver for what it lacks.
+// TestLacking asks each driver for the features that it lacks.
 func TestLacking(t *testing.T) {
 	siw, rxe := open(t, abi.RDMA_DRIVER_SIW), open(t, abi.RDMA_DRIVER_RXE)
 	for name, request := range map[string]func(k *fakeverbs.Kernel) *ioctl.Request{
@@ -179,7 +179,7 @@ func globalAH(slot uint8) *abi.IbUverbsCreateAh {
 	return &abi.IbUverbsCreateAh{Attr: abi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: abi.IbUverbsGlobalRoute{SgidIndex: slot}}}
 }
 
-// TestAH wants what RoCE wants of an address.
+// TestAH checks the requirements of RoCE for an address.
 func TestAH(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	local, port := globalAH(1), globalAH(1)

@@ -17,14 +17,14 @@ type CQ struct {
 
 // Complete writes an entry, of which the caller fills all but Flags, and raises
 // an event if user space asked for one. It reports whether there was room; a CQ
-// that overflows says so by an asynchronous event.
+// that overflows reports it by an asynchronous event.
 func (q *CQ) Complete(e abi.SiwCqe) bool {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
 	return q.complete(e, false)
 }
 
-// complete looks whether an event is wanted after the entry is there: user space asks for
+// complete checks whether an event is requested after it has written the entry: user space asks for
 // one, then looks for entries. Of solicited completions the driver knows sends only.
 func (q *CQ) complete(e abi.SiwCqe, solicited bool) bool {
 	if !q.ring.put(&e) {
@@ -137,13 +137,13 @@ func (q *SRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 	return q.rq.takeRecv()
 }
 
-// sendFlags are those that user space may set.
+// sendFlags are the flags that user space may set.
 const sendFlags = abi.SIW_WQE_VALID | abi.SIW_WQE_INLINE | abi.SIW_WQE_SIGNALLED | abi.SIW_WQE_SOLICITED | abi.SIW_WQE_READ_FENCE
 
 // reads reports whether an operation fills the first SGE, whatever their number is.
 func reads(op uint8) bool { return op == abi.SIW_OP_READ || op == abi.SIW_OP_READ_LOCAL_INV }
 
-// check notes a send that the driver refuses. Such a send stays where it is, as do all behind it.
+// check notes a send that the driver refuses. Such a send stays on the queue, as do all behind it.
 func (q *QP) check(s *abi.SiwSqe) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Id}, args...)...)

@@ -34,7 +34,7 @@ const (
 	ctrlSize = 8
 )
 
-// limits are those of siw.h.
+// limits are the limits of siw.h.
 func limits() fakeverbs.Limits {
 	l := fakeverbs.BareLimits()
 	d := &l.Device
@@ -45,7 +45,7 @@ func limits() fakeverbs.Limits {
 	return l
 }
 
-// Has leaves out what siw has no functions for.
+// Has returns false for the calls that siw does not implement.
 func (*model) Has(call string) bool {
 	switch call {
 	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "ATTACH_MCAST", "DETACH_MCAST", "REREG_MR":
@@ -54,7 +54,7 @@ func (*model) Has(call string) bool {
 	return true
 }
 
-// Map wants the exact length, and maps as often as it is asked to.
+// Map requires the exact length, and maps a queue any number of times.
 func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
 	o, ok := k.Offers[offset]
 	if !ok || fakeverbs.RoundUp(length) != len(o.Bytes) {
@@ -63,8 +63,8 @@ func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, 
 	return o.Mapped(len(o.Bytes))
 }
 
-// room is more than the longest queue takes, so that each has its place whatever its
-// length, and a free place is found at once.
+// room is more than the size of the longest queue. So each queue has a place of the same
+// size, and a free place is found at once.
 const room = 1 << 28
 
 // alloc makes room for a queue at the lowest free place.

@@ -68,7 +68,7 @@ func TestSIWOffsets(t *testing.T) {
 	}
 }
 
-// TestNoReceives: a queue pair may have no receive queue, and no SRQ.
+// TestNoReceives creates a queue pair with neither a receive queue nor an SRQ.
 func TestNoReceives(t *testing.T) {
 	if _, ok := (&QP{qp: new(fakeverbs.QP)}).NextRecv(); ok {
 		t.Error("there is a receive")

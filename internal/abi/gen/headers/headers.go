@@ -59,11 +59,12 @@ func Dir() (string, error) {
 	return dir, nil
 }
 
-// newest is the include directory of the newest kernel, beside that of Series.
+// newest returns the include directory of the newest kernel, beside that of Series.
 func newest(include string) string { return filepath.Join(filepath.Dir(include), "headers-"+Newest) }
 
-// VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is taken from them, because the verbs' structs are those of
-// Series. They are included without "rdma/", and before what includes those of Series.
+// VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is
+// taken from them, because the verbs' structs are those of Series. They must be included without "rdma/",
+// and before headers that include those of Series.
 func VerbsDir(include string) string {
 	return filepath.Join(filepath.Dir(include), "headers-"+Newest, "verbs")
 }
@@ -96,7 +97,7 @@ func Fetch() (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "rdma", enumsFile), text, 0o644)
 }
 
-// CText is the C part of types.go.in.
+// CText returns the C part of types.go.in.
 func CText(types string) string {
 	_, rest, _ := strings.Cut(types, "/*")
 	text, _, _ := strings.Cut(rest, "*/")

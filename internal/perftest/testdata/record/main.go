@@ -1,7 +1,7 @@
 //go:build linux
 
-// Record prints what the two ends of perftest say to each other, for
-// ../transcripts.txt. It runs as root on a machine that may make RDMA links:
+// Record prints the messages of the two ends of perftest, for ../transcripts.txt.
+// It runs as root on a machine on which it may create RDMA links:
 //
 //	CGO_ENABLED=0 go build -o bin/record ./internal/perftest/testdata/record
 //	bin/vm run -timeout 5m -kernel 6.12 -- bin/record
