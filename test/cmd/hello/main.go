@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	_ "github.com/goverbs/goverbs/provider/all" // siw, and what else there is
+	_ "github.com/goverbs/goverbs/provider/all" // siw and the other providers
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
 )
