@@ -41,8 +41,9 @@ func (c *Conn) Done() <-chan struct{} { return c.ending.done }
 // the verbs.Status of the first work request that failed, or net.ErrClosed after Close.
 //
 // Err is set once a completion with an error has been polled. Once all work requests have
-// completed, Wait on the connection's own CQs returns an error that matches Err. Wait on the
-// caller's CQs does not, because they may serve other connections: select on Done instead.
+// completed, Wait on the connection's own CQs returns an error that matches Err. On mlx5 and erdma
+// Wait on one of the two first needs the completions of the other to be polled. Wait on the
+// caller's CQs does not end, because they may serve other connections: select on Done instead.
 func (c *Conn) Err() error {
 	c.ending.mu.Lock()
 	defer c.ending.mu.Unlock()

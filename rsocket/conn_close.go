@@ -65,7 +65,8 @@ func (c *Conn) SetLinger(sec int) error {
 // Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
 // says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
 // peer gets all data, even if it reads later. Mappings are closed before
-// Close returns. A second Close returns an error that matches net.ErrClosed.
+// Close returns: a peer that still writes to one breaks the connection, and loses data that
+// was not delivered by then. A second Close returns an error that matches net.ErrClosed.
 //
 // The process must live until the data has been sent: when it exits, the kernel discards
 // the rest, unlike for TCP. A program that exits right after its last
