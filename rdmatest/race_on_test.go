@@ -1,0 +1,5 @@
+//go:build race
+
+package rdmatest_test
+
+const raceEnabled = true
