@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
-// evilName sets the title of a terminal and begins a new line. Any user may give a process this name, and the kernel
+// evilName, when printed, sets the title of a terminal and begins a new line. Any user may give a process this name, and the kernel
 // accepts it as the name of a device.
 const evilName = "x\x1b]0;y\ay\u009b2J\nlink z"
 
@@ -64,7 +64,7 @@ func TestControlCharacters(t *testing.T) {
 // TestTextGoesThroughOutput checks that only cli.Output writes to a terminal, because names
 // may be hostile.
 func TestTextGoesThroughOutput(t *testing.T) {
-	own := map[string]bool{ // text that is ours alone
+	own := map[string]bool{ // these write only constant or escaped text
 		"cli/help.go": true, "cli/man.go": true, "cli/completion.go": true, "cli/tool.go": true, "cli/output.go": true, "rdma/printer.go": true,
 	}
 	writes := regexp.MustCompile(`(Fprint\w*|WriteString)\([\w.]*(Stdout|Stderr)\b|\.(Stdout|Stderr)\.Write`)

@@ -20,8 +20,8 @@ type end struct {
 	qp     *uverbs.QP
 	sendCQ *uverbs.CQ
 	recvCQ *uverbs.CQ
-	conn   *rdmacm.Conn    // if rdma_cm made it
-	gid    *verbs.GIDEntry // if it was made by hand
+	conn   *rdmacm.Conn    // nil if made by hand
+	gid    *verbs.GIDEntry // nil if made by rdma_cm
 }
 
 // connect connects two queue pairs of type RC by rdma_cm, on the two hosts of a network.
@@ -60,8 +60,8 @@ func (l *lab) endOf(c *rdmacm.Conn) *end {
 	return &end{lab: l, dev: c.Device(), pd: c.PD(), qp: c.QP(), sendCQ: c.SendCQ(), recvCQ: c.RecvCQ(), conn: c}
 }
 
-// byHand makes two queue pairs of soft RoCE without rdma_cm and connects them. change may
-// be nil; it changes what the first has for the second.
+// byHand creates two queue pairs of soft RoCE and connects them without rdma_cm. change may
+// be nil. It may modify the attributes that connect the first to the second.
 func (l *lab) byHand(typ verbs.QPType, change func(*verbs.QPAttr)) (a, b *end) {
 	return l.byHandOn(rdmatest.RXE, typ, change)
 }
@@ -89,10 +89,10 @@ func second(a, b *end) (*end, *end) {
 	return &c, &d
 }
 
-// everything is all that a peer may be allowed.
+// everything is all access that a queue pair can allow its peer.
 const everything = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// inInit makes a queue pair with room for four sends and four receives.
+// inInit creates a queue pair in INIT with room for four sends and four receives.
 func (l *lab) inInit(at place, typ verbs.QPType) *end {
 	e := l.inReset(at, typ)
 	check(e.qp.Init(&verbs.QPAttr{Access: everything, QKey: qkey}))
@@ -111,7 +111,7 @@ func (l *lab) inReset(at place, typ verbs.QPType) *end {
 	return e
 }
 
-// makeQP gives the end a queue pair, in RESET, with CQs of its own.
+// makeQP creates the end's queue pair, in RESET, and its CQs.
 func (e *end) makeQP(typ verbs.QPType) {
 	channel := closing(e.lab, must(e.dev.CreateCompChannel()))
 	e.sendCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
@@ -120,18 +120,18 @@ func (e *end) makeQP(typ verbs.QPType) {
 		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})))
 }
 
-// path is what a queue pair must know of its peer.
+// path returns the attributes that connect e's queue pair to the queue pair of to.
 func (e *end) path(to *end) *verbs.QPAttr {
 	return &verbs.QPAttr{DestQPN: to.qp.Num(),
 		AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
 }
 
-// memory registers some.
+// memory allocates and registers size bytes.
 func (e *end) memory(size int, access verbs.Access) *uverbs.MR {
 	return closing(e.lab, must(e.pd.AllocMR(size, access, nil)))
 }
 
-// post posts a send whose completion is wanted.
+// post posts a signaled send.
 func (e *end) post(wr verbs.SendWR) {
 	wr.Flags |= verbs.SendSignaled
 	must(e.qp.PostSend([]verbs.SendWR{wr}))
@@ -149,11 +149,11 @@ func wait(cq *uverbs.CQ) verbs.WC {
 	return wc[0]
 }
 
-// do carries out a send, and says how it ended.
+// do posts a send, waits for its completion and returns the status.
 func (e *end) do(wr verbs.SendWR) verbs.Status {
 	e.post(wr)
 	return wait(e.sendCQ).Status
 }
 
-// state is the state that the kernel has of the queue pair.
+// state returns the queue pair's state according to the kernel.
 func (e *end) state() verbs.QPState { return must(e.qp.Query()).State }

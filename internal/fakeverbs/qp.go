@@ -19,13 +19,13 @@ type QP struct {
 	Flags          uint64
 	SourceQPN      uint32
 	PD             uint32    // handle
-	Table          *IndTable // of WQs that it deals out to, in place of queues
-	Hash           *Hash     // by which it does
+	Table          *IndTable // WQs among which it distributes packets, instead of having queues
+	Hash           *Hash     // chooses the WQ of Table
 
-	// Made are the queues as the device's model made them; nil if it keeps none.
+	// Made holds the queues that the device's model created, or nil if it has none.
 	Made Queues
 
-	queues   Queues // the same, until the queue pair is destroyed
+	queues   Queues // Made, or Gone once the queue pair is destroyed
 	Taken    []*Work
 	k        *Kernel
 	id       uint32
@@ -38,7 +38,7 @@ type QP struct {
 	Mem      QueueMemory
 }
 
-// NewQP makes qp a queue pair of the opening, for models that need one which no request made.
+// NewQP makes qp a queue pair of k. Models use it for queue pairs that no request created.
 func NewQP(k *Kernel, qp *QP) *QP {
 	qp.k = k
 	return qp
@@ -47,7 +47,7 @@ func NewQP(k *Kernel, qp *QP) *QP {
 // SetQueues gives the queue pair its queues.
 func (qp *QP) SetQueues(q Queues) { qp.Made, qp.queues = q, q }
 
-// EndQueues takes them away: nothing is sent or received any more.
+// EndQueues replaces the queues with Gone, so that nothing more is sent or received.
 func (qp *QP) EndQueues() { qp.queues = Gone{} }
 
 func (k *Kernel) createQP(r *ioctl.Request) error {
@@ -81,7 +81,7 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
 }
 
-// find finds the objects that the queue pair is made of.
+// find returns the objects that the queue pair uses: PD, CQs, and SRQ or indirection table.
 func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	_, inDomain := r.Value(abi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)
 	_, fromSRQ := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)
@@ -114,13 +114,13 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	if srq, qp.SRQ, err = FindIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
 		return nil, err
 	}
-	if qp.SRQ.CQ != nil { // of an XRC domain
+	if qp.SRQ.CQ != nil { // an SRQ of an XRC domain
 		return nil, syscall.EINVAL
 	}
 	return append(uses, srq), nil
 }
 
-// free ends the queue pair: sends that were taken and are not done never complete.
+// free destroys the queue pair. Sends in progress never complete.
 func (qp *QP) free() {
 	qp.k.Device.remove(qp)
 	qp.k.Model.DestroyQP(qp)
@@ -147,10 +147,10 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	})
 }
 
-// mostAllocated is the most that a kernel allocates at once.
+// mostAllocated is the most bytes that a kernel allocates at once.
 const mostAllocated = 4 << 20
 
-// postSend is the doorbell. It allocates nothing.
+// postSend handles POST_SEND, which rings the doorbell. It allocates nothing.
 func (k *Kernel) postSend(r *ioctl.Request) error {
 	var in abi.IbUverbsPostSend
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
@@ -167,7 +167,7 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 		return syscall.EINVAL
 	case in.WqeSize > mostAllocated:
 		return syscall.ENOMEM
-	case in.WrCount != 0 || in.SgeCount != 0: // they would stand behind the command
+	case in.WrCount != 0 || in.SgeCount != 0: // the work requests would follow the command
 		return syscall.ENOSPC
 	case qp == nil:
 		return syscall.EINVAL
@@ -179,7 +179,7 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 	return nil
 }
 
-// qp finds a queue pair by its handle, or nil. It allocates nothing.
+// qp returns the queue pair with the handle, or nil. It allocates nothing.
 func (k *Kernel) qp(handle uint32) *QP {
 	if o := k.objects[handle]; o != nil {
 		qp, _ := o.body.(*QP)
@@ -226,10 +226,10 @@ func (k *Kernel) unlock() {
 	}
 }
 
-// Kernel is the opening that the queue pair belongs to.
+// Kernel returns the Kernel that the queue pair belongs to.
 func (qp *QP) Kernel() *Kernel { return qp.k }
 
-// Attr are the queue pair's attributes, with its state.
+// Attr returns the queue pair's attributes, including its state.
 func (qp *QP) Attr() abi.IbUverbsModifyQp {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -248,8 +248,8 @@ func (qp *QP) IsIn(gid [16]byte) bool {
 // QueuePairs returns the queue pairs, lowest handle first.
 func (k *Kernel) QueuePairs() []*QP { return bodies[*QP](k) }
 
-// Gone are the queues of a queue pair that was destroyed, whose memory may be another's. A
-// network that still knows the queue pair finds nothing there.
+// Gone implements Queues for a destroyed queue pair, whose memory may belong to another
+// object by now. A network that still refers to the queue pair finds empty queues.
 type Gone struct{}
 
 func (Gone) EnterError()                          {}
