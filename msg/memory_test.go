@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// registered returns how many bytes of the first end's large messages are registered.
+// registered returns how many bytes are registered for large messages.
 func (w *world) registered(c *Conn) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +43,9 @@ func (l watchedLink) register(b []byte, access verbs.Access) (memory, error) {
 	return l.fakeEnd.register(b, access)
 }
 
-// TestRequestsToSendTakeNoMemory: an RTS costs the peer 40 bytes. It costs this side no
-// more than a first piece of memory, until the peer has proved that it has the message.
+// TestRequestsToSendTakeNoMemory checks that requests to send (RTS), which cost the peer 40
+// bytes each, make this side register one first piece of memory at most. It registers more
+// only after the peer has proved that it has the message.
 func TestRequestsToSendTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 64 << 20}).shape()
@@ -69,7 +70,7 @@ func TestRequestsToSendTakeNoMemory(t *testing.T) {
 			t.Errorf("%d bytes are registered", n)
 		}
 		w.settle()
-		if err := <-received; !errors.Is(err, rdmacm.ErrDisconnected) { // the stand-in's word for any end
+		if err := <-received; !errors.Is(err, rdmacm.ErrDisconnected) { // the fake link's error for any end
 			t.Error(err)
 		}
 		if err := c.Close(); err != nil {
@@ -134,9 +135,9 @@ func TestLargeMessagesGrow(t *testing.T) {
 	})
 }
 
-// TestPoolBudget: while the messages that a program keeps take all memory of a pool,
-// more large messages wait, and small ones do not. A released message makes room for
-// the connection that has waited longest.
+// TestPoolBudget: if the messages that a program has not released use all memory of a
+// pool, further large messages wait, but small ones do not. Releasing a message lets the
+// connection continue that has waited longest.
 func TestPoolBudget(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestPoolBudget(t *testing.T) {
 	}
 }
 
-// The budget has room for the longest message.
+// TestBudgetRefused: Listen refuses a budget that is too small for the longest message.
 func TestBudgetRefused(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	pooled := Config{MaxMessage: 1 << 30, Pool: newPool(t, f, 1)}
@@ -244,8 +245,8 @@ func TestBudgetLeave(t *testing.T) {
 	}
 }
 
-// TestHeapClosedWhileRegistering: a registration in progress when the heap closes is
-// ended by it.
+// TestHeapClosedWhileRegistering: Close of a heap waits for a registration in progress,
+// and then closes the registered memory.
 func TestHeapClosedWhileRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, goOn := make(chan struct{}), make(chan struct{})

@@ -17,8 +17,8 @@ func socket(t *testing.T, protocol int) int {
 	return fd
 }
 
-// TestExchangeClosesSocket checks that exchange closes its socket after an error. The running
-// kernel need not have RDMA: the route family refuses the request.
+// TestExchangeClosesSocket checks that exchange closes its socket after an error. It uses the
+// route family, which refuses the request, so the running kernel needs no RDMA.
 func TestExchangeClosesSocket(t *testing.T) {
 	fd := socket(t, unix.NETLINK_ROUTE)
 	if err := exchange(fd, Request{}, func([]byte) bool { return true }); err == nil {
@@ -44,7 +44,7 @@ func TestReceiveTooLong(t *testing.T) {
 	}
 }
 
-// A message from another process is not an answer.
+// TestReceiveFromKernelOnly checks that a message from another process is not taken as an answer.
 func TestReceiveFromKernelOnly(t *testing.T) {
 	fd, other := socket(t, unix.NETLINK_USERSOCK), socket(t, unix.NETLINK_USERSOCK)
 	defer unix.Close(fd)

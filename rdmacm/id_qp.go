@@ -19,8 +19,8 @@ type queuePair interface {
 	SRQ() *uverbs.SRQ
 }
 
-// unusedMask has the bits of the kernel's answer that must not be passed on. The kernel sets some for its
-// own use and refuses them in modify. The others are for alternate paths.
+// unusedMask has the bits of the kernel's answer that must not be passed to modify. The kernel sets some
+// for its own use, and refuses them in modify. The others are for alternate paths.
 const unusedMask = verbs.QPAttrMask(0xe00000) | verbs.QPAttrAltPath | verbs.QPAttrPathMigState
 
 // AttachQP lets the ID move the queue pair: to INIT now (a datagram queue pair to RTS, with [UDPQKey]), on
@@ -272,7 +272,7 @@ func ahAttr(w *abi.IbUverbsAhAttr) verbs.AHAttr {
 	}
 }
 
-// nodeGUID returns the GUID that the kernel passes as big endian bytes.
+// nodeGUID converts a GUID that the kernel passes as big-endian bytes.
 func nodeGUID(raw uint64) verbs.GUID {
 	return verbs.GUID(binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, raw)))
 }

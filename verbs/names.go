@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bitNames formats a set of bits. names has the names of bits by position.
+// bitNames formats a set of bits. names maps a bit's position to its name.
 func bitNames(v uint64, names map[int]string) string {
 	if v == 0 {
 		return "0"

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
-// evilName sets the title of a terminal and begins a new line. Any user may give a process this name, and the kernel
+// evilName, when printed, sets the title of a terminal and begins a new line. Any user may give a process this name, and the kernel
 // accepts it as the name of a device.
 const evilName = "x\x1b]0;y\ay\u009b2J\nlink z"
 

@@ -25,9 +25,9 @@ func runWords(t *testing.T, tool *cli.Tool, line string) clitest.Result {
 	return clitest.RunWords(tool, root(), list)
 }
 
-// TestEmptyWords checks that a word that is empty, or has no name before the slash,
-// as from an unset variable of a script, neither means all devices nor ends the
-// line.
+// TestEmptyWords checks that a word is a usage error if it is empty or has no name before
+// the slash. Unset variables of scripts cause such words. They must not mean all devices,
+// nor end the line.
 func TestEmptyWords(t *testing.T) {
 	for _, line := range []string{
 		"''", "dev ''", "dev show ''", "dev set '' name b", "link ''", "link show ''", "show ''", "show /1", "show /", "del ''",
@@ -52,7 +52,7 @@ func TestEmptyWords(t *testing.T) {
 	}
 }
 
-// TestEndOfOptions checks that a word behind -- is no option.
+// TestEndOfOptions checks that words after -- are not options.
 func TestEndOfOptions(t *testing.T) {
 	for line, want := range map[string]string{
 		"-- dev show -j":   "7: -j: ",

@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lossless sends over a network that loses packets, as one without flow control may.
+// lossless sends over a network that loses packets, as networks without flow control do under load.
 func lossless(l *lab) {
 	const messages = 200
 	hello := verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")}

@@ -19,13 +19,13 @@ type QP struct {
 	Flags          uint64
 	SourceQPN      uint32
 	PD             uint32    // handle
-	Table          *IndTable // of WQs that it deals out to, in place of queues
-	Hash           *Hash     // by which it does
+	Table          *IndTable // WQs among which it distributes packets, instead of having queues
+	Hash           *Hash     // chooses the WQ of Table
 
-	// Made are the queues as the device's model made them; nil if it keeps none.
+	// Made holds the queues that the device's model created, or nil if it has none.
 	Made Queues
 
-	queues   Queues // the same, until the queue pair is destroyed
+	queues   Queues // Made, or Gone once the queue pair is destroyed
 	Taken    []*Work
 	k        *Kernel
 	id       uint32
@@ -114,7 +114,7 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	if srq, qp.SRQ, err = FindIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
 		return nil, err
 	}
-	if qp.SRQ.CQ != nil { // of an XRC domain
+	if qp.SRQ.CQ != nil { // an SRQ of an XRC domain
 		return nil, syscall.EINVAL
 	}
 	return append(uses, srq), nil
@@ -167,7 +167,7 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 		return syscall.EINVAL
 	case in.WqeSize > mostAllocated:
 		return syscall.ENOMEM
-	case in.WrCount != 0 || in.SgeCount != 0: // they would stand behind the command
+	case in.WrCount != 0 || in.SgeCount != 0: // the work requests would follow the command
 		return syscall.ENOSPC
 	case qp == nil:
 		return syscall.EINVAL
@@ -248,8 +248,8 @@ func (qp *QP) IsIn(gid [16]byte) bool {
 // QueuePairs returns the queue pairs, lowest handle first.
 func (k *Kernel) QueuePairs() []*QP { return bodies[*QP](k) }
 
-// Gone are the queues of a queue pair that was destroyed, whose memory may be another's. A
-// network that still knows the queue pair finds nothing there.
+// Gone implements Queues for a destroyed queue pair, whose memory may belong to another
+// object by now. A network that still refers to the queue pair finds empty queues.
 type Gone struct{}
 
 func (Gone) EnterError()                          {}

@@ -1,4 +1,4 @@
-// Package mmaptest has what tests of providers need of memory: rings that fault.
+// Package mmaptest provides memory that faults on stores, for tests of providers' rings.
 package mmaptest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// ReadOnly maps a copy of content, at most a page, read-only until the test ends. A store
-// to it is a fault, which tells a test what its ring's user does before the store.
+// ReadOnly maps a copy of content read-only until the test ends. content has at most a page.
+// A store to the region faults, so that a test can check the steps before the store.
 func ReadOnly(t *testing.T, content []byte) *mmap.Region {
 	t.Helper()
 	fd, err := unix.MemfdCreate("ring", unix.MFD_CLOEXEC)
@@ -37,8 +37,8 @@ func ReadOnly(t *testing.T, content []byte) *mmap.Region {
 	return region
 }
 
-// MustFault runs f and fails the test unless f faults. The race detector can't go on
-// after a fault on memory that it looks at: such a test is built without it.
+// MustFault runs f and fails the test unless f faults. The race detector cannot continue
+// after a fault on memory that it checks, so build such a test without it.
 func MustFault(t *testing.T, f func()) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

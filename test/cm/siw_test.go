@@ -23,8 +23,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Over lo a link works if lo has a MAC and an address outside 127/8; Dial finds
-// that address by itself.
+// TestCMLoopback checks that a siw link over lo works if lo has a MAC and an address
+// outside 127/8, and that Dial chooses that address as its source.
 func TestCMLoopback(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.Sh(t, `ip link set lo address 02:00:00:00:00:01
@@ -40,7 +40,8 @@ func TestCMLoopback(t *testing.T) {
 	if len(siwLinks(t)) == 1 {
 		cmLoopbackPings(t, "127.0.0.1:0", "127.0.0.1")
 	}
-	// The kernel listens with each device, and TCP has the address for one.
+	// For the address 127.0.0.1 the kernel listens on each device, but TCP gives the address
+	// to only one of them.
 	kit.CMLink(t, "siw")
 	l, err := rdmacm.Listen("127.0.0.1:0")
 	if err == nil {
@@ -51,7 +52,7 @@ func TestCMLoopback(t *testing.T) {
 	}
 }
 
-// siwLinks are all devices of soft iWARP, also those of other tests.
+// siwLinks returns the names of all soft iWARP devices, including those of other tests.
 func siwLinks(t *testing.T) (names []string) {
 	t.Helper()
 	for _, info := range kit.Must(uverbs.Devices())(t) {
@@ -80,16 +81,16 @@ func cmLoopbackPings(t *testing.T, address string, hosts ...string) {
 	served.Wait()
 }
 
-// mpaHeader is that of a request or reply to set up a connection (RFC 5044, 7.1):
-// a key, flags and revision, and the length of the private data.
+// mpaHeader is the header of a request or reply that sets up a connection (RFC 5044, 7.1).
+// Flags includes the revision. Length is that of the private data.
 type mpaHeader struct {
 	Key    [16]byte
 	Flags  uint16
 	Length uint16
 }
 
-// answerMPA answers one siw peer as siw does, and sends more in the same
-// segment.
+// answerMPA accepts one siw peer, replies as siw does, and sends more in the same
+// segment as the reply.
 func answerMPA(l net.Listener, more []byte) error {
 	c, err := l.Accept()
 	if err != nil {
@@ -112,15 +113,15 @@ func answerMPA(l net.Listener, more []byte) error {
 	if _, err := c.Write(append(append(reply, private...), more...)); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, c) // until the other side has had enough
+	_, err = io.Copy(io.Discard, c) // until the other side closes
 	if errors.Is(err, syscall.ECONNRESET) {
 		return nil
 	}
 	return err
 }
 
-// TestCMPeerSpeaksFirst: a peer's first message that comes right behind its answer
-// ends the dial with an error that says why. Its answer alone would not.
+// TestCMPeerSpeaksFirst checks that Dial fails if the peer's first message follows its
+// answer immediately, and that the error states this cause. An answer alone must not fail.
 func TestCMPeerSpeaksFirst(t *testing.T) {
 	kit.CMLink(t, "siw")
 	l := kit.Must(net.Listen("tcp", "10.78.0.1:0"))(t)
@@ -128,7 +129,8 @@ func TestCMPeerSpeaksFirst(t *testing.T) {
 	for _, more := range []string{"", "a message that is too early"} {
 		answered := make(chan error, 1)
 		go func() { answered <- answerMPA(l, []byte(more)) }()
-		// Without READs Dial does not prove the connection, which has nobody behind it.
+		// Without READs Dial does not test the connection. The test would fail, because
+		// answerMPA serves no RDMA.
 		c, err := (&rdmacm.Dialer{Config: rdmacm.Config{InitiatorDepth: -1, ResponderResources: -1}}).Dial(t.Context(), l.Addr().String())
 		switch {
 		case more == "" && err == nil:
@@ -144,7 +146,7 @@ func TestCMPeerSpeaksFirst(t *testing.T) {
 	}
 }
 
-// sysctl sets a value until the test ends.
+// sysctl sets a sysctl of net.ipv4 until the test ends.
 func sysctl(t *testing.T, path, value string) {
 	t.Helper()
 	path = "/proc/sys/net/ipv4/" + path
@@ -153,8 +155,8 @@ func sysctl(t *testing.T, path, value string) {
 	t.Cleanup(func() { kit.OK(t, os.WriteFile(path, old, 0)) })
 }
 
-// timeWait leaves n sockets in TIME_WAIT towards addr, on ports from first on: the
-// side that closes first has it.
+// timeWait leaves n sockets in TIME_WAIT towards addr, on n ports beginning with first. The
+// clients close first, because TIME_WAIT is on the side that does.
 func timeWait(t *testing.T, addr string, first, n int) {
 	t.Helper()
 	l := kit.Must(net.ListenTCP("tcp", kit.Must(net.ResolveTCPAddr("tcp", addr))(t)))(t)
@@ -172,12 +174,13 @@ func timeWait(t *testing.T, addr string, first, n int) {
 	}
 }
 
-// firstPort is where the next run of TestCMPortsInTimeWait begins: below the ports that the
-// kernel chooses elsewhere, and behind those of the last run. Both may be in TIME_WAIT still.
+// firstPort is the first port of the next run of TestCMPortsInTimeWait. The ports of a run
+// are below those that the kernel chooses in other tests, and above those of the previous
+// run, because either may still be in TIME_WAIT.
 var firstPort = 10000
 
-// TestCMPortsInTimeWait dials where half of the ports that the kernel chooses from
-// are in TIME_WAIT. The connection manager does not know of that.
+// TestCMPortsInTimeWait checks that dials succeed while half of the ports that the kernel
+// chooses from are in TIME_WAIT. The connection manager ignores TIME_WAIT when it chooses.
 func TestCMPortsInTimeWait(t *testing.T) {
 	const addr, ports, dials = "10.78.0.1:7471", 128, 16
 	first := firstPort
@@ -361,8 +364,8 @@ func cmAnswer(r *rdmacm.Request) error {
 	if err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
-	// Over RoCE the client may have the answer, and close, before its kernel has
-	// acknowledged it. The client reports that it has.
+	// Over RoCE the client may receive the answer and close before its kernel acknowledges
+	// it. A flushed send is therefore no failure: the client checks that the answer arrived.
 	if err := p.send(ctx, c, "re: "+text); err != nil && !errors.Is(err, verbs.StatusWRFlushErr) {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -524,7 +527,7 @@ func TestCMErrors(t *testing.T) {
 	}
 }
 
-// A cancelled context ends each wait.
+// TestCMCancel checks that cancelling the context ends each wait.
 func TestCMCancel(t *testing.T) {
 	kit.CMLink(t, "siw")
 	l, err := rdmacm.Listen("10.78.0.1:0")

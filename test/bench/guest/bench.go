@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// bench holds a suite's options and where its samples go.
+// bench holds the options of a suite and the writer for its samples.
 type bench struct {
 	ctx     context.Context
 	runs    int    // how often each entrant runs
@@ -21,16 +21,16 @@ type bench struct {
 	check   bool   // only figures that do not depend on the machine; runs is 1 then
 	icount  bool   // the vehicle's clock counts instructions
 	vehicle string // goes into each sample
-	bin     string // where rdmalink is
-	suite   string // the one that runs
+	bin     string // directory of rdmalink
+	suite   string // the running suite
 
 	out   *json.Encoder
 	log   io.Writer
 	links map[string]*link // by driver; the suites of a boot share them
 }
 
-// program is the path of rdmalink, or of a measuring program: ring and scale are
-// Go's, c-NAME is test/bench/c/NAME.c, cgo is test/bench/cgo.
+// program returns the path of rdmalink or of a measuring program. ring and scale are written
+// in Go, c-NAME is built from test/bench/c/NAME.c, and cgo from test/bench/cgo.
 func (b *bench) program(name string) string {
 	if name == "rdmalink" {
 		return filepath.Join(b.bin, name)
@@ -38,8 +38,8 @@ func (b *bench) program(name string) string {
 	return filepath.Join(b.bin, "bench", name)
 }
 
-// twoProcs has Go's runtime behave as it does where there are two CPUs. The one CPU of
-// the vehicle that counts instructions is a bad model to adapt to.
+// twoProcs makes Go programs run as on a machine with two CPUs. The vehicle that counts
+// instructions has only one CPU, to which Go's runtime would adapt.
 func (b *bench) twoProcs() error {
 	if !b.icount {
 		return nil

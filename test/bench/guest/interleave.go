@@ -14,15 +14,15 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// An entrant is one implementation. Its run returns samples, and need not fill in
-// the fields that the entrant, the suite and the vehicle determine.
+// An entrant is one implementation. Its function run returns samples. The fields for the
+// implementation, the suite and the vehicle may be empty.
 type entrant struct {
 	impl string
 	run  func() ([]result.Sample, error)
 }
 
-// impls returns those of the implementations that run. The check compares instructions with
-// others, and no times: without a clock that counts instructions it runs ours alone.
+// impls returns the implementations to run. A check compares implementations by instructions,
+// never by time. If the clock does not count instructions, a check runs only goverbs.
 func (b *bench) impls(all ...string) []string {
 	if b.check && !b.icount {
 		return []string{"goverbs"}
@@ -63,7 +63,7 @@ func (b *bench) interleave(entrants ...entrant) error {
 	return errors.Join(all...)
 }
 
-// printer is an entrant that is a program which prints its samples.
+// printer returns an entrant that runs a program and parses the samples that it prints.
 func (b *bench) printer(impl, program string, args ...string) entrant {
 	return entrant{impl, func() ([]result.Sample, error) {
 		text, err := b.output(b.program(program), args...)

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// A report is what perftest's programs print, and rdmalink perf in the same
-// columns: the last row of figures, and with -H every latency.
+// A report is the parsed output of a perftest program, or of rdmalink perf, which prints the
+// same columns. It has the last row of figures and, with -H, every latency.
 type report struct {
 	row     []float64
-	latency []float64 // µs, in order
+	latency []float64 // µs, sorted
 }
 
-// errNoClock: perftest computes times from the CPU's clock, and was interrupted too much, as
-// happens in a busy virtual machine, to find out how fast that is.
+// errNoClock means that perftest could not measure the frequency of the CPU's clock, from which
+// it computes times. In a busy virtual machine it is interrupted too often for that.
 var errNoClock = errors.New("perftest left the figures out, for want of an even clock")
 
 func parseReport(text []byte) (r report, err error) {
@@ -58,7 +58,7 @@ func parseReport(text []byte) (r report, err error) {
 	return r, nil
 }
 
-// figures are the numbers of a row; nil if something else is in it.
+// figures returns the numbers of a row, or nil if any word is not a number.
 func figures(words []string) []float64 {
 	var row []float64
 	for _, w := range words {
@@ -71,7 +71,7 @@ func figures(words []string) []float64 {
 	return row
 }
 
-// percentile is the latency that p in a hundred do not exceed.
+// percentile returns the latency that p percent of the latencies do not exceed.
 func (r report) percentile(p float64) (float64, error) {
 	n := len(r.latency)
 	if n == 0 {
@@ -80,6 +80,6 @@ func (r report) percentile(p float64) (float64, error) {
 	return r.latency[min(n-1, int(float64(n)*p/100))], nil
 }
 
-// rate is how many million messages a second a report of bandwidth has, in the
-// column where one of latency has the typical one.
+// rate returns the million messages per second of a bandwidth report. A latency report has
+// its typical latency in that column.
 func (r report) rate() float64 { return r.row[4] }

@@ -12,12 +12,12 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// cmtimeMost is how many connections cmtime can have over siw: libsiw takes
-// the queue that comes after 144 pages of them for a failure (../c/peer.h).
+// cmtimeMost is the largest number of connections that cmtime can have over siw. libsiw
+// takes the queue that comes after 144 pages of queues for a failure (../c/peer.h).
 const cmtimeMost = 71
 
-// measureLow goes with all connections through each step before the next: librdmacm's
-// cmtime, and the same with EventChannel and ID.
+// measureLow compares librdmacm's cmtime with a program that does the same with
+// EventChannel and ID. Both take all connections through one step before the next.
 func measureLow(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
 	ours := b.low(r.n, at)
@@ -30,7 +30,9 @@ func measureLow(b *bench, r scaleRow, l *link) error {
 	return b.interleave(entrants...)
 }
 
-// cmtime's server never ends, and does not say when it listens.
+// cmtime runs a server and a client of librdmacm's cmtime. The server does not report when
+// it listens, so cmtime waits until the link has one more ID. The server never exits, so
+// cmtime kills it.
 func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
 	before, err := b.ids(l)
 	if err != nil {
@@ -57,8 +59,9 @@ func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
 	return of(l, "cmtime", samples), err
 }
 
-// cmtimeSamples reads the table that cmtime ends with: step, total, longest and
-// shortest in ms, µs a connection. Before that it prints failures, and goes on.
+// cmtimeSamples reads the table at the end of cmtime's output. Its columns are the step;
+// total, longest and shortest time in ms; and µs per connection. cmtime prints failures
+// before the table and continues, so cmtimeSamples looks for them.
 func cmtimeSamples(text []byte, n int) ([]result.Sample, error) {
 	var samples []result.Sample
 	var connect, disconnect float64 // ms

@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// stream measures the layers above the verbs: streams beside librdmacm's rstream and
-// beside TCP on the same interface, messages beside bare queue pairs, HTTP and gRPC.
+// stream measures the layers above the verbs. It compares streams with librdmacm's rstream
+// and with TCP on the same interface, messages with bare queue pairs, and HTTP and gRPC
+// over streams with both over TCP.
 func stream(b *bench) error {
 	if err := b.twoProcs(); err != nil {
 		return err
@@ -26,7 +27,8 @@ func stream(b *bench) error {
 	})
 }
 
-// A streamRow is one exchange: in each round count pieces go there and as many come back.
+// A streamRow is one exchange. In each round, the client sends count pieces and the server
+// sends as many back.
 type streamRow struct {
 	measure             string
 	size, rounds, count int
@@ -46,7 +48,8 @@ func (r streamRow) params() string {
 	return byteSize(r.size)
 }
 
-// isRequests reports whether count callers make rounds requests each in a row.
+// isRequests reports whether the row is of requests: count clients each make rounds requests
+// in sequence.
 func (r streamRow) isRequests() bool { return r.measure == "http" || r.measure == "grpc" }
 
 func byteSize(n int) string {
@@ -66,7 +69,7 @@ var (
 )
 
 func streamRows(b *bench) []streamRow {
-	if b.check && b.icount { // those whose instructions are held to the others'
+	if b.check && b.icount { // the rows whose instructions are compared
 		return []streamRow{{"transfer", 64, 100, 1, streamImpls[:2]}, {"message", 64, 500, 1, messageImpls}}
 	}
 	if b.check || b.quick {
@@ -93,7 +96,7 @@ func streamRows(b *bench) []streamRow {
 
 const streamPort = "7490"
 
-// kind is the program's word for an implementation.
+// kind returns the stream program's name for an implementation.
 func (r streamRow) kind(impl string) string {
 	switch {
 	case r.isRequests() && impl == "tcp":
@@ -118,7 +121,7 @@ func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) 
 		words := []string{r.kind(impl), l.addr + ":" + streamPort, strconv.Itoa(r.size), strconv.Itoa(r.rounds), strconv.Itoa(r.count)}
 		program := b.program("stream")
 		if r.measure == "grpc" {
-			program = filepath.Join(b.bin, "grpc", "bench") // of a module of its own
+			program = filepath.Join(b.bin, "grpc", "bench") // built from a separate module
 		}
 		p.server = append([]string{program, "serve"}, words...)
 		p.client = append([]string{program, "dial"}, words...)
@@ -143,7 +146,8 @@ func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) 
 	return of(l, impl, samples), err
 }
 
-// complete fills in the row. Where the clock counts instructions, a µs is a thousand.
+// complete adds the row's parameters to the sample. If the clock counts instructions, a µs
+// stands for 1,000 of them, and complete sets the unit accordingly.
 func (r streamRow) complete(b *bench, s *result.Sample) {
 	s.Params = r.params()
 	if b.icount && s.Unit == "µs" {
@@ -151,7 +155,7 @@ func (r streamRow) complete(b *bench, s *result.Sample) {
 	}
 }
 
-// rstreamSamples reads the last column of rstream's table: µs a piece.
+// rstreamSamples reads the last column of rstream's table, which is µs per piece.
 func rstreamSamples(text string) ([]result.Sample, error) {
 	text = strings.TrimSpace(text)
 	us, err := strconv.ParseFloat(text[strings.LastIndexAny(text, " \n")+1:], 64)

@@ -73,11 +73,11 @@ func parseTest(args []string, stderr io.Writer) (testOptions, error) {
 	return o, nil
 }
 
-// A suite is the tests of one package, in a binary.
+// A suite is the test binary of one package, with the names of its tests.
 type suite struct {
 	pkg, dir string
 	binary   string
-	key      string // of its results in the cache
+	key      string // key of its results in the cache
 	tests    []string
 }
 
@@ -173,7 +173,8 @@ func buildSuites(ctx context.Context, o testOptions, tmp string, stderr io.Write
 	return some, nil
 }
 
-// list asks the binary for the tests that are to run. Examples and fuzz targets are tests, too.
+// list sets the tests to run from the binary's list, -run and -skip. It counts examples and
+// fuzz targets as tests.
 func (s *suite) list(ctx context.Context, o testOptions) error {
 	cmd := exec.CommandContext(ctx, s.binary, "-test.list", ".")
 	cmd.Dir = s.dir
@@ -198,11 +199,11 @@ func (s *suite) list(ctx context.Context, o testOptions) error {
 	return nil
 }
 
-// A share is what one guest is to run: tests by suite.
+// A share holds the tests that one guest runs, by suite.
 type share map[*suite][]string
 
-// deal shares the tests out, the longest first, each to the guest that has least to do. A test
-// whose time is unknown counts as one second.
+// deal distributes the tests among the guests. It assigns the longest test first, and each test
+// to the guest with the smallest total time. A test of unknown time counts as one second.
 func deal(suites []*suite, times map[string]float64, guests int) []share {
 	type item struct {
 		s    *suite
@@ -228,7 +229,7 @@ func deal(suites []*suite, times map[string]float64, guests int) []share {
 		}
 		return 0
 	})
-	guests = min(guests, len(items)) // without tests there is no guest
+	guests = min(guests, len(items)) // no tests: no guests
 	shares, sums := make([]share, guests), make([]float64, guests)
 	for i := range shares {
 		shares[i] = make(share)
@@ -246,7 +247,7 @@ func deal(suites []*suite, times map[string]float64, guests int) []share {
 	return shares
 }
 
-// runs makes the batch of a share. Tests keep the order of the binary's files.
+// runs returns the test runs of a share, without the tests that are done.
 func (sh share) runs(o testOptions, done map[string]bool) []testRun {
 	var all []testRun
 	for s, tests := range sh {
@@ -271,16 +272,16 @@ func (sh share) runs(o testOptions, done map[string]bool) []testRun {
 	return all
 }
 
-// boots is how many boots a share gets when the machine breaks.
+// boots is the most boots for a share if the virtual machine fails.
 const boots = 2
 
-// play runs the shares side by side.
+// play runs the shares concurrently, each in its own guest.
 func (p *printer) play(ctx context.Context, k rig.Kernel, o testOptions, tmp string, shares []share, stderr io.Writer) (int, error) {
 	var wg sync.WaitGroup
 	codes, errs := make([]int, len(shares)), make([]error, len(shares))
 	for i, sh := range shares {
 		wg.Go(func() {
-			// The emulator dies with the thread that started it.
+			// The emulator is killed when the thread that started it exits.
 			runtime.LockOSThread()
 			codes[i], errs[i] = p.playShare(ctx, k, o, filepath.Join(tmp, fmt.Sprintf("batch%d.json", i)), sh, stderr)
 		})

@@ -46,7 +46,7 @@ func CompletionCommand() Command {
 	}
 }
 
-// completionWordsCommand returns the command that the scripts run.
+// completionWordsCommand returns the command that the completion scripts run.
 func completionWordsCommand() Command {
 	return Command{
 		Names:   []string{"words"},

@@ -86,8 +86,8 @@ func (m *roff) options(list []Option) {
 	}
 }
 
-// command adds the section about a command, unless it only groups others. help
-// has one section for all its places.
+// command adds the section about a command, unless the command only groups others. All
+// help commands share one section.
 func (m *roff) command(path []Command) {
 	c := path[len(path)-1]
 	if len(path) == 1 || c.Name() == "help" && len(path) > 2 || c.Run == nil {

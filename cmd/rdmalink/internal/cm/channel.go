@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// channel is an event channel with a goroutine that deals out its events to the
-// connections.
+// channel is an event channel with a goroutine that forwards each event to its
+// connection.
 type channel struct {
 	*rdmacm.EventChannel
 	stopped chan struct{}
@@ -23,7 +23,7 @@ type channel struct {
 
 	mu      sync.Mutex
 	conns   map[*rdmacm.ID]*conn
-	request func(*rdmacm.Event) // of a peer; must not wait
+	request func(*rdmacm.Event) // called for each connect request; must not block
 }
 
 func openChannel() (*channel, error) {
@@ -79,7 +79,7 @@ func (c *channel) remove(conn *conn) {
 	delete(c.conns, conn.id)
 }
 
-// close waits for the goroutine, so it must not run on it.
+// close closes the event channel and waits for its goroutine, which must not call it.
 func (c *channel) close() error {
 	err := c.Close()
 	if err == nil {
@@ -88,8 +88,8 @@ func (c *channel) close() error {
 	return err
 }
 
-// listen creates the listening IDs, one for each address family. It forwards their
-// requests to request.
+// listen creates the listening IDs, one for each address family. Their connect requests
+// go to the function request.
 func (s *session) listen(ctx context.Context, c *channel, request func(*rdmacm.Event)) (ids []*rdmacm.ID, err error) {
 	addrs, err := s.listenAddrs(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *session) destination(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(s.port)), err
 }
 
-// source returns the own address of -b, or none.
+// source returns the local address of -b, or the zero Addr without -b.
 func (s *session) source(ctx context.Context) (netip.Addr, error) {
 	if s.bind == "" {
 		return netip.Addr{}, nil

@@ -13,10 +13,10 @@ import (
 type datagrams struct {
 	*rdmacm.Conn
 	count, size int
-	mr          *uverbs.MR // a message to receive with the header in front, then one to send
+	mr          *uverbs.MR // room for a received message with its header, then for one to send
 }
 
-// config returns the configuration for the given number of posted receives.
+// config returns a configuration whose Prepare posts the given number of receives.
 func (d *datagrams) config(receives int) *rdmacm.Config {
 	room := uint32(max(d.count, 1))
 	return &rdmacm.Config{
@@ -45,7 +45,7 @@ func (d *datagrams) prepare(c *rdmacm.Conn, receives int) (err error) {
 	return nil
 }
 
-// fits refuses messages that are longer than a packet.
+// fits returns an error if messages are longer than a packet.
 func (d *datagrams) fits() error {
 	port, err := d.Device().QueryPort(d.DevicePort())
 	if err != nil {
@@ -57,7 +57,7 @@ func (d *datagrams) fits() error {
 	return nil
 }
 
-// send sends all messages to a peer, with the own queue pair's number as immediate data.
+// send sends count messages to a peer. Their immediate data is the number of the sending queue pair.
 func (d *datagrams) send(ctx context.Context, to *rdmacm.Peer) error {
 	for range d.count {
 		wr := verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: d.QP().Num(),
@@ -70,7 +70,7 @@ func (d *datagrams) send(ctx context.Context, to *rdmacm.Peer) error {
 	return err
 }
 
-// receive waits for as many messages, and returns the first one's completion.
+// receive waits for count messages and returns the completion of the first.
 func (d *datagrams) receive(ctx context.Context) (first verbs.WC, err error) {
 	return d.take(ctx, d.RecvCQ())
 }

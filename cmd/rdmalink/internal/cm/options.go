@@ -14,8 +14,8 @@ type options struct {
 	server, bind, group string
 	port                int
 	portSpace           verbs.PortSpace
-	qpType              verbs.QPType // 0: that of the port space
-	numeric             bool         // addresses are no names
+	qpType              verbs.QPType // 0: the port space's type
+	numeric             bool         // accept no host names
 	connections         int
 	count, size         int // of messages
 	tos, ackTimeout     int // -1: the system's
@@ -26,7 +26,7 @@ type options struct {
 	asJSON              bool
 }
 
-// maxSize is as much as one work request can carry.
+// maxSize is the most bytes that one work request can carry.
 const maxSize = math.MaxInt32
 
 type row = cli.Row[options]
@@ -49,7 +49,7 @@ func connectionsRow(what string) row {
 	return cli.NewRow('c', "connections", "N", what, cli.Number("number of connections", 1, 1<<20, func(o *options) *int { return &o.connections }))
 }
 
-// setFormat parses C's words. C compares only their beginning.
+// setFormat parses the formats of librdmacm's programs, which compare only a prefix.
 func setFormat(o *options, value string) error {
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "name"):

@@ -53,7 +53,7 @@ func setDatagramSpaceNumber(o *options, value string) error {
 	return cli.Expected(value, "0x111", "0x2")
 }
 
-// newDatagrams returns a queue pair of this run.
+// newDatagrams returns a datagrams for one connection. Dial or Accept creates its queue pair.
 func (s *session) newDatagrams() *datagrams { return &datagrams{count: s.count, size: s.size} }
 
 func runUdaddy(ctx context.Context, s *session) error {
@@ -71,7 +71,7 @@ func runUdaddy(ctx context.Context, s *session) error {
 	return err
 }
 
-// lookUp runs the client.
+// lookUp runs the client: it resolves the server's queue pairs and exchanges messages.
 func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	src, err := s.sourcePort(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(con
 	return s.transferred(start, n, n)
 }
 
-// beFound runs the server.
+// beFound runs the server: it accepts the client's requests and answers its messages.
 func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
 	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(ctx, s.listenAddress())
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
 	return s.exchange(ctx, ends, answer)
 }
 
-// answer sends to the first message's sender, when all have come.
+// answer waits for all messages, then sends as many to the sender of the first.
 func answer(ctx context.Context, e *datagrams) error {
 	first, err := e.receive(ctx)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// copied is how a file went, as -j prints it.
+// copied describes a completed transfer, as -j prints it.
 type copied struct {
 	Peer    string  `json:"peer"`
-	Name    string  `json:"name"` // on the side that serves
+	Name    string  `json:"name"` // at the server
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 	SHA256  string  `json:"sha256"`
 }
 
-// piece is as much as is read from a file or a connection at a time.
+// piece is the size of the buffer for reads from a file or a connection.
 const piece = 256 << 10
 
 // sendFile runs the command with FILE.
@@ -55,8 +55,8 @@ func (c *command) sendFile(ctx context.Context) error {
 		return fmt.Errorf("%s to %s: %w", c.file, conn.RemoteAddr(), err)
 	}
 	c.print(r)
-	// The server's reply shows that it has everything. This process stays until the server has
-	// seen the end of the connection, which the server would otherwise treat as a failure.
+	// The server has replied, so it has the whole file. Shutdown waits until the server has
+	// seen an orderly end. Without that, the server would report a failure.
 	_ = conn.Shutdown(ctx)
 	return nil
 }

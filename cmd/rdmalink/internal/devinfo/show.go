@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Show prints the properties of the device of this name, or of all devices; with
-// details, all properties.
+// Show prints the most important properties of the named device, or of all devices if
+// name is empty. With out.Details it prints all properties.
 func Show(m *host.Machine, out *cli.Output, name string) error {
 	i := inspector{Machine: m, details: out.Details > 0, netdevs: netdevNames(m)}
 	tables := []table.Table{}
@@ -29,8 +29,8 @@ func Show(m *host.Machine, out *cli.Output, name string) error {
 	return errors.Join(err, table.Write(out, tables))
 }
 
-// netdevNames finds network devices by number. Where the kernel does not list
-// them they stay without a name.
+// netdevNames returns the names of the network devices by index. It is empty if the
+// kernel does not list them.
 func netdevNames(m *host.Machine) map[uint32]string {
 	names := make(map[uint32]string)
 	all, _ := m.Net.List()

@@ -31,8 +31,8 @@ func checkDevices(p *patient) []finding {
 	return []finding{found(fine, "", "there is %s", strings.Join(names, ", "))}
 }
 
-// softRemedy returns the remedy for a host without devices. Drivers of hardware load
-// automatically.
+// softRemedy returns the remedy for a host without devices. It proposes software devices
+// only, because drivers of hardware load automatically.
 func (p *patient) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
@@ -45,7 +45,7 @@ func (p *patient) softRemedy() string {
 	return "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"
 }
 
-// halves are drivers of network devices, and the modules that have their RDMA.
+// halves pairs each driver of network devices with the module that adds RDMA to it.
 var halves = [][2]string{
 	{"mlx5_core", "mlx5_ib"}, {"mlx4_core", "mlx4_ib"}, {"bnxt_en", "bnxt_re"}, {"ice", "irdma"}, {"i40e", "irdma"},
 	{"cxgb4", "iw_cxgb4"}, {"qede", "qedr"}, {"hns3", "hns_roce_hw_v2"}, {"be2net", "ocrdma"}, {"mana", "mana_ib"},
@@ -77,7 +77,7 @@ func checkModules(p *patient) []finding {
 	return all
 }
 
-// release returns the directory of the kernel's modules, below /lib/modules.
+// release returns the kernel's release, which names its directory in /lib/modules.
 func (p *patient) release() string { return p.Proc.Text("sys/kernel/osrelease") }
 
 func (p *patient) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }
@@ -88,7 +88,8 @@ func (p *patient) hasModule(name string) bool {
 
 func (p *patient) isBuiltIn(name string) bool { return p.listed("modules.builtin", name) }
 
-// listed finds a module in a list of files: kernel/drivers/.../siw.ko.xz: ….
+// listed reports whether a module is in a list of files, with lines such as
+// "kernel/drivers/.../siw.ko.xz: …".
 func (p *patient) listed(list, name string) bool {
 	text := p.Modules.Text(p.release(), list)
 	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
@@ -97,7 +98,8 @@ func (p *patient) listed(list, name string) bool {
 	})
 }
 
-// checkNetns also finds ports whose network device is in another namespace.
+// checkNetns checks the netns mode, and finds ports whose network device is in another
+// namespace.
 func checkNetns(p *patient) []finding {
 	if !p.exposed {
 		return nil

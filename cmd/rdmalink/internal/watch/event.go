@@ -28,8 +28,8 @@ const (
 	fromCheck   = "look"
 )
 
-// Events that checks find. Events that netlink has too have netlink's names; events of ports
-// have C's names.
+// Events that checks find. An event that netlink also reports has netlink's name. Events of
+// ports have the names of C.
 const (
 	isPresent     = "PRESENT"
 	isRegistered  = "REGISTER"
@@ -43,7 +43,7 @@ const (
 	portState     = "PORT_STATE" // a change between other states, such as armed
 )
 
-// reportNames are the names in C without IBV_EVENT_.
+// reportNames holds the names of asynchronous events in C, without IBV_EVENT_.
 //
 // C: enum ibv_event_type
 var reportNames = [...]string{
