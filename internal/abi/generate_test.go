@@ -22,7 +22,7 @@ func TestGeneratedIsCurrent(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing(t, err)
 	}
-	readAll(t, "gen/*.*") // so that a cached result is none once they change
+	readAll(t, "gen/*.*") // a change of these files invalidates the cached result
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "run", "./gen", "-o", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

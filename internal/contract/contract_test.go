@@ -293,7 +293,7 @@ func TestCloseEndsWaits(t *testing.T) {
 	}
 }
 
-// TestContexts: an error that a context causes matches the context's and says what it ended. It is
+// TestContexts: an error that a context causes matches ctx.Err() and names the operation. It is
 // a time-out if the context's deadline has passed.
 func TestContexts(t *testing.T) {
 	check := func(t *testing.T, ctx context.Context, err error) {

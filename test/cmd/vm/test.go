@@ -98,8 +98,11 @@ func testGuests(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 	}
 	defer os.RemoveAll(tmp)
 	suites, err := buildSuites(ctx, o, tmp, stderr)
-	if err != nil || len(suites) == 0 {
-		return 1, err
+	if err != nil {
+		return 0, err
+	}
+	if len(suites) == 0 { // go test would pass, and a mistyped name would go unnoticed
+		return 0, fmt.Errorf("test: no test of %s matches -run %q -skip %q", strings.Join(o.packages, " "), o.run, o.skip)
 	}
 	cache, err := openResults(k, o)
 	if err != nil {
