@@ -245,6 +245,18 @@ func (c Class) dataOffset() int {
 	return 64
 }
 
+// AttrID names an attribute within a management class.
+type AttrID uint16
+
+// AttrName returns the name of an attribute of a class: NodeInfo, or attribute 0x0015 if this
+// package doesn't know it.
+func AttrName(class Class, id AttrID) string {
+	if l := FindLayout(class, id); l != nil {
+		return l.Name
+	}
+	return fmt.Sprintf("attribute 0x%04x", uint16(id))
+}
+
 // Method is what a MAD wants of an attribute, or answers.
 type Method uint8
 
@@ -361,11 +373,11 @@ func (e *StatusError) Error() string {
 	if text == "" {
 		text = "error"
 	}
-	return fmt.Sprintf("%v %v of %v: status 0x%04x (%s)", e.Class, e.Method, e.AttrID, uint16(e.Status), text)
+	return fmt.Sprintf("%v %v of %s: status 0x%04x (%s)", e.Class, e.Method, AttrName(e.Class, e.AttrID), uint16(e.Status), text)
 }
 
-// Is reports whether target means the same: syscall errors have no part in it, but a class, method
-// or attribute that the other end lacks matches errors.ErrUnsupported.
+// Is reports whether target is errors.ErrUnsupported, which matches a class, method or attribute that
+// the other end lacks.
 func (e *StatusError) Is(target error) bool {
 	switch e.Status & 0x1c {
 	case StatusBadVersion, StatusBadMethod, StatusBadMethodAttr:

@@ -117,6 +117,7 @@ var mayImport = map[string][]string{
 	"verbs/flow":                {"internal/abi"},
 	"verbs/rss":                 {"internal/abi"},
 	"mmap":                      {"internal/abi"},
+	"mad":                       {"verbs"},
 	"netlinkrdma":               {"internal/abi", "internal/debug", "verbs"},
 	"netlinkrdma/nltest":        {"internal/abi", "netlinkrdma", "verbs"},
 	"internal/wait":             nil,
