@@ -103,7 +103,7 @@ func Start(t testing.TB, topology string) *Sim {
 		t.Fatal(err)
 	}
 	run(t, cmd, s.output)
-	s.await(t, s.output, "sim>", "Network simulator ready")
+	await(t, s.output.String, "Network simulator ready")
 	return s
 }
 
@@ -139,17 +139,12 @@ func run(t testing.TB, cmd *exec.Cmd, output *buffer) {
 	})
 }
 
-// await waits until a process has printed one of the texts.
-func (s *Sim) await(t testing.TB, output *buffer, texts ...string) {
+// await waits until a process has printed a text.
+func await(t testing.TB, output func() string, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		for _, text := range texts {
-			if strings.Contains(output.String(), text) {
-				return
-			}
-		}
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(output(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("no %q within a minute: %s", texts, output)
+			t.Fatalf("no %q within a minute: %s", text, output())
 		}
 	}
 }
@@ -175,12 +170,20 @@ func (s *Sim) OpenSM(t testing.TB, node string) {
 	t.Helper()
 	dir := t.TempDir()
 	output := &buffer{}
-	cmd := exec.Command("opensm", "-f", filepath.Join(dir, "log"))
+	log := filepath.Join(dir, "log")
+	config := filepath.Join(dir, "opensm.conf")
+	if err := os.WriteFile(config, []byte("force_log_flush TRUE\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("opensm", "-F", config, "-f", log)
 	cmd.Dir = dir
 	cmd.Env = s.env(node, dir)
 	cmd.Stdout, cmd.Stderr = output, output
 	run(t, cmd, output)
-	s.await(t, output, "SUBNET UP")
+	await(t, func() string {
+		b, _ := os.ReadFile(log) // it may not exist yet
+		return output.String() + string(b)
+	}, "SUBNET UP")
 }
 
 // Tool runs a C tool at a node, and returns what it printed.
