@@ -251,7 +251,8 @@ type record[T any] interface {
 }
 
 // Query asks subnet administration for all records that equal query in the fields of mask. It
-// returns a *mad.StatusError with StatusSANoRecords if there are none.
+// returns none if there are none, or a *mad.StatusError with StatusSANoRecords, as the subnet manager
+// has it.
 func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.ComponentMask, query P) ([]T, error) {
 	m, err := c.query(ctx, mad.GetTable, mask, query)
 	if err != nil {

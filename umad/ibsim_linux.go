@@ -440,6 +440,17 @@ func (p *simPort) dispatch(b []byte) {
 	}
 	m := &mad.Message{Data: append(mad.MAD(nil), d...)}
 	m.Addr.LID = lidOf(b[4:])
+	if d.Class() == mad.ClassSA && d.RMPPFlags()&mad.RMPPActive != 0 {
+		// umad2sim sends up to 256 bytes of a message without segments. This makes it the first one.
+		m.Data.SetRMPPVersion(1)
+		m.Data.SetRMPPType(mad.RMPPData)
+		m.Data.SetRMPPSegment(1)
+		m.Data.SetRMPPFlags(mad.RMPPActive | mad.RMPPFirst)
+		if length := binary.BigEndian.Uint64(b[24:]); length >= 56 && length < mad.Size {
+			m.Data.SetRMPPFlags(mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast)
+			m.Data.SetRMPPLength(uint32(length) - 36)
+		}
+	}
 	m.Addr.QPN = binary.BigEndian.Uint32(b[12:])
 	if !d.Class().SubnetManagement() {
 		m.Addr.QKey = mad.QKeyGSI

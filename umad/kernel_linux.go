@@ -234,10 +234,9 @@ func (p *port) dispatch(b []byte) {
 		a.finish(uint32(mad.MAD(data).TID()), answer{err: err})
 		return
 	}
-	if len(data) < mad.Size {
-		return
-	}
-	m := &mad.Message{Data: append(mad.MAD(nil), data...)}
+	// A message by RMPP ends with its payload. Its header has the length of that.
+	m := &mad.Message{Data: make(mad.MAD, max(len(data), mad.Size))}
+	copy(m.Data, data)
 	m.Addr.QPN = binary.BigEndian.Uint32(b[20:])
 	m.Addr.QKey = binary.BigEndian.Uint32(b[24:])
 	m.Addr.LID = binary.BigEndian.Uint16(b[28:])
