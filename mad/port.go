@@ -22,7 +22,7 @@ type Port interface {
 	// Register returns an agent of the port: the sender of requests of one management class, and
 	// the receiver of their answers.
 	//
-	// It fails with an error that matches syscall.EPERM if another agent of the port receives the
+	// It fails with an error that matches syscall.EBUSY if another agent of the port receives the
 	// same methods of the same class, and with one that matches errors.ErrUnsupported if the port
 	// has no such class: RoCE has no subnet management.
 	Register(AgentConfig) (Agent, error)
