@@ -18,11 +18,12 @@ type options struct {
 }
 
 // kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
-// registers that exist from the start, and completions of version 0.
-var kinds = []string{"rxe", "siw", "erdma", "mlx5", "mlx5-ib", "mlx5-old"}
+// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could
+// have it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2.
+var kinds = []string{"rxe", "siw", "erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old"}
 
 // withRegisters lists the devices whose doorbells are stores by the program.
-var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
+var withRegisters = []string{"erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64
 
