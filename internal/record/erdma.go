@@ -208,19 +208,18 @@ func doorbellLine(c *fakeverbs.Crossing) *line {
 // recordLine decodes the record of a new object. Later ones equal their doorbells, or else the
 // model complains.
 func recordLine(c *fakeverbs.Crossing) (*line, bool) {
-	l := &line{kind: "record"}
-	switch {
-	case c.Call == "":
-		return nil, false
-	case c.Queue == fakeverbs.EntryCQE:
-		l.stream = fmt.Sprintf("cq%%c%d", c.Object)
+	l := &line{stream: "calls", kind: "record"}
+	switch c.Queue {
+	case fakeverbs.EntryCQE:
+		l.add("cq", fmt.Sprintf("%%c%d", c.Object))
 		l.add("cqn", fmt.Sprintf("%%c%d", c.Value>>32&0xffffff))
 		l.arm(c.Value)
-	default:
-		l.stream = fmt.Sprintf("qp.%s%%q%d", map[fakeverbs.CrossingKind]string{fakeverbs.EntrySQE: "send", fakeverbs.EntryRQE: "recv"}[c.Queue], c.Object)
+	case fakeverbs.EntrySQE, fakeverbs.EntryRQE:
+		l.qpn("qp", c.Object)
+		l.add("of", string(c.Queue))
 		l.hex("value", c.Value)
 	}
-	return l, true
+	return l, c.Call != ""
 }
 
 // arm decodes the doorbell of a CQ, or its record.
