@@ -170,11 +170,8 @@ func (q *queue) init(memory *mmap.Region, offset int, depth uint32) (err error) 
 	return err
 }
 
-// reset empties the queue.
+// reset empties the queue. Its blocks keep their content, as those of a new queue may have any.
 func (q *queue) reset() {
-	for i := range q.depth {
-		*q.blocks.At(i) = block{}
-	}
 	q.produced.Store(0)
 	q.consumed.Store(0)
 }

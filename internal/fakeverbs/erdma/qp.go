@@ -202,10 +202,27 @@ func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 		e.note("a doorbell for QP %d, which is not there: %#016x at %#x", num, v, offset)
 		return
 	}
-	if page == sdb {
-		QPOf(qp).sendDoorbell(offset, v)
-	} else {
+	if page == rdb {
 		QPOf(qp).recvDoorbell(offset, v)
+		return
+	}
+	QPOf(qp).sendDoorbell(offset, v)
+	if e.options.Late {
+		e.catchUpSends()
+	}
+}
+
+// catchUpSends looks at the records of all QPs, where doorbells come late: several QPs share a
+// doorbell for sends, and of their stores only the last is seen.
+func (e *model) catchUpSends() {
+	for qp := range fakeverbs.Objects[*fakeverbs.QP](e.k) {
+		q := QPOf(qp)
+		if q == nil || q.stopped || e.k.Device.IsRoCE() && qp.CurState < abi.IB_QPS_RTS {
+			continue
+		}
+		if v, ok := e.load(q, qp.Num, q.record); ok && v != 0 {
+			q.takeSendsTo(v)
+		}
 	}
 }
 
@@ -250,11 +267,18 @@ func (q *QP) sendDoorbell(offset int, v uint64) {
 	if v>>16&0xffff != 0 {
 		e.note("%v: reserved bits of the doorbell for sends are set: %#016x", q, v)
 	}
-	if !e.wantStored(q, q.qp.Num, q.record, v) {
-		return
+	if e.wantStored(q, q.qp.Num, q.record, v) && !e.options.Late {
+		q.takeSendsTo(v)
 	}
+}
+
+// takeSendsTo takes the sends up to where a doorbell or its record says.
+func (q *QP) takeSendsTo(v uint64) {
+	e := q.e
 	n := uint32(uint16(uint32(v) - q.sqTold))
 	switch {
+	case n == 0 && e.options.Late: // the record had said so before
+		return
 	case n == 0:
 		e.note("%v: a doorbell for sends without a new one", q)
 		return
