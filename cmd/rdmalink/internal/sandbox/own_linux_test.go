@@ -61,7 +61,7 @@ func lookAtSources() error {
 func TestOwn(t *testing.T) {
 	long(t)
 	own := rdmalink(t)
-	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}} {
+	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}, "erdma-roce": {"rc"}} {
 		if out, err := inside(t, []string{"-d", kind}, own, "devinfo"); err != nil || !strings.Contains(out, "driver                         "+kind[:3]) {
 			t.Errorf("%v\n%s", err, out)
 		}
