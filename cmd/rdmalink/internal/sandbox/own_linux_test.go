@@ -115,6 +115,21 @@ func TestOwnPerftest(t *testing.T) {
 	}
 }
 
+// TestOwnAtomics runs perftest's atomics on an eRDMA device, with the provider of rdma-core 65 at one end
+// or at both; that of version 44 has none.
+func TestOwnAtomics(t *testing.T) {
+	long(t)
+	const program = "ib_atomic_bw"
+	need(t, program)
+	own := rdmalink(t) + " perf atomic bw -R"
+	theirs := "env LD_LIBRARY_PATH=" + filepath.Join(core65(t), "lib") + " " + program + " -R -x 0"
+	for _, ends := range [][2]string{{own, theirs}, {theirs, own}, {theirs, theirs}} {
+		if out, err := perftest(t, "erdma", ends[0], ends[1]); err != nil {
+			t.Errorf("%s: %v\n%s", ends[0], err, out)
+		}
+	}
+}
+
 // TestExitCode checks the exit code: the command's, or 128 plus its signal's number.
 func TestExitCode(t *testing.T) {
 	for way, options := range ways {
