@@ -14,11 +14,15 @@ var script = providertest.Script{
 	Reads: true, Atomics: true, Solicits: true,
 }
 
-// oldScript is the script that rdma-core's provider of Debian 12 supports.
-var oldScript = providertest.Script{
-	Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
-	Reads: true, Solicits: true,
-}
+// script44 is the script for the provider of rdma-core 44, of Debian 12, and oldScript that for a
+// device of the first kernels.
+var (
+	script44 = providertest.Script{
+		Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
+		Reads: true, Atomics: true, Solicits: true,
+	}
+	oldScript = providertest.Script{Ops: script44.Ops, Reads: true, Solicits: true}
+)
 
 // onRoCE puts the device on RoCE v2.
 func onRoCE(k *fakeverbs.Kernel) {
@@ -42,7 +46,7 @@ func TestScript(t *testing.T) {
 	}{
 		"iWARP":            {"script.rec", &script, nil},
 		"RoCE":             {"script.rec", &script, onRoCE},
-		"rdma-core 44":     {"script-44.rec", &oldScript, nil},
+		"rdma-core 44":     {"script-44.rec", &script44, nil},
 		"the first kernel": {"script-old.rec", &oldScript, ofFirstKernels},
 	} {
 		t.Run(name, func(t *testing.T) {

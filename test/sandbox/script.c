@@ -41,8 +41,9 @@ struct kind {
 enum { SENDS = 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM, WRITES = 1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM };
 
 static const struct kind kinds[] = {
-	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"erdma-65", SENDS | 1 << IBV_WR_SEND_WITH_INV | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma-old", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5-all", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .all = 1, .type = IBV_QPT_RC},
 	{"mlx5-xrc", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_XRC_SEND},

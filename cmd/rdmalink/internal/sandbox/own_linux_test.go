@@ -105,27 +105,13 @@ func TestOwnDoctor(t *testing.T) {
 func TestOwnPerftest(t *testing.T) {
 	long(t)
 	own := rdmalink(t) + " perf "
-	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0"} {
+	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0",
+		"atomic bw -R": "ib_atomic_bw -R -x 0"} {
 		need(t, strings.Fields(theirs)[0])
 		for _, ends := range [][2]string{{own + ours, theirs}, {theirs, own + ours}} {
 			if out, err := perftest(t, "erdma", ends[0], ends[1]); err != nil {
 				t.Errorf("%s: %v\n%s", ends[0], err, out)
 			}
-		}
-	}
-}
-
-// TestOwnAtomics runs perftest's atomics on an eRDMA device, with the provider of rdma-core 65 at one end
-// or at both; that of version 44 has none.
-func TestOwnAtomics(t *testing.T) {
-	long(t)
-	const program = "ib_atomic_bw"
-	need(t, program)
-	own := rdmalink(t) + " perf atomic bw -R"
-	theirs := "env LD_LIBRARY_PATH=" + filepath.Join(core65(t), "lib") + " " + program + " -R -x 0"
-	for _, ends := range [][2]string{{own, theirs}, {theirs, own}, {theirs, theirs}} {
-		if out, err := perftest(t, "erdma", ends[0], ends[1]); err != nil {
-			t.Errorf("%s: %v\n%s", ends[0], err, out)
 		}
 	}
 }
