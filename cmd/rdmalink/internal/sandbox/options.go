@@ -74,6 +74,9 @@ module and no network.
   $ rdmalink sandbox -- sh -c 'ibv_rc_pingpong -g 1 & sleep 1; ibv_rc_pingpong -g 1 localhost'
   $ rdmalink sandbox --device siw -- sh -c 'rping -s -C 3 & sleep 1; rping -c -a 198.51.100.1 -C 3'
 
+mlx5-ib is mlx5 on InfiniBand, and erdma-roce is erdma on RoCE v2 in place of iWARP. mlx5-old and
+erdma-old are devices as their first kernels could have them.
+
 Each host has one device. Host K has the address 198.51.100.K, for rdma_cm; TCP is the
 machine's own. A process runs on host 1 unless ` + hostVariable + ` in its environment names another host:
 
