@@ -114,7 +114,7 @@ func TestWatcher(t *testing.T) {
 	p.CopyWC(128, slices.Concat(counted()[:], bytes.Repeat([]byte{7}, 64)))
 	want := []string{
 		"0 4 4 0x1", "0 8 8 0x10000000000", "1 0 4 0x2", "1 16 8 0x3", "2 0 0 0x0", "3 64 64 0x0 1…64",
-		"2 0 0 0x0", "3 128 64 0x0 1…64", "3 192 64 0x0 7…7", "4 0 0 0x0",
+		"2 128 0 0x0", "3 128 64 0x0 1…64", "3 192 64 0x0 7…7", "4 128 0 0x0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -20,17 +20,26 @@ type uar struct {
 	number uint32 // of the page
 	wc     bool   // copies may be made to it
 	regs   map[int]*register
-	copied mlx5Copy
 	part   [64]byte // of a copy, the last
+}
+
+// register is a doorbell register of sends.
+type register struct {
+	half   int // offset of the half that is next, with copies
+	copied mlx5Copy
 	last   struct { // the last request that a word announced, and where
 		at   int
 		send *send
 	}
 }
 
-// register is a doorbell register of sends.
-type register struct {
-	half int // offset of the half that is next, with copies
+// at returns the register that has an offset, and where it begins. There may be none.
+func (u *uar) at(offset int) (start int, r *register) {
+	if r := u.regs[offset]; r != nil {
+		return offset, r
+	}
+	start = offset &^ (bfSize - 1)
+	return start, u.regs[start]
 }
 
 // mlx5Copy is a request that is on its way, 64 bytes after 64 bytes.
@@ -154,12 +163,19 @@ func (m *model) Watch(key int64, s mmap.Store) {
 		m.note("a store to a page of registers that is gone, at %#x", key)
 	case s.Kind == mmap.StorePlain:
 		m.note("a store at %#x of UAR %d, without the barriers of memory that combines writes", s.Offset, u.number)
-	case s.Kind == mmap.FlushWC && !u.copied.done && len(u.copied.b) > 0:
-		m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(u.copied.b))
+	case s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC:
+		if _, r := u.at(s.Offset); r != nil {
+			r.copied.restart(u, s.Kind == mmap.FlushWC)
+		}
 	}
-	if u != nil && (s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC) {
-		u.copied = mlx5Copy{b: u.copied.b[:0]}
+}
+
+// restart expects another copy. The end of a copy comes after all of it.
+func (c *mlx5Copy) restart(u *uar, end bool) {
+	if end && !c.done && len(c.b) > 0 {
+		u.m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(c.b))
 	}
+	*c = mlx5Copy{b: c.b[:0]}
 }
 
 // Store is a store of a word: to the doorbell of CQs, or the start of a request.
@@ -196,8 +212,8 @@ func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 // goOn is a store behind the start of a request: a copy that is made word by word. Its first
 // word was the doorbell.
 func (u *uar) goOn(start, within int, b []byte) {
-	t := u.last
-	if t.send == nil || t.at != start || within+8 > len(t.send.raw) || !bytes.Equal(t.send.raw[within:][:8], b) {
+	_, r := u.at(start)
+	if r == nil || r.last.send == nil || r.last.at != start || within+8 > len(r.last.send.raw) || !bytes.Equal(r.last.send.raw[within:][:8], b) {
 		u.m.note("UAR %d: %x at %#x goes on with no request", u.number, b, start+within)
 	}
 }
@@ -217,10 +233,15 @@ func (m *model) Copy64(key int64, offset int, b [64]byte) {
 	if !u.wc || m.options.NoBlueFlame {
 		m.note("UAR %d: a copy to a page that takes words only", u.number)
 	}
-	if u.copied.done || len(u.copied.b) == 0 {
-		u.copied = mlx5Copy{offset: c.Offset, b: u.copied.b[:0]}
+	_, reg := u.at(c.Offset)
+	if reg == nil {
+		m.note("UAR %d: a copy to %#x, where it has no register", u.number, c.Offset)
+		return
 	}
-	to := &u.copied
+	to := &reg.copied
+	if to.done || len(to.b) == 0 {
+		*to = mlx5Copy{offset: c.Offset, b: to.b[:0]}
+	}
 	if c.Offset != to.offset+len(to.b) {
 		m.note("UAR %d: the next 64 bytes of a copy go to %#x, not %#x", u.number, c.Offset, to.offset+len(to.b))
 	}
@@ -241,12 +262,7 @@ func (u *uar) send(offset int, b []byte) {
 		return
 	}
 	q := QPOf(qp)
-	at := offset
-	reg := u.regs[at]
-	if reg == nil {
-		at &^= bfSize / 2
-		reg = u.regs[at]
-	}
+	at, reg := u.at(offset)
 	if reg == nil || q.uar != u || q.register >= 0 && q.register != at {
 		m.note("%v: a doorbell at %#x of UAR %d, which is not the QP's", q, offset, u.number)
 		return
@@ -261,7 +277,7 @@ func (u *uar) send(offset int, b []byte) {
 	if offset != want {
 		m.note("%v: the doorbell is at %#x, and its turn was %#x", q, offset, want)
 	}
-	u.last.at, u.last.send = offset, q.doorbell(b)
+	reg.last.at, reg.last.send = offset, q.doorbell(b)
 	m.k.Ring(qp)
 }
 
