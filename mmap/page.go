@@ -46,11 +46,12 @@ type StoreKind uint8
 
 // The methods of a Page.
 const (
-	StorePlain StoreKind = iota // Store32, Store64
-	StoreWC                     // StoreWC32, StoreWC64
-	StartWC                     // StartWC, and the start of CopyWC, with its offset: no store, only the barrier
-	StoreCopy                   // Copy64, and each 64 bytes of CopyWC
-	FlushWC                     // the end of CopyWC, with its offset: no store, only the barrier
+	StorePlain  StoreKind = iota // Store32, Store64
+	StoreWC                      // StoreWC32, StoreWC64
+	StartWC                      // StartWC, and the start of CopyWC, with its offset: no store, only the barrier
+	StoreCopy                    // Copy64, and each 64 bytes of CopyWC
+	FlushWC                      // the end of CopyWC, with its offset: no store, only the barrier
+	LoadBarrier                  // FromDevice: no store, and a barrier for loads
 )
 
 // NewPage returns a Page of a region, and takes ownership of the region. The region's length
@@ -214,6 +215,19 @@ func (p *Page) reportCopies(offset int, b []byte) {
 		offset += 64
 	}
 	p.report(Store{Kind: FlushWC, Offset: start}, nil)
+}
+
+// Watched reports whether a watcher gets what is done with the page.
+func (p *Page) Watched() bool { return p.watcher != nil }
+
+// FromDevice is like the function [FromDevice], for memory that the device of the page wrote. A
+// watcher gets it, so a model can find out what was loaded before. It may get it during another
+// call: a model that writes a completion may let its test poll.
+func (p *Page) FromDevice() {
+	if p.watcher != nil {
+		p.watcher(Store{Page: p, Kind: LoadBarrier})
+	}
+	fromDevice()
 }
 
 // FromDevice orders the load of the word by which a device handed over memory before the

@@ -55,6 +55,7 @@ type model struct {
 	cqs      map[uint32]*CQ
 	dms      map[int64]mlx5DM // by the key that they are mapped at
 	part     []byte           // of a new queue that is read
+	weak     []weakWords
 	clock    clock
 	exited   bool // the process has: its unfinished work is no violation
 }
@@ -89,6 +90,10 @@ type Options struct {
 	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
 	OldBytes bool
+	// WeakLoads is a processor that loads all words of a completion at any time after the last
+	// load barrier, though the device wrote the one with the owner bit last: the others are old
+	// until there is a barrier.
+	WeakLoads bool
 	// Late says that not every store to a register is seen: of two to the same place the
 	// first may not be. So a store to a page is only a reason to look at the records of
 	// all that uses the page.
