@@ -72,3 +72,55 @@ func TestSharedRegisters(t *testing.T) {
 		})
 	}
 }
+
+// TestLargePages runs on a machine with pages of 64 KiB, which arm64 has: a page holds sixteen UARs,
+// where the firmware can, and offsets count in such pages.
+func TestLargePages(t *testing.T) {
+	for name, device := range map[string]fakemlx5.Options{
+		"dynamic UARs": {FirstUAR: 255}, "static UARs": {StaticUARs: true, CQEVersion0: true}, "no WC": {NoWC: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uars, pages := 0, make(map[int]bool)
+			p := newPair(t, pairOptions{typ: verbs.QPTypeRC, device: device, kernel: func(k *fakeverbs.Kernel) {
+				k.Page = 1 << 16
+				k.Cross = func(c *fakeverbs.Crossing) {
+					if c.Kind == fakeverbs.Doorbell && c.Offset&0xfff != uarCQ {
+						uars, pages[c.Page] = max(uars, c.Offset/uarSize), true
+					}
+				}
+			}})
+			p.script()
+			var qps []*uverbs.QP
+			for range 40 {
+				s := &p.Side[0]
+				qp := must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
+				providertest.Bring(t, qp)
+				kqps := p.K.QueuePairs()
+				p.Wire.Peers[kqps[len(kqps)-1]] = kqps[1]
+				post(t, qp, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{s.SGE(0, 8)}, RemoteAddr: p.Side[1].MR.Addr(), RKey: p.Side[1].MR.RKey()})
+				qps = append(qps, qp)
+			}
+			if uars != 15 || len(pages) > 2 {
+				t.Errorf("UARs up to %d of %d pages were used, want all sixteen of at most two", uars, len(pages))
+			}
+			must[uint64](t)(p.Dev.QueryClock())
+			cq := must[*uverbs.CQ](t)(p.Dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtWallClock}))
+			dm := must[*uverbs.DM](t)(p.Dev.AllocDM(4096, 0))
+			if n, err := dm.WriteAt([]byte("eight by"), 64); n != 8 || err != nil {
+				t.Error(n, err)
+			}
+			for _, qp := range qps {
+				if err := qp.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, c := range []interface{ Close() error }{cq, dm} {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			p.Close()
+			p.NoViolations()
+		})
+	}
+}

@@ -101,7 +101,7 @@ func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) 
 	case !named:
 		return nil, syscall.EINVAL
 	}
-	if u := m.findUAR(uint32(number)); u != nil {
+	if u, _ := m.findUAR(uint32(number)); u != nil {
 		return u, nil
 	}
 	m.note("CQ_CREATE names UAR %d, which is not the context's", number)

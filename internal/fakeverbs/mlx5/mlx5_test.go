@@ -30,7 +30,7 @@ func newBench() *bench {
 	k := fakeverbs.New(abi.RDMA_DRIVER_MLX5)
 	b := &bench{model: k.Model.(*model), mem: make([]byte, onePage)}
 	k.Lend(lentAt, b.mem)
-	b.version = 1
+	b.version, b.perPage, b.static = 1, 1, 16
 	b.uars, b.records, b.indexes, b.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	b.uar = b.addUAR(0, 0, true)
 	qp := fakeverbs.NewQP(k, &fakeverbs.QP{Type: abi.IB_UVERBS_QPT_RC, Cap: abi.IbUverbsQpCap{MaxSendSge: 2}, CurState: abi.IB_QPS_RTS})

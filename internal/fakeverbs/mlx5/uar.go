@@ -55,8 +55,8 @@ const (
 	uarcq      = 0x20
 	uarSend    = 0x800
 	plainReg   = 0x100
-	firstKey   = 9 << 8 // command 9 and above are keys that objects hand out
-	uarPerPage = 2      // registers in use of each
+	uarCommand = 9 // 9 and above are keys that objects hand out
+	uarPerPage = 2 // registers in use of each
 )
 
 // methods are those of the driver's own objects.
@@ -96,22 +96,31 @@ func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
 	if !wc || m.options.NoBlueFlame {
 		size = plainReg
 	}
-	for uar := 0; uar < fakeverbs.PageSize; uar += uarSize {
+	for uar := range m.perPage {
 		for i := range uarPerPage {
-			u.regs[uar+uarSend+i*size] = &register{}
+			u.regs[uar*uarSize+uarSend+i*size] = &register{}
 		}
 	}
 	m.uars[key] = u
 	return u
 }
 
-// addStatic makes the UARs of a context without dynamic ones: their keys are their
-// indexes, low bits and high bits apart.
-func (m *model) addStatic() {
-	perPage := fakeverbs.PageSize / uarSize
-	for i := range bfregs / uarPerPage / perPage {
-		m.addUAR(int64(i)*int64(fakeverbs.PageSize), uint32(i*perPage), true)
+// addStatic makes the UARs of a context without dynamic ones: at least n registers, of whole
+// pages. The keys of the pages are their indexes, which have 8 bits.
+func (m *model) addStatic(n uint32) uint32 {
+	perPage := uint32(uarPerPage * m.perPage)
+	pages := (n + perPage - 1) / perPage
+	for i := range pages {
+		m.addUAR(m.mmapKey(0, int(i)), i*uint32(m.perPage), true)
 	}
+	m.static = pages * perPage
+	return m.static
+}
+
+// mmapKey is where a page is mapped: a command and an index, whose bits above 8 have a place of
+// their own. Static pages have none of these.
+func (m *model) mmapKey(command, index int) int64 {
+	return int64(index&0xff|command<<8|index>>8<<16) * int64(m.k.PageSize())
 }
 
 func allocUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
@@ -129,12 +138,12 @@ func allocUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	if m.lastUAR == 0 {
 		m.lastUAR = max(m.options.FirstUAR, 3)
 	}
-	m.lastUAR++
-	key := int64(firstKey+m.lastUAR) * int64(fakeverbs.PageSize)
+	m.lastUAR += uint32(m.perPage)
+	key := m.mmapKey(uarCommand, int(m.lastUAR)&0xffff)
 	u := m.addUAR(key, m.lastUAR, wc)
 	h := k.Add("UAR", u, func() { delete(m.uars, key) })
 	r.SetObject(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, h)
-	offset, length := uint64(key), uint32(fakeverbs.PageSize)
+	offset, length := uint64(key), uint32(m.k.PageSize())
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset)
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length)
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &m.lastUAR)
@@ -148,7 +157,7 @@ func destroyUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
 
 // MapRegisters maps a UAR that was offered, whole.
 func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
-	if m.uars[key] == nil || length != fakeverbs.PageSize {
+	if m.uars[key] == nil || length != m.k.PageSize() {
 		return syscall.EINVAL
 	}
 	return nil
@@ -263,7 +272,7 @@ func (u *uar) send(offset int, b []byte) {
 	}
 	q := QPOf(qp)
 	at, reg := u.at(offset)
-	if reg == nil || q.uar != u || q.register >= 0 && q.register != at {
+	if reg == nil || q.uar != u || q.register >= 0 && q.register != at || q.register < 0 && at&^(uarSize-1) != q.inPage {
 		m.note("%v: a doorbell at %#x of UAR %d, which is not the QP's", q, offset, u.number)
 		return
 	}
@@ -296,14 +305,14 @@ func (u *uar) arm(v uint64) {
 	q.arm(uint32(v >> 32))
 }
 
-// findUAR finds a dynamic UAR by its number.
-func (m *model) findUAR(number uint32) *uar {
+// findUAR finds a dynamic UAR by its number, and where it is in its page.
+func (m *model) findUAR(number uint32) (u *uar, at int) {
 	for _, u := range m.uars {
-		if u.number == number {
-			return u
+		if i := number - u.number; i < uint32(m.perPage) {
+			return u, int(i) * uarSize
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // sameBytes reports whether a copy of a request equals the request in the queue.
