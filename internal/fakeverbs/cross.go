@@ -187,7 +187,14 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
+	b, _ := k.Model.(loader)
 	return func(s mmap.Store) {
+		if s.Kind == mmap.LoadBarrier {
+			if b != nil {
+				b.LoadBarrier()
+			}
+			return
+		}
 		k.mu.Lock()
 		defer k.unlock()
 		if !k.listens() {
@@ -238,3 +245,7 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 type watcher interface {
 	Watch(key int64, s mmap.Store)
 }
+
+// loader is a model of loads that are not ordered. LoadBarrier is called without the lock, or
+// within a store.
+type loader interface{ LoadBarrier() }

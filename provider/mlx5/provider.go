@@ -78,7 +78,7 @@ func (c *mlx5Context) start() (driver.Context, error) {
 		return nil, err
 	}
 	c.indexed = c.limits.CqeVersion == 1
-	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), c.device.Alloc
+	c.records = records{page: c.device.PageSize(), line: int(c.limits.CacheLineSize), alloc: c.device.Alloc}
 	attr, err := c.device.Query(nil)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ const (
 // name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
-	line, page := l.CacheLineSize, uint32(os.Getpagesize())
+	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
 		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)

@@ -48,6 +48,9 @@ type model struct {
 	dynamic  bool
 	uars     map[int64]*uar // by the key that they are mapped at
 	lastUAR  uint32
+	perPage  int             // UARs of a page
+	log      int             // of a UAR's size
+	static   uint32          // registers
 	nextReg  uint32          // static register for the next QP
 	records  map[uint64]bool // cache lines in use
 	indexes  map[uint32]bool // of queue pairs
@@ -55,6 +58,7 @@ type model struct {
 	cqs      map[uint32]*CQ
 	dms      map[int64]mlx5DM // by the key that they are mapped at
 	part     []byte           // of a new queue that is read
+	weak     []weakWords
 	clock    clock
 	exited   bool // the process has: its unfinished work is no violation
 }
@@ -75,6 +79,8 @@ type Options struct {
 	InlineHeaders bool
 	// Request is the longest request for a context that the kernel takes; 0 is any.
 	Request int
+	// Registers is the least number of registers of a kernel without dynamic UARs.
+	Registers uint32
 	// FirstUAR is the number of the first dynamic UAR.
 	FirstUAR uint32
 	// NoClock is a kernel without the page by which ticks of the clock become times.
@@ -89,6 +95,10 @@ type Options struct {
 	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
 	OldBytes bool
+	// WeakLoads is a processor that loads all words of a completion at any time after the last
+	// load barrier, though the device wrote the one with the owner bit last: the others are old
+	// until there is a barrier.
+	WeakLoads bool
 	// Late says that not every store to a register is seen: of two to the same place the
 	// first may not be. So a store to a page is only a reason to look at the records of
 	// all that uses the page.
@@ -106,7 +116,6 @@ const (
 	maxRecv    = 1 << 15
 	maxSRQ     = 1<<15 - 1
 	maxCQE     = 1<<22 - 1
-	bfregs     = 16
 	contextLen = 72
 	nullKey    = 0xfffff700
 )
@@ -216,13 +225,17 @@ func (m *model) Context(r *ioctl.Request) error {
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
 		m.version = 0
 	}
+	m.perPage, m.log = 1, bits.TrailingZeros(uint(m.k.PageSize()))
+	if in.LibCaps&abi.MLX5_LIB_CAP_4K_UAR != 0 {
+		m.perPage, m.log = m.k.PageSize()/uarSize, bits.TrailingZeros(uarSize)
+	}
 	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	m.dms = make(map[int64]mlx5DM)
 	resp := abi.Mlx5IbAllocUcontextResp{
 		QpTabSize: 1 << 18, BfRegSize: bfSize, CacheLineSize: line, MaxSqDescSz: maxSQDesc, MaxRqDescSz: maxRQDesc,
 		MaxSendWqebb: maxBlocks, MaxRecvWr: maxRecv, MaxSrqRecvWr: maxSRQ, NumPorts: 1, ResponseLength: contextLen,
 		CqeVersion: m.version, CmdsSuppUhw: abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: 12, NumUarsPerPage: uint32(fakeverbs.PageSize / uarSize), NumDynBfregs: 1024,
+		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: uint32(m.log), NumUarsPerPage: uint32(m.perPage), NumDynBfregs: 1024,
 	}
 	if o.NoBlueFlame {
 		resp.BfRegSize = 0
@@ -237,9 +250,7 @@ func (m *model) Context(r *ioctl.Request) error {
 		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 	}
 	if !m.dynamic {
-		resp.TotBfregs = bfregs
-		resp.NumDynBfregs = 0
-		m.addStatic()
+		resp.TotBfregs, resp.NumDynBfregs = m.addStatic(max(in.TotalNumBfregs, o.Registers)), 0
 	}
 	if !o.NoTicks {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
@@ -284,7 +295,7 @@ func (m *model) pinRecord(call string, addr uint64) error {
 	if m.records[addr/line] && !m.options.OldBytes {
 		m.note("%s: the doorbell record at %#x stands in the cache line of another", call, addr)
 	}
-	if err := m.k.User.Check(addr&^uint64(fakeverbs.PageSize-1), uint64(fakeverbs.PageSize)); err != nil {
+	if err := m.k.User.Check(addr&^uint64(m.k.PageSize()-1), uint64(m.k.PageSize())); err != nil {
 		return err
 	}
 	words := []string{"first", "second"}

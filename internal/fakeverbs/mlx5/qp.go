@@ -23,7 +23,8 @@ type QP struct {
 	record   uint64
 	index    uint32 // user space's own, or 0xffffff
 	uar      *uar
-	register int    // offset in the UAR, or -1: any of it
+	register int // offset in the page, or -1: any of the UAR that begins at inPage
+	inPage   int
 	posted   uint32 // blocks of sends, free-running
 	sends    []*send
 	busy     []*send     // taken, and not known to be done
@@ -153,7 +154,7 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 	case m.dynamic && !named:
 		return syscall.EINVAL
 	case m.dynamic:
-		if q.uar = m.findUAR(in.BfregIndex); q.uar == nil {
+		if q.uar, q.inPage = m.findUAR(in.BfregIndex); q.uar == nil {
 			m.note("QP_CREATE names UAR %d, which is not the context's", in.BfregIndex)
 			return syscall.EINVAL
 		}
@@ -162,12 +163,12 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 		m.note("QP_CREATE names UAR %d in a context without dynamic ones", in.BfregIndex)
 	}
 	m.wantZero("QP_CREATE", "the number of a register", uint64(in.BfregIndex))
-	n := m.nextReg % bfregs
+	n := m.nextReg % m.static
 	m.nextReg++
 	resp.BfregIndex = n/uarPerPage*4 + n%uarPerPage
 	uar := int(n / uarPerPage)
-	perPage := fakeverbs.PageSize / uarSize
-	q.uar = m.uars[int64(uar/perPage)*int64(fakeverbs.PageSize)]
+	perPage := m.perPage
+	q.uar = m.uars[m.mmapKey(0, uar/perPage)]
 	size := bfSize
 	if m.options.NoBlueFlame {
 		size = plainReg
