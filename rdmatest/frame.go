@@ -19,10 +19,58 @@ const (
 	flowSniffer
 )
 
+// receiveFrames delivers a frame, or those that a TCP segment is cut into.
+func (f *Fabric) receiveFrames(from *Device, k *packet) {
+	if k.w.Opcode != abi.IB_UVERBS_WR_TSO {
+		f.receiveFrame(from, k, k.data)
+		return
+	}
+	for _, b := range cut(k.w.Front, k.data[len(k.w.Front):], int(k.w.MSS)) {
+		f.receiveFrame(from, k, b)
+	}
+}
+
+// The flags of TCP of which only the first packet of a segment has cwr, and only the last has the
+// others.
+const (
+	tcpFIN = 0x01
+	tcpPSH = 0x08
+	tcpCWR = 0x80
+
+	tcpFlagsAt = 13
+)
+
+// cut cuts a TCP segment into packets of at most mss bytes of payload, as a NIC does. If the headers
+// are not those of TCP, or not all of them, it returns none.
+func cut(headers, payload []byte, mss int) (frames [][]byte) {
+	if h := fakeverbs.ReadFrame(headers); h.IP == nil || h.Proto != fakeverbs.ProtoTCP || len(h.IP) < h.Inner+20 || len(h.IP) != h.Inner+int(h.IP[h.Inner+12]>>4)*4 {
+		return nil
+	}
+	for at := 0; at < len(payload); at += mss {
+		b := slices.Concat(headers, payload[at:min(at+mss, len(payload))])
+		h := fakeverbs.ReadFrame(b)
+		if h.IsIPv4() {
+			binary.BigEndian.PutUint16(h.IP[2:], uint16(len(h.IP)))
+			binary.BigEndian.PutUint16(h.IP[4:], binary.BigEndian.Uint16(h.IP[4:])+uint16(at/mss))
+		} else {
+			binary.BigEndian.PutUint16(h.IP[4:], uint16(len(h.IP)-h.Inner))
+		}
+		tcp := h.IP[h.Inner:]
+		binary.BigEndian.PutUint32(tcp[4:], binary.BigEndian.Uint32(tcp[4:])+uint32(at))
+		if at > 0 {
+			tcp[tcpFlagsAt] &^= tcpCWR
+		}
+		if at+mss < len(payload) {
+			tcp[tcpFlagsAt] &^= tcpFIN | tcpPSH
+		}
+		frames = append(frames, b)
+	}
+	return frames
+}
+
 // receiveFrame delivers a frame wherever a rule asks for it, also where it came from: the
 // NIC is a switch.
-func (f *Fabric) receiveFrame(from *Device, k *packet) {
-	b := k.data
+func (f *Fabric) receiveFrame(from *Device, k *packet, b []byte) {
 	if len(b) > longestFrame {
 		return
 	}

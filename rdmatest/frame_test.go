@@ -199,3 +199,81 @@ func TestFrameChecksums(t *testing.T) {
 		t.Errorf("%+v", wc)
 	}
 }
+
+// The device cuts a TCP segment into packets, and adapts their headers.
+func TestTSO(t *testing.T) {
+	const mss, sequence, id = 24, 0xfffffff0, 0xffff
+	const length = 2*mss + 7
+	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+			d := f.Host(1).Device(0)
+			n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRawPacket, all)
+			a := *n
+			a.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: n.cq, RecvCQ: n.cq, MaxTSOHeader: 128,
+				Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 2}}))(t))
+			if err := errors.Join(a.qp.Init(nil), a.qp.Connect(nil)); err != nil {
+				t.Fatal(err)
+			}
+			b := rawNode(t, d)
+			b.receive(1002, 2*recvSize, recvSize)
+			b.receive(1003, 3*recvSize, recvSize)
+			specs := []flow.Spec{ethernet(0x800), &flow.IPv4{Val: flow.IPv4Fields{Proto: 6}, Mask: flow.IPv4Fields{Proto: 255}}}
+			ip := []byte{0x45, 0, 0, 0, id >> 8, id & 255, 0x40, 0, 64, 6, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}
+			if v6 {
+				specs = []flow.Spec{ethernet(0x86dd)}
+				ip = append([]byte{0x60, 0, 0, 0, 0, 0, 6, 64}, bytes.Repeat([]byte{0xa1}, 32)...)
+			}
+			b.flow(&uverbs.FlowOptions{Specs: specs})
+			headers := append(bytes.Clone(groupMAC[:]), ownMAC[:]...)
+			if v6 {
+				headers = append(headers, 0x86, 0xdd)
+			} else {
+				headers = append(headers, 8, 0)
+			}
+			const all = 0xff // flags, of which CWR is only the first packet's, FIN and PSH only the last one's
+			headers = append(append(headers, ip...), 4, 0xd2, 0, 80, 0xff, 0xff, 0xff, 0xf0, 0, 0, 0, 1, 5<<4, all, 0, 0, 0, 0, 0, 0)
+			payload := a.mr.Bytes()[sendFrom:][:length]
+			for i := range payload {
+				payload[i] = byte(i)
+			}
+			a.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpTSO, Flags: verbs.SendIPCsum, MSS: mss, Inline: headers,
+				SGL: []verbs.SGE{a.mr.SGE(sendFrom, 5), a.mr.SGE(sendFrom+5, length-5)}})
+			if wc := a.next(); wc.Err() != nil || wc.Opcode != verbs.WCTSO {
+				t.Fatal(wc)
+			}
+			for i, c := range []struct {
+				size  int
+				flags byte
+			}{{mss, all &^ 0x09}, {mss, all &^ 0x89}, {7, all &^ 0x80}} {
+				wc := b.next()
+				got := b.mr.Bytes()[i*recvSize:][:wc.ByteLen]
+				if int(wc.ByteLen) != len(headers)+c.size || !bytes.Equal(got[len(headers):], payload[i*mss:][:c.size]) || !bytes.Equal(got[:14], headers[:14]) {
+					t.Fatalf("%d: %+v, %x", i, wc, got)
+				}
+				inner := got[14:]
+				if v6 {
+					if n := binary.BigEndian.Uint16(inner[4:]); int(n) != 20+c.size || wc.Flags != 0 {
+						t.Errorf("%d: %d bytes of payload, %+v", i, n, wc)
+					}
+					inner = inner[40:]
+				} else {
+					if n, at := binary.BigEndian.Uint16(inner[2:]), binary.BigEndian.Uint16(inner[4:]); int(n) != 40+c.size || at != uint16(id+i&0xffff) || wc.Flags != verbs.WCIPCsumOK {
+						t.Errorf("%d: length %d, id %#x, %+v", i, n, at, wc)
+					}
+					inner = inner[20:]
+				}
+				if at := binary.BigEndian.Uint32(inner[4:]); at != uint32((sequence+i*mss)&0xffffffff) || inner[13] != c.flags {
+					t.Errorf("%d: sequence %#x, flags %#x", i, at, inner[13])
+				}
+			}
+			a.post(verbs.SendWR{WRID: 2, Opcode: verbs.OpTSO, MSS: mss, Inline: headers[:len(headers)-1], SGL: []verbs.SGE{a.mr.SGE(sendFrom, 5)}})
+			if wc := a.next(); wc.Err() != nil {
+				t.Fatal(wc)
+			}
+			if got := b.story(); got != "1003 work request flushed; RTS" {
+				t.Errorf("headers that are cut off: %s", got)
+			}
+		})
+	}
+}

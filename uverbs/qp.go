@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,10 @@ type QPOptions struct {
 	SignalAll      bool // every send generates a completion (C: sq_sig_all)
 	Flags          verbs.QPFlags
 	SourceQPN      uint32 // source QP number in packets, 0 for the QP's own; needs CAP_NET_RAW
+	// MaxTSOHeader is the largest number of bytes of headers of an OpTSO. A QP without it
+	// refuses OpTSO. A device that can't do OpTSO on such a QP returns an error that matches
+	// ErrNotSupported: see [Device.Supports].
+	MaxTSOHeader uint16
 }
 
 // CreateQP creates a queue pair.
@@ -100,10 +105,13 @@ func (qp *QP) create(opts *QPOptions) error {
 	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == verbs.QPTypeXRCInitiator {
 		return verbs.ErrNotSupported
 	}
+	if opts.MaxTSOHeader > 0 && !qp.dev.Supports(qp.typ, verbs.OpTSO) {
+		return fmt.Errorf("%w: %v QPs of this device have no %v", verbs.ErrNotSupported, qp.typ, verbs.OpTSO)
+	}
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
 	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
-		Flags: opts.Flags, SourceQPN: opts.SourceQPN, PD: qp.pd.data, PDHandle: qp.pd.handle,
+		Flags: opts.Flags, SourceQPN: opts.SourceQPN, MaxTSOHeader: uint32(opts.MaxTSOHeader), PD: qp.pd.data, PDHandle: qp.pd.handle,
 		SendCQ: opts.SendCQ.ring, Bind: qp.bind}
 	if opts.RecvCQ != nil {
 		r.RecvCQ = opts.RecvCQ.ring

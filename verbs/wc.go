@@ -62,6 +62,7 @@ const (
 	WCFetchAdd        WCOpcode = 4
 	WCBindMW          WCOpcode = 5
 	WCLocalInv        WCOpcode = 6
+	WCTSO             WCOpcode = 7
 	WCFlush           WCOpcode = 8
 	WCAtomicWrite     WCOpcode = 9
 	WCRecv            WCOpcode = 128
@@ -71,7 +72,7 @@ const (
 var wcOpcodeNames = map[WCOpcode]string{
 	WCSend: "SEND", WCRDMAWrite: "RDMA_WRITE", WCRDMARead: "RDMA_READ", WCCompareSwap: "COMP_SWAP",
 	WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV",
-	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
+	WCTSO: "TSO", WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
 	WCRecv: "RECV", WCRecvRDMAWithImm: "RECV_RDMA_WITH_IMM",
 }
 

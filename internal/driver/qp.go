@@ -16,6 +16,9 @@ type CreateQP struct {
 	SignalAll bool // every send generates a completion
 	Flags     verbs.QPFlags
 	SourceQPN uint32 // source QP number in packets, 0 for the QP's own
+	// MaxTSOHeader is the largest number of bytes of headers of an OpTSO. It is 0 unless Supports
+	// says that such a QP accepts OpTSO.
+	MaxTSOHeader uint32
 	// PD is the data that AllocPD returned, and PDHandle is the kernel's number.
 	PD       any
 	PDHandle uint32

@@ -14,6 +14,7 @@ type Work struct {
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
 	Flags  uint32 // IB_SEND_; signaled also because the queue pair signals all
 	Front  []byte // of a raw packet, before its data: the part that is in the request itself
+	MSS    uint16 // of a TSO, whose headers are Front
 	Inline []byte // with IB_SEND_INLINE, or
 	SGL    []SGE
 

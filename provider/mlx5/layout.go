@@ -42,6 +42,7 @@ const (
 	opWriteImm = 0x09
 	opSend     = 0x0a
 	opSendImm  = 0x0b
+	opTSO      = 0x0e
 	opRead     = 0x10
 	opCompare  = 0x11
 	opFetchAdd = 0x12

@@ -24,11 +24,12 @@ type qp struct {
 	register       *register
 	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
-	state          verbs.QPState        // written with both queues held
-	ethernet       bool                 // its port is an Ethernet port
-	front          [ethernetHeader]byte // start of the frame that is being posted
-	signal         uint32               // ctrlCompletion of every send
-	smallFence     bool                 // of the next send
+	state          verbs.QPState // written with both queues held
+	ethernet       bool          // its port is an Ethernet port
+	front          []byte        // start of the frame that is being posted
+	maxTSOHeader   int
+	signal         uint32 // ctrlCompletion of every send
+	smallFence     bool   // of the next send
 	maxInline      uint32
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
@@ -47,6 +48,9 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
 	q.plain = c.plains(r.Type, q.maxInline)
+	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
+		q.front = make([]byte, max(ethernetHeader, q.maxTSOHeader))
+	}
 	if r.SignalAll {
 		q.signal = ctrlCompletion
 	}
@@ -254,21 +258,22 @@ func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
 	}
 	s.cap = r.Cap
-	if err := c.sendSizes(&s, overhead(r.Type)); err != nil {
+	if err := c.sendSizes(&s, overhead(r.Type), align(r.MaxTSOHeader, segmentSize)); err != nil {
 		return s, err
 	}
 	return s, c.receiveSizes(&s, r.SRQ != nil)
 }
 
-func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
+// sendSizes computes the sizes of the send queue. A request has SGEs and headers, or inline data.
+func (c *mlx5Context) sendSizes(s *sizes, overhead, headers uint32) error {
 	want, most := &s.cap, uint32(c.limits.MaxSqDescSz)
 	if want.MaxSendWR == 0 {
 		return nil
 	}
-	if want.MaxSendSGE > most/segmentSize || want.MaxInline > most {
+	if want.MaxSendSGE > most/segmentSize || want.MaxInline > most || headers > most {
 		return tooLarge("sends", most)
 	}
-	size := overhead + want.MaxSendSGE*segmentSize
+	size := overhead + headers + want.MaxSendSGE*segmentSize
 	if want.MaxInline > 0 {
 		size = max(size, overhead+align(inlineHeader+want.MaxInline, segmentSize))
 	}

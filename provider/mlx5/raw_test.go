@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -165,6 +166,172 @@ func TestFrameBeforeRTR(t *testing.T) {
 	for _, c := range []interface{ Close() error }{w.qp, w.cq, w.pd} {
 		if err := c.Close(); err != nil {
 			t.Error(fmt.Sprint(c), err)
+		}
+	}
+}
+
+// tcpHeaders are the headers of a TCP segment over IPv4, of 54 bytes and options.
+func tcpHeaders(options int) []byte {
+	b := data(54 + options)
+	b[12], b[13], b[14], b[23], b[46] = 8, 0, 0x45, 6, byte(20+options)/4<<4
+	return b
+}
+
+// tagged is a frame with a VLAN tag.
+func tagged(frame []byte, tag uint16) []byte {
+	return slices.Concat(frame[:12], []byte{0x81, 0, byte(tag >> 8), byte(tag)}, frame[12:])
+}
+
+// A TSO leaves with its headers in the request, wherever in the queue it begins.
+func TestSendTSO(t *testing.T) {
+	const most, payload, tag = 70, 3000, 0xe123
+	for name, options := range map[string]fakemlx5.Options{"no header": {}, "header": {InlineHeaders: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+				*fakemlx5.OptionsOf(k), o.Type, o.MaxTSOHeader = options, verbs.QPTypeRawPacket, most
+			})
+			if !w.dev.Supports(verbs.QPTypeRawPacket, verbs.OpTSO) || w.dev.Supports(verbs.QPTypeRC, verbs.OpTSO) || w.dev.Supports(verbs.QPTypeUD, verbs.OpTSO) {
+				t.Error("Supports")
+			}
+			copy(w.mr.Bytes(), data(payload))
+			for i := range 64 {
+				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpTSO, Flags: verbs.SendSignaled, MSS: uint16(1400 + i),
+					Inline: tcpHeaders(i % 5 * 4), SGL: []verbs.SGE{w.mr.SGE(0, 1000), w.mr.SGE(1000, payload-1000)}}
+				want := wr.Inline
+				if i%3 == 1 {
+					wr.VLAN, want = tag, nil
+					if len(wr.Inline)+4 > most {
+						wr.Inline = wr.Inline[:most-4]
+					}
+					want = tagged(wr.Inline, tag)
+				}
+				if i%2 == 1 {
+					wr.Flags |= verbs.SendIPCsum
+				}
+				w.post(t, wr)
+				got := w.take(t)
+				if got.Opcode != abi.IB_UVERBS_WR_TSO || got.MSS != wr.MSS || !bytes.Equal(got.Front, want) || got.Flags&abi.IB_SEND_IP_CSUM != uint32(wr.Flags&verbs.SendIPCsum) {
+					t.Errorf("%d: %+v, want %x", i, got, want)
+				}
+				if b := w.read(t, got); !bytes.Equal(b[len(want):], data(payload)) {
+					t.Errorf("%d: %x", i, b)
+				}
+				w.kqp.Sent(got, abi.IB_WC_SUCCESS)
+				if wc := w.one(t); wc.WRID != wr.WRID || wc.Opcode != verbs.WCTSO || wc.Err() != nil {
+					t.Errorf("%+v", wc)
+				}
+			}
+		})
+	}
+}
+
+// A TSO that no device would carry out is refused, and so is the QP where there is none.
+func TestRefusesTSO(t *testing.T) {
+	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.Type, o.MaxTSOHeader = verbs.QPTypeRawPacket, 70 })
+	payload := []verbs.SGE{w.mr.SGE(0, 4000)}
+	for name, wr := range map[string]verbs.SendWR{
+		"no MSS":           {Inline: tcpHeaders(0), SGL: payload},
+		"no headers":       {MSS: 1, SGL: payload},
+		"short headers":    {MSS: 1, Inline: data(13), SGL: payload},
+		"long headers":     {MSS: 1, Inline: data(71), SGL: payload},
+		"long with a tag":  {MSS: 1, Inline: data(67), SGL: payload, VLAN: 1},
+		"no payload":       {MSS: 1, Inline: tcpHeaders(0)},
+		"too much payload": {MSS: 1, Inline: tcpHeaders(0), SGL: []verbs.SGE{{Addr: 1, Length: 1<<18 + 1, LKey: 1}}},
+	} {
+		wr.Opcode = verbs.OpTSO
+		if n, err := w.qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+	without := rawWorld(t, fakemlx5.Options{})
+	if _, err := without.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpTSO, MSS: 1, Inline: tcpHeaders(0), SGL: payload}}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error("a QP without MaxTSOHeader:", err)
+	}
+	old := rawWorld(t, fakemlx5.Options{NoTSO: true})
+	opts := &uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: old.cq, RecvCQ: old.cq, MaxTSOHeader: 54, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
+	if _, err := old.pd.CreateQP(opts); !errors.Is(err, verbs.ErrNotSupported) || old.dev.Supports(verbs.QPTypeRawPacket, verbs.OpTSO) {
+		t.Error("a device without TSO:", err)
+	}
+	opts.MaxTSOHeader, opts.SendCQ, opts.RecvCQ, opts.Cap.MaxSendWR = 128, w.cq, w.cq, 8
+	roomy := must[*uverbs.QP](t)(w.pd.CreateQP(opts)) // requests of 48 + 128 + 16 bytes, in a queue of 2 KiB
+	if got, want := roomy.Cap(), (verbs.QPCap{MaxSendWR: 10, MaxSendSGE: 1, MaxInline: 140}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if err := roomy.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq, MaxTSOHeader: 2000,
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error("headers that no request has room for:", err)
+	}
+}
+
+// A frame gets its VLAN tag, whether the device wants its start in the request or not.
+func TestSendVLAN(t *testing.T) {
+	const length, tag = 100, 0xa5c3
+	for name, options := range map[string]fakemlx5.Options{"no header": {}, "header": {InlineHeaders: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := rawWorld(t, options)
+			copy(w.mr.Bytes(), data(length))
+			wrs := []verbs.SendWR{{Inline: data(length)}, {Inline: data(14)}}
+			for _, to := range []int{1, 12, 13, 14, 15} {
+				wrs = append(wrs, verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(0, to), w.mr.SGE(to, length-to)}})
+			}
+			for i, wr := range wrs {
+				wr.WRID, wr.Opcode, wr.VLAN, wr.Flags = uint64(i), verbs.OpSend, tag, verbs.SendSignaled
+				w.post(t, wr)
+				got := w.take(t)
+				want := data(length)
+				if wr.Inline != nil {
+					want = wr.Inline
+				}
+				if b := w.read(t, got); !bytes.Equal(b, tagged(want, tag)) {
+					t.Errorf("%d: %x, want %x", i, b, tagged(want, tag))
+				}
+				w.kqp.Sent(got, abi.IB_WC_SUCCESS)
+				w.one(t)
+			}
+			if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, VLAN: 1, Inline: data(13)}}); !errors.Is(err, verbs.ErrInvalidWR) {
+				t.Error("a frame without an EtherType:", err)
+			}
+		})
+	}
+}
+
+// TestPacketLimits changes each field of the kernel's own attributes of the device.
+func TestPacketLimits(t *testing.T) {
+	var change func(b []byte)
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.CallOut && c.Call == "QUERY_DEVICE" && change != nil {
+				change(c.Bytes)
+			}
+		}
+	})
+	const raw = 1 << 8
+	want := verbs.DeviceAttr{TSO: verbs.TSOCaps{MaxPayload: 1 << 18, SupportedQPTypes: raw},
+		PacketPacing: verbs.PacketPacingCaps{MinRate: 1, MaxRate: 100_000_000, SupportedQPTypes: raw, Burst: true}}
+	for name, c := range map[string]struct {
+		at  int
+		set func(*verbs.DeviceAttr)
+	}{
+		"":               {-1, func(*verbs.DeviceAttr) {}},
+		"max_tso":        {8, func(a *verbs.DeviceAttr) { a.TSO.MaxPayload ^= 1 }},
+		"tso qpts":       {12, func(a *verbs.DeviceAttr) { a.TSO.SupportedQPTypes ^= 1 }},
+		"rate_limit_min": {40, func(a *verbs.DeviceAttr) { a.PacketPacing.MinRate ^= 1 }},
+		"rate_limit_max": {44, func(a *verbs.DeviceAttr) { a.PacketPacing.MaxRate ^= 1 }},
+		"pacing qpts":    {48, func(a *verbs.DeviceAttr) { a.PacketPacing.SupportedQPTypes ^= 1 }},
+		"cap_flags":      {52, func(a *verbs.DeviceAttr) { a.PacketPacing.Burst = false }},
+	} {
+		change = func(b []byte) {
+			if c.at >= 0 {
+				b[c.at] ^= 1
+			}
+		}
+		want := want
+		c.set(&want)
+		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing {
+			t.Errorf("%s: %+v, %+v", name, got.TSO, got.PacketPacing)
 		}
 	}
 }

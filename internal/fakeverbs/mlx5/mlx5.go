@@ -63,6 +63,9 @@ type model struct {
 type Options struct {
 	Infiniband bool
 	NoAtomics  bool
+	// NoTSO is a device that cuts no TCP segments into packets, and a kernel that adds nothing
+	// to a device's attributes.
+	NoTSO bool
 	// NoChecksums is a device that fills in none of raw packets.
 	NoChecksums bool
 	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
@@ -109,6 +112,9 @@ const (
 	bfregs     = 16
 	contextLen = 72
 	nullKey    = 0xfffff700
+
+	maxTSO           = 1 << 18
+	minRate, maxRate = 1, 100_000_000 // kbit/s
 )
 
 func (m *model) note(format string, args ...any) {
@@ -233,6 +239,9 @@ func (m *model) Context(r *ioctl.Request) error {
 	if !o.NoClock {
 		resp.ClockInfoVersions = 1
 	}
+	if o.NoTSO {
+		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE
+	}
 	if o.NoMAC {
 		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 	}
@@ -252,6 +261,26 @@ func (m *model) Context(r *ioctl.Request) error {
 	m.k.NullKey = resp.DumpFillMkey
 	m.answered = resp
 	return answer(m, "GET_CONTEXT", r, resp)
+}
+
+// QueryDevice answers what the device has beyond the verbs, as far as it is asked for.
+func (m *model) QueryDevice(r *ioctl.Request) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	switch {
+	case len(b) == 0 || m.options.NoTSO:
+		return nil
+	case len(b) < 8:
+		return syscall.EINVAL
+	}
+	resp := abi.Mlx5IbQueryDeviceResp{ResponseLength: uint32(len(abi.Bytes(new(abi.Mlx5IbQueryDeviceResp))))}
+	if !m.options.Infiniband {
+		const raw = 1 << abi.IB_UVERBS_QPT_RAW_PACKET
+		resp.TsoCaps = abi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: raw}
+		resp.PacketPacingCaps = abi.Mlx5PacketPacingCaps{QpRateLimitMin: minRate, QpRateLimitMax: maxRate, SupportedQpts: raw,
+			CapFlags: abi.MLX5_IB_PP_SUPPORT_BURST}
+	}
+	copy(b, abi.Bytes(&resp))
+	return nil
 }
 
 func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {

@@ -31,6 +31,7 @@ type parts struct {
 	ud             bool // a datagram may be it
 	uc             bool // an unreliable connection has it
 	raw            bool // a raw packet may be it
+	cut            bool // the device cuts it into packets
 }
 
 var operations = map[uint8]parts{
@@ -39,6 +40,7 @@ var operations = map[uint8]parts{
 	0x09: {verb: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote: true, data: true, inline: true, uc: true},
 	0x0a: {verb: abi.IB_UVERBS_WR_SEND, data: true, inline: true, ud: true, uc: true, raw: true},
 	0x0b: {verb: abi.IB_UVERBS_WR_SEND_WITH_IMM, data: true, inline: true, ud: true, uc: true},
+	0x0e: {verb: abi.IB_UVERBS_WR_TSO, data: true, raw: true, cut: true},
 	0x10: {verb: abi.IB_UVERBS_WR_RDMA_READ, remote: true, data: true},
 	0x11: {verb: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, remote: true, atomic: true, data: true},
 	0x12: {verb: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, remote: true, atomic: true, data: true},
@@ -163,7 +165,7 @@ func (c *reader) take(what string, n int) []byte {
 func (c *reader) segments() {
 	parts, ok := operations[c.code]
 	typ := c.q.qp.Type
-	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw {
+	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw || parts.cut && !c.q.isRaw() {
 		c.note("operation %#x is none of its QP", c.code)
 		return
 	}
@@ -179,7 +181,7 @@ func (c *reader) segments() {
 		c.address(c.take("an address", 48))
 	}
 	if c.q.isRaw() {
-		c.ethernet()
+		c.ethernet(parts.cut)
 	}
 	if parts.remote {
 		b := c.take("a remote address", 16)
@@ -454,15 +456,29 @@ const (
 var ipv4OK = [2]byte{headersRight, 2 << 2}
 
 // ethernet reads the segment in front of a raw packet: which checksums the device shall fill
-// in, and the start of the frame where the device wants it in the request.
-func (c *reader) ethernet() {
+// in, and the start of the frame. The device wants some of it there, and takes more. Of a TSO all
+// headers stand there.
+func (c *reader) ethernet(cut bool) {
 	want := 0
 	if c.q.m.options.InlineHeaders {
 		want = ethHeader
 	}
-	b := c.take("an Ethernet segment", (ethFrameAt+want+2)&^15)
-	if n := int(binary.BigEndian.Uint16(b[12:])); n != want {
+	if len(c.rest) < 16 {
+		c.take("an Ethernet segment", 16)
+		return
+	}
+	n, mss := int(binary.BigEndian.Uint16(c.rest[12:])), binary.BigEndian.Uint16(c.rest[6:])
+	switch {
+	case cut && (mss == 0 || n < max(14, want)):
+		c.note("a TSO has %d bytes of headers, and an MSS of %d", n, mss)
+	case !cut && mss != 0:
+		c.note("an MSS of %d, and nothing is cut", mss)
+	case n < want:
 		c.note("%d bytes of the frame are in the request, and the device wants %d", n, want)
+	}
+	b := c.take("an Ethernet segment", (ethFrameAt+max(n, 2)+15)&^15)
+	if len(b) < ethFrameAt+n {
+		return
 	}
 	switch b[4] {
 	case 0:
@@ -472,9 +488,10 @@ func (c *reader) ethernet() {
 		c.note("the checksums to fill in are %#x", b[4])
 	}
 	c.wantZeros("an Ethernet segment", b[:4])
-	c.wantZeros("an Ethernet segment", b[5:12])
-	c.wantZeros("an Ethernet segment", b[ethFrameAt+want:])
-	c.Front = append([]byte(nil), b[ethFrameAt:][:want]...)
+	c.wantZeros("an Ethernet segment", b[5:6])
+	c.wantZeros("an Ethernet segment", b[8:12])
+	c.wantZeros("an Ethernet segment", b[ethFrameAt+n:])
+	c.Front, c.MSS = append([]byte(nil), b[ethFrameAt:][:n]...), mss
 }
 
 // CreateFlow takes the headers that the model knows.
