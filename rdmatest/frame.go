@@ -83,25 +83,28 @@ func (f *Fabric) receiveFrame(from *Device, k *packet, b []byte) {
 	if fill {
 		checked.fill()
 	}
-	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
-	if checked.right() {
-		wc.WcFlags = abi.IB_WC_IP_CSUM_OK
-	}
+	found := fakeverbs.Packet{IPv4: frame.IsIPv4(), IPv6: frame.IP != nil && !frame.IsIPv4(),
+		TCP: frame.IP != nil && frame.Proto == fakeverbs.ProtoTCP, UDP: frame.IP != nil && frame.Proto == fakeverbs.ProtoUDP}
+	found.L3OK, found.L4OK = found.IPv6 || checked.ip != nil && checksum(checked.ip) == 0, checked.transportRight()
 	for _, d := range f.devices {
 		if !f.hasPath(from, d) {
 			continue
 		}
-		for _, qp := range d.takers(frame) {
-			if to := f.taker(d, qp, frame); to != nil {
-				f.receiveFrameAt(b, wc, to)
+		for _, r := range d.takers(frame) {
+			var ok bool
+			if found.Tag, ok = r.Take(len(b)); !ok {
+				continue
+			}
+			if to := f.taker(d, r.QP, frame); to != nil {
+				f.receiveFrameAt(b, found, to)
 			}
 		}
 	}
 }
 
-// takers are the queue pairs that rules give a frame to: those of the best rule, and where there
-// is none those of the rules for all the rest; and those that listen in.
-func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.QP) {
+// takers are the rules that a frame goes by: the best one of each queue pair, and where there
+// is none those for all the rest; and those that listen in.
+func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.Flow) {
 	var best, listening []*fakeverbs.Flow
 	for _, k := range d.verbs.Openings() {
 		for _, r := range k.Flows() {
@@ -117,8 +120,8 @@ func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.QP) {
 		}
 	}
 	for _, r := range append(best, listening...) {
-		if !slices.Contains(all, r.QP) {
-			all = append(all, r.QP)
+		if !slices.ContainsFunc(all, func(f *fakeverbs.Flow) bool { return f.QP == r.QP }) {
+			all = append(all, r)
 		}
 	}
 	return all
@@ -144,11 +147,11 @@ func goesBefore(a, b *fakeverbs.Flow) bool {
 	if a.Attr.Priority != b.Attr.Priority {
 		return a.Attr.Priority < b.Attr.Priority
 	}
-	return len(a.Specs) > len(b.Specs)
+	return a.Filters() > b.Filters()
 }
 
-// receiveFrameAt drops a frame that finds no receive. wc is the completion of one that has room.
-func (f *Fabric) receiveFrameAt(b []byte, wc abi.IbUverbsWc, to *pair) {
+// receiveFrameAt drops a frame that finds no receive.
+func (f *Fabric) receiveFrameAt(b []byte, found fakeverbs.Packet, to *pair) {
 	qp := to.qp
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
 		return
@@ -157,6 +160,13 @@ func (f *Fabric) receiveFrameAt(b []byte, wc abi.IbUverbsWc, to *pair) {
 	if r == nil {
 		return
 	}
+	const tagAt, tagSize = 12, 4
+	if len(b) >= tagAt+tagSize && b[tagAt] == 0x81 && b[tagAt+1] == 0 && qp.Strips() {
+		found.VLAN, found.Stripped = binary.BigEndian.Uint16(b[tagAt+2:]), true
+		b = slices.Concat(b[:tagAt], b[tagAt+tagSize:])
+	}
+	r.Packet = found
+	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
 	if long := len(b) > roomIn(r.SGL); long || !scatter(qp, r.SGL, b) {
 		wc.Status, _ = to.d.rules.(roce).unfit(long)
 	}
@@ -243,7 +253,5 @@ func (c *checked) fill() {
 	binary.BigEndian.PutUint16(c.l4[c.at:], v)
 }
 
-// right reports whether a packet of IPv4 has right checksums of its header and its transport.
-func (c *checked) right() bool {
-	return c.ip != nil && c.l4 != nil && checksum(c.ip) == 0 && fold(sum(c.pseudo, c.l4)) == 0
-}
+// transportRight reports whether the checksum of a packet's transport is right.
+func (c *checked) transportRight() bool { return c.l4 != nil && fold(sum(c.pseudo, c.l4)) == 0 }

@@ -30,6 +30,7 @@ type Device struct {
 	regions     regions
 	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
+	counting    sync.Mutex // held while flow rules with counters are created and closed
 	cleanup     runtime.Cleanup
 }
 

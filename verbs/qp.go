@@ -73,8 +73,10 @@ type QPFlags uint32
 const (
 	QPBlockMulticastLoopback QPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
 	QPScatterFCS             QPFlags = abi.IB_UVERBS_QP_CREATE_SCATTER_FCS
-	QPCVLANStripping         QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
-	QPPCIWriteEndPadding     QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
+	// QPCVLANStripping removes the VLAN tag of received raw packets; with WCExtVLAN, completions
+	// have it.
+	QPCVLANStripping     QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
+	QPPCIWriteEndPadding QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 )
 
 // QPAttr has the attributes of a QP. A QPAttrMask says which fields are valid. Times have the

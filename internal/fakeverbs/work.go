@@ -73,6 +73,16 @@ type Recv struct {
 	Index   uint32 // for the driver's own use
 	SGLRoom [2]SGE // as in Work
 	Data    []byte // that come in the completion
+	Packet  Packet // of a raw packet
+}
+
+// Packet is what a device finds in a raw packet that arrives.
+type Packet struct {
+	Tag                  uint32 // of the flow rule
+	VLAN                 uint16 // with Stripped
+	Stripped             bool
+	IPv4, IPv6, TCP, UDP bool
+	L3OK, L4OK           bool
 }
 
 // Queues is a model's side of a queue pair's queues. The kernel's lock is held. Statuses and

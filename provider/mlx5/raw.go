@@ -2,10 +2,12 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -22,6 +24,7 @@ const (
 	fillChecksums = 0xc0 << 24 // of layers 3 and 4
 	layersRight   = 0x06       // of the same
 	headerIPv4    = 2
+	hasVLAN       = 1
 )
 
 // frameHeader returns the number of bytes of each frame that must be in the request. Older
@@ -164,4 +167,31 @@ func (e *cqe) describeFrame(wc *verbs.WC) bool {
 		wc.Flags = verbs.WCIPCsumOK
 	}
 	return true
+}
+
+// CreateFlow implements driver.FlowCreator. The kernel reads the kinds of the counters from memory
+// that the request names.
+func (c *mlx5Context) CreateFlow(r *driver.CreateFlow) error {
+	if len(r.Counters) == 0 {
+		return r.Do(driver.UHW{})
+	}
+	type request struct {
+		abi.Mlx5IbCreateFlow
+		abi.Mlx5IbFlowCountersData
+	}
+	n := pow2(uint32(len(r.Counters))) // of an array
+	kinds, err := r.Alloc(int(n)*len(abi.Bytes(new(abi.Mlx5IbFlowCountersDesc))), nil)
+	if err != nil {
+		return err
+	}
+	list, err := mmap.NewArray[abi.Mlx5IbFlowCountersDesc](kinds, 0, n)
+	if err != nil {
+		return err
+	}
+	for i, p := range r.Counters {
+		*list.At(uint32(i)) = abi.Mlx5IbFlowCountersDesc{Description: uint32(p.Counts), Index: p.Index}
+	}
+	req := request{abi.Mlx5IbCreateFlow{NcountersData: 1}, abi.Mlx5IbFlowCountersData{CountersData: kinds.Addr(), Ncounters: uint32(len(r.Counters))}}
+	err = r.Do(driver.UHW{In: abi.Bytes(&req)})
+	return errors.Join(err, r.Free(kinds))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -12,6 +13,7 @@ import (
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // rawWorld is a world with a raw packet QP. Receives that are posted early count from RTR on,
@@ -333,5 +335,125 @@ func TestPacketLimits(t *testing.T) {
 		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing {
 			t.Errorf("%s: %+v, %+v", name, got.TSO, got.PacketPacing)
 		}
+	}
+}
+
+// packetWorld is a world with a raw packet QP whose completions have all fields of packets.
+func packetWorld(t *testing.T, ext verbs.WCExtMask, options fakemlx5.Options) *world {
+	t.Helper()
+	return makeWorld(t, ext, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+		*fakemlx5.OptionsOf(k), o.Type = options, verbs.QPTypeRawPacket
+	})
+}
+
+// Extended completions have each field of a packet, if the CQ was created with it.
+func TestPacketFields(t *testing.T) {
+	const tag, vlan, all = 0xabcdef, 0xe123, verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
+	for _, ext := range []verbs.WCExtMask{verbs.WCExtFlowTag, verbs.WCExtVLAN, verbs.WCExtChecksum, all} {
+		w := packetWorld(t, ext, fakemlx5.Options{})
+		for i, c := range []struct {
+			checks [2]byte
+			want   verbs.WCExtFlags
+			vlan   uint16
+		}{
+			{[2]byte{}, 0, 0},
+			{[2]byte{0, 1}, 0, vlan},
+			{[2]byte{0x01, 0x80}, 0, 0}, // layer 2, and a bit without a meaning
+			{[2]byte{0x02, 2 << 2}, verbs.WCExtL3OK | verbs.WCExtIPv4, 0},
+			{[2]byte{0x04, 1<<2 | 2<<4}, verbs.WCExtL4OK | verbs.WCExtIPv6 | verbs.WCExtUDP, 0},
+			{[2]byte{0x06, 1<<2 | 1<<4}, verbs.WCExtChecksumOK | verbs.WCExtIPv6 | verbs.WCExtTCP, 0},
+			{[2]byte{0x06, 2<<2 | 3<<4}, verbs.WCExtChecksumOK | verbs.WCExtIPv4 | verbs.WCExtTCP, 0},
+			{[2]byte{0x07, 2<<2 | 4<<4 | 1}, verbs.WCExtChecksumOK | verbs.WCExtIPv4 | verbs.WCExtTCP, vlan},
+			{[2]byte{0x00, 3<<2 | 5<<4}, 0, 0},
+		} {
+			w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: tag + uint32(i), Bytes: 64, Checks: c.checks, VLAN: vlan})
+			wcs, got := make([]verbs.WC, 2), []verbs.WCExt{{Timestamp: 9, VLAN: 9}, {}}
+			if n, err := w.cq.PollExt(wcs, got); n != 1 || err != nil || wcs[0].WRID != uint64(i) || wcs[0].QPN != w.qp.Num() {
+				t.Fatal(n, err, wcs)
+			}
+			want := verbs.WCExt{}
+			if ext&verbs.WCExtFlowTag != 0 {
+				want.FlowTag = tag + uint32(i)
+			}
+			if ext&verbs.WCExtVLAN != 0 {
+				want.VLAN = c.vlan
+			}
+			if ext&verbs.WCExtChecksum != 0 {
+				want.Flags = c.want
+			}
+			if got[0] != want {
+				t.Errorf("%#x, %x: %+v, want %+v", ext, c.checks, got[0], want)
+			}
+		}
+		w.postRecv(t, verbs.RecvWR{})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: 9, QPN: tag, Syndrome: 1})
+		got := make([]verbs.WCExt, 1)
+		if n, err := w.cq.PollExt(make([]verbs.WC, 1), got); n != 1 || err != nil || got[0] != (verbs.WCExt{}) {
+			t.Error("of an error:", n, err, got)
+		}
+		w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{w.mr.SGE(0, 64)}})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 0, QPN: w.qp.Num(), Checks: [2]byte{0x06, 0xff}, VLAN: vlan})
+		if n, err := w.cq.PollExt(make([]verbs.WC, 1), got); n != 1 || err != nil || got[0] != (verbs.WCExt{}) {
+			t.Error("of a send:", n, err, got)
+		}
+	}
+	// Of other completions the fields are 0, whatever the device has there.
+	w := makeWorld(t, all, nil)
+	w.postRecv(t, verbs.RecvWR{})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
+	for _, c := range []fakemlx5.CQE{{Opcode: 2, QPN: w.qp.Num()}, {Opcode: 0, QPN: w.qp.Num()}} {
+		c.Checks, c.VLAN = [2]byte{0x06, 0xff}, vlan
+		fakemlx5.CQOf(w.kcq).Complete(c)
+	}
+	got := make([]verbs.WCExt, 2)
+	if n, err := w.cq.PollExt(make([]verbs.WC, 2), got); n != 2 || err != nil || got[0] != (verbs.WCExt{}) || got[1] != (verbs.WCExt{}) {
+		t.Error("of an RC QP:", n, err, got)
+	}
+	old := rawWorld(t, fakemlx5.Options{CQEVersion0: true})
+	for ext, refused := range map[verbs.WCExtMask]bool{verbs.WCExtFlowTag: true, verbs.WCExtVLAN | verbs.WCExtChecksum: false} {
+		cq, err := old.dev.CreateCQ(1, &uverbs.CQOptions{Ext: ext})
+		if errors.Is(err, verbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {
+			t.Errorf("completions of version 0 with %#x: %v", ext, err)
+		}
+	}
+}
+
+// The first flow rule that uses counters says what they count. The last one's end makes the kernel forget
+// it.
+func TestFlowCounters(t *testing.T) {
+	w := rawWorld(t, fakemlx5.Options{})
+	counters := must[*uverbs.Counters](t)(w.dev.CreateCounters())
+	opts := &uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}, &uverbs.FlowCount{Counters: counters}}}
+	if _, err := w.qp.CreateFlow(opts); !errors.Is(err, syscall.EINVAL) {
+		t.Error("counters of nothing:", err)
+	}
+	if err := errors.Join(counters.Count(flow.CounterBytes, 2), counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
+		t.Fatal(err)
+	}
+	want := []fakeverbs.CounterKind{{Kind: 1, Index: 2}, {Kind: 0, Index: 0}, {Kind: 1, Index: 1}}
+	for range 2 {
+		a, b := must[*uverbs.Flow](t)(w.qp.CreateFlow(opts)), must[*uverbs.Flow](t)(w.qp.CreateFlow(opts))
+		if got := w.k.AllCounters()[0].Kinds; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if err := counters.Count(flow.CounterBytes, 0); !errors.Is(err, verbs.ErrInUse) {
+			t.Error(err)
+		}
+		if err := counters.Read(make([]uint64, 2), false); !errors.Is(err, syscall.EINVAL) {
+			t.Error("room for two of three:", err)
+		}
+		if err := errors.Join(counters.Read(make([]uint64, 5), false), a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if got := w.k.AllCounters()[0].Kinds; got != nil {
+			t.Error(got)
+		}
+	}
+	if _, err := w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{flow.Tag(1 << 24)}}); !errors.Is(err, syscall.EINVAL) {
+		t.Error("a flow tag of 25 bits:", err)
+	}
+	if err := counters.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -142,7 +142,7 @@ func limits() fakeverbs.Limits {
 	l.Port.MaxMsgSz, l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 1<<30, 256, 1, 1
 	l.GIDs = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), fakeverbs.GIDEntry(fakeverbs.IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
-	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM|abi.IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
 	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
 	return l
@@ -159,15 +159,6 @@ func (m *model) applyOptions() {
 		d.Limits.RawCaps = 0
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
-}
-
-// Has leaves out the calls that the model does not carry out.
-func (m *model) Has(call string) bool {
-	switch call {
-	case "COUNTERS_CREATE":
-		return false
-	}
-	return m.Bare.Has(call)
 }
 
 // input reads the private bytes of a create call. Fewer than least are refused; behind

@@ -388,6 +388,9 @@ func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
 	} else {
 		q.rq.done(r.Index)
 	}
+	if q.isRaw() && q.m.version == 1 && c.Opcode != cqeRespErr {
+		c.QPN = c.Tag
+	}
 	CQOf(q.qp.RecvCQ).complete(c)
 }
 
@@ -399,8 +402,8 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 			c.From |= 1 << 28
 		}
 	}
-	if q.isRaw() && wc.WcFlags&abi.IB_WC_IP_CSUM_OK != 0 {
-		c.Checks = ipv4OK
+	if q.isRaw() && wc.Status == abi.IB_WC_SUCCESS {
+		c.Checks, c.VLAN, c.Tag = checks(&r.Packet), r.Packet.VLAN, r.Packet.Tag
 	}
 	q.received(r, c)
 }
