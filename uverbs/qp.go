@@ -227,6 +227,45 @@ func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
 	return order
 }
 
+// ECE returns the QP's options of enhanced connection establishment: after CreateQP what the device
+// offers, and after Modify what it agreed to. If the device or its kernel has none, the error matches
+// ErrNotSupported.
+//
+// C: ibv_query_ece
+func (qp *QP) ECE() (e verbs.ECE, err error) {
+	err = qp.withECE("query the ECE of", func(s driver.ECESetter) (err error) {
+		e, err = s.ECE()
+		return err
+	})
+	return e, err
+}
+
+// SetECE requests options of enhanced connection establishment, usually what the peer answered.
+// The next Modify passes them to the device, so call SetECE before the QP leaves INIT. ECE returns
+// what the device made of them. If the device has none, the error matches ErrNotSupported.
+//
+// C: ibv_set_ece
+func (qp *QP) SetECE(e verbs.ECE) error {
+	return qp.withECE("set the ECE of", func(s driver.ECESetter) error { return s.SetECE(e) })
+}
+
+func (qp *QP) withECE(op string, f func(driver.ECESetter) error) error {
+	return qp.using(op, func() error {
+		s, ok := qp.ring.(driver.ECESetter)
+		if !ok {
+			return qp.fail(op, verbs.ErrNotSupported, "the device has no options of enhanced connection establishment")
+		}
+		qp.sq.Lock()
+		defer qp.sq.Unlock()
+		qp.rq.Lock()
+		defer qp.rq.Unlock()
+		if err := f(s); err != nil {
+			return qp.fail(op, err, "")
+		}
+		return nil
+	})
+}
+
 // AttachMcast makes a UD QP receive the messages sent to a multicast group. lid is the group's
 // LID, 0 on RoCE.
 //

@@ -66,6 +66,14 @@ type ModifyQP struct {
 	Mask     verbs.QPAttrMask
 }
 
+// ECESetter is a QP whose device has options of enhanced connection establishment. ECE returns those
+// that are in force. SetECE requests others for the next modification of the QP. Both are called with
+// both queues held.
+type ECESetter interface {
+	ECE() (verbs.ECE, error)
+	SetECE(e verbs.ECE) error
+}
+
 // Flusher is a QP whose device does not complete all work of a failed QP. When the QP
 // fails, package uverbs moves it to ERR and then calls Flush. Until the QP is put into
 // RESET, uverbs calls Flush again after each post. Flush is called with both queues held.

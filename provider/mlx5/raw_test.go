@@ -457,3 +457,82 @@ func TestFlowCounters(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A rate limit reaches the device with its burst and its usual size of packets, each in its place.
+func TestPacing(t *testing.T) {
+	w := rawWorld(t, fakemlx5.Options{})
+	set := func(rate, burst uint32, packet uint16) error {
+		return w.qp.Modify(&verbs.QPAttr{RateLimit: rate, MaxBurst: burst, TypicalPacket: packet}, verbs.QPAttrRateLimit)
+	}
+	for _, want := range []fakemlx5.Pacing{{Rate: 1000, MaxBurst: 3000, TypicalPacket: 1500}, {Rate: 1000, MaxBurst: 2}, {Rate: 7, TypicalPacket: 64}, {Rate: 9}, {}} {
+		if err := set(want.Rate, want.MaxBurst, want.TypicalPacket); err != nil {
+			t.Error(err)
+		}
+		if got := fakemlx5.QPOf(w.kqp).Pacing; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, c := range []struct {
+		rate, burst uint32
+		packet      uint16
+	}{{0, 1, 0}, {0, 0, 1}, {100_000_001, 0, 0}} {
+		if err := set(c.rate, c.burst, c.packet); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	w = rawWorld(t, fakemlx5.Options{NoBursts: true})
+	if err := errors.Join(set(5, 0, 0)); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{set(5, 1, 0), set(5, 0, 1)} {
+		if !errors.Is(err, verbs.ErrNotSupported) {
+			t.Error(err)
+		}
+	}
+}
+
+// The device offers options of enhanced connection establishment, and agrees to those that it has.
+func TestECE(t *testing.T) {
+	const trigger, mellanox = 1 << 28, 0x15b3
+	var asked int
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.CallIn && c.Call == "EX_MODIFY_QP" {
+				asked++
+			}
+		}
+	})
+	is := func(want uint32) {
+		t.Helper()
+		if e, err := w.qp.ECE(); err != nil || e != (verbs.ECE{VendorID: mellanox, Options: want}) {
+			t.Errorf("%+v, %v, want %#x", e, err, want)
+		}
+	}
+	is(trigger | fakemlx5.ECE)
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	is(trigger | fakemlx5.ECE)
+	if err := w.qp.SetECE(verbs.ECE{VendorID: mellanox, Options: trigger | 0x81}); err != nil {
+		t.Fatal(err)
+	}
+	is(0)
+	if err := w.qp.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	is(trigger | 1)
+	if err := w.qp.SetECE(verbs.ECE{VendorID: 1, Options: 1}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if err := w.qp.Init(nil); err != nil || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	is(trigger | 1)
+	old := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoECE = true })
+	if _, err := old.qp.ECE(); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if err := old.qp.SetECE(verbs.ECE{VendorID: mellanox, Options: 1}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+}

@@ -86,6 +86,10 @@ type Options struct {
 	NoMAC bool
 	// NoTicks is a kernel that does not let programs read the device's clock.
 	NoTicks bool
+	// NoECE is a device without options of enhanced connection establishment.
+	NoECE bool
+	// NoBursts is a device whose rate limits have no bursts.
+	NoBursts bool
 	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
@@ -115,6 +119,9 @@ const (
 
 	maxTSO           = 1 << 18
 	minRate, maxRate = 1, 100_000_000 // kbit/s
+
+	askECE = 1 << 28
+	ECE    = 0x3 // the options that the device has
 )
 
 func (m *model) note(format string, args ...any) {
@@ -245,6 +252,9 @@ func (m *model) Context(r *ioctl.Request) error {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
 		resp.HcaCoreClockOffset = ticksAt
 	}
+	if !o.NoECE {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE
+	}
 	if !o.NoNullKey {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
 		resp.DumpFillMkey = nullKey
@@ -269,6 +279,9 @@ func (m *model) QueryDevice(r *ioctl.Request) error {
 		resp.TsoCaps = abi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: raw}
 		resp.PacketPacingCaps = abi.Mlx5PacketPacingCaps{QpRateLimitMin: minRate, QpRateLimitMax: maxRate, SupportedQpts: raw,
 			CapFlags: abi.MLX5_IB_PP_SUPPORT_BURST}
+		if m.options.NoBursts {
+			resp.PacketPacingCaps.CapFlags = 0
+		}
 	}
 	copy(b, abi.Bytes(&resp))
 	return nil

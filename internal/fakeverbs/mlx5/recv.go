@@ -327,6 +327,9 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 	}
 	if !m.options.OldBytes {
 		in.Uidx &= uint32(m.version) * 0xffffff
+		if !m.options.NoECE {
+			in.EceOptions &^= askECE
+		}
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
 			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}
