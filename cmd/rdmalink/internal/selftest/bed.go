@@ -1,10 +1,12 @@
 package selftest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
@@ -21,15 +23,19 @@ type bed struct {
 	attr *verbs.DeviceAttr
 	port uint32
 	link *verbs.PortAttr
-	gid  *verbs.GIDEntry // nil where addresses need none, and on iWARP
-	addr netip.Addr      // of its network device; zero if there is none
-	os   string
+	gid  *verbs.GIDEntry                // nil where addresses need none, and on iWARP
+	addr netip.Addr                     // of its network device; zero if there is none
+	open func() (*uverbs.Device, error) // opens the device again
+
+	os, firmware, board string
+	posts               int // how often a test of stores posts
 
 	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
 func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
-	b = &bed{ctx: ctx, dev: dev}
+	name := dev.Info().Name
+	b = &bed{ctx: ctx, dev: dev, open: func() (*uverbs.Device, error) { return m.Open(name) }}
 	if b.attr, err = dev.Attr(); err != nil {
 		return nil, err
 	}
@@ -43,9 +49,15 @@ func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, e
 	}
 	b.findAddress(m)
 	if b.iwarp() && !b.addr.IsValid() {
-		return nil, fmt.Errorf("there is no IP address that leads to %s, and iWARP connects by address only (ip addr add ADDRESS/LENGTH dev NETDEV)", dev.Info().Name)
+		return nil, fmt.Errorf("there is no IP address that leads to %s, and iWARP connects by address only (ip addr add ADDRESS/LENGTH dev NETDEV)", name)
 	}
 	b.os = m.Proc.Text("sys", "kernel", "osrelease")
+	if d, err := m.RDMA.DeviceByName(name); err == nil {
+		b.firmware = d.FWVersion
+	}
+	if m.Sys.FS != nil {
+		b.board = m.Sys.Text("class", "infiniband", name, "board_id")
+	}
 	return b, nil
 }
 
@@ -115,13 +127,21 @@ func (b *bed) facts() []finding {
 	if b.addr.IsValid() {
 		way += fmt.Sprintf(", address %v", b.addr)
 	}
-	return []finding{
-		{"rdmalink", fact, version},
-		{"kernel", fact, b.os},
-		{"device", fact, fmt.Sprintf("%s, driver %v, ABI %d, vendor %#06x, part %d, hardware %d, firmware %#x", info.Name, info.Driver, info.ABI,
-			a.VendorID, a.VendorPartID, a.HWVer, a.FWVer)},
-		{"way", fact, way},
+	firmware := fmt.Sprintf("%s (%#x)", cmp.Or(b.firmware, "unknown"), a.FWVer)
+	if b.board != "" {
+		firmware += ", board " + b.board
 	}
+	var facts []finding
+	for _, f := range [][2]string{
+		{"rdmalink", fmt.Sprintf("%s, %s, %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		{"kernel", b.os},
+		{"device", fmt.Sprintf("%s, driver %v, ABI %d, vendor %#06x, part %d, hardware %d", info.Name, info.Driver, info.ABI, a.VendorID, a.VendorPartID, a.HWVer)},
+		{"firmware", firmware},
+		{"way", way},
+	} {
+		facts = append(facts, finding{name: f[0], result: fact, detail: f[1]})
+	}
+	return facts
 }
 
 // keep arranges for an object to be closed at the end of the test.
