@@ -55,17 +55,20 @@ func refused(m mistake) func(*bed) (string, error) {
 		if err := p.post(wr, behind); err != nil {
 			return "", err
 		}
-		wcs, err := p.statuses(p.ends[0].qp.SendCQ(), 2)
+		wcs, err := p.statuses(p.ends[0].qp.SendCQ(), 1)
 		if err != nil {
 			return "", err
 		}
 		if !b.allows(m.want, m.soft, 0, wcs[0].Status) || wcs[0].WRID != wr.WRID {
 			return "", fmt.Errorf("request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, wr.WRID, m.want)
 		}
-		if wcs[1].Status != verbs.StatusWRFlushErr || wcs[1].WRID != behind.WRID {
-			return "", fmt.Errorf("behind it request %d completes with %v, and request %d should with %v", wcs[1].WRID, wcs[1].Status, behind.WRID, verbs.StatusWRFlushErr)
-		}
 		detail := fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr)
+		if wcs, err = p.statuses(p.ends[0].qp.SendCQ(), 1); err != nil {
+			return detail, err
+		}
+		if wcs[0].Status != verbs.StatusWRFlushErr || wcs[0].WRID != behind.WRID {
+			return detail, fmt.Errorf("behind it request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, behind.WRID, verbs.StatusWRFlushErr)
+		}
 		if m.recv == 0 {
 			return detail, nil
 		}
@@ -178,6 +181,9 @@ var (
 		return wr, nil
 	}}
 	behindWindow = mistake{want: verbs.StatusRemAccessErr, op: verbs.OpBindMW, request: func(p *pair) (verbs.SendWR, error) {
+		if p.dev.Info().Driver == verbs.DriverRXE {
+			return verbs.SendWR{}, none("soft RoCE checks the bounds of the region, and not those of the window")
+		}
 		key, err := p.bound()
 		wr := p.write()
 		wr.RKey, wr.RemoteAddr = key, wr.RemoteAddr+windowed-7
