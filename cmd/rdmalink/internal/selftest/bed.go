@@ -28,14 +28,15 @@ type bed struct {
 	open func() (*uverbs.Device, error) // opens the device again
 
 	os, firmware, board string
-	posts               int // how often a test of stores posts
+	posts               int     // how often a test of stores posts
+	frames              *uint16 // numbers the ports of frames
 
 	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
 func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
 	name := dev.Info().Name
-	b = &bed{ctx: ctx, dev: dev, open: func() (*uverbs.Device, error) { return m.Open(name) }}
+	b = &bed{ctx: ctx, dev: dev, frames: new(uint16), open: func() (*uverbs.Device, error) { return m.Open(name) }}
 	if b.attr, err = dev.Attr(); err != nil {
 		return nil, err
 	}
@@ -169,7 +170,8 @@ func byAddress(b *bed) (string, error) {
 	return fmt.Sprintf("connected to %v and closed", b.addr), err
 }
 
-// reach connects an address to itself. It says which device that leads to.
+// reach connects an address to itself. It says which device that leads to. Neither end closes
+// before both are connected.
 func (b *bed) reach(addr netip.Addr) (device string, err error) {
 	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -177,22 +179,30 @@ func (b *bed) reach(addr netip.Addr) (device string, err error) {
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
-	accepted := make(chan error, 1)
+	type answer struct {
+		*rdmacm.Conn
+		error
+	}
+	came := make(chan answer, 1)
 	go func() {
 		c, err := l.Accept(ctx)
-		if err == nil {
-			<-c.Done()
-			err = c.Close()
-		}
-		accepted <- err
+		came <- answer{c, err}
 	}()
 	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(addr, 0)}
 	c, err := d.Dial(ctx, l.Addr().String())
 	if err != nil {
 		cancel()
-		<-accepted
-		return "", errors.Join(err, l.Close())
+	} else {
+		device = c.Device().Info().Name
 	}
-	device = c.Device().Info().Name
-	return device, errors.Join(c.Close(), <-accepted, l.Close())
+	a := <-came
+	if a.Conn != nil {
+		err = errors.Join(err, a.Close())
+	} else if err == nil {
+		err = a.error
+	}
+	if c != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return device, errors.Join(err, l.Close())
 }

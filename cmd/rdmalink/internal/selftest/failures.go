@@ -213,18 +213,33 @@ var (
 	}}
 )
 
-// wrongQKey sends a datagram that the peer must drop, and one that it must not.
+// wrongQKey sends a datagram that the peer must drop, and then one that takes the receive.
 func wrongQKey(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeUD)
 	if err != nil {
 		return "", err
 	}
-	const times = 10
+	from, to := &p.ends[0], &p.ends[1]
+	const wrong, right, times = 100, 64, 10
 	for range times {
-		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 100, 1), RemoteQKey: qkey + 1}); err != nil {
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-grh, wrong+grh, 1)}); err != nil {
 			return "", err
 		}
-		if err := p.message(message{op: verbs.OpSend, size: 64}); err != nil {
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, wrong, 1), RemoteQKey: qkey + 1}); err != nil {
+			return "", err
+		}
+		p.fill(from.source(right))
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, right, 1)}); err != nil {
+			return "", err
+		}
+		wcs, err := p.wait(to.recvs, 1)
+		if err != nil {
+			return "", err
+		}
+		if wcs[0].ByteLen != right+grh {
+			return "", fmt.Errorf("the datagram of %d bytes with a wrong Q_Key came, and should not (%d bytes came)", wrong, wcs[0].ByteLen-grh)
+		}
+		if err := p.same("the datagram behind", to.target(right), from.source(right)); err != nil {
 			return "", err
 		}
 	}

@@ -24,7 +24,7 @@ var (
 )
 
 const (
-	framePort   = 4791 + 1000 // of the receiver
+	framePort   = 5791 // of the first receiver
 	frameHeads  = 14 + 20 + 8
 	frameRoom   = 2048
 	frameLayout = 0x0800 // IPv4
@@ -39,6 +39,7 @@ type framer struct {
 	qp     *uverbs.QP
 	mr     *uverbs.MR
 	mac    [6]byte
+	port   uint16 // of the receiver; the next one is free too
 	next   uint64
 }
 
@@ -50,7 +51,9 @@ func (b *bed) newFramer() (f *framer, err error) {
 	if b.link.LinkLayer != verbs.LinkEthernet {
 		return nil, none("raw packets are Ethernet's")
 	}
-	f = &framer{bed: b}
+	// A frame of an earlier test that comes late is no frame of this one.
+	*b.frames += 2
+	f = &framer{bed: b, port: framePort + *b.frames}
 	if f.mac, err = b.portMAC(); err != nil {
 		return nil, err
 	}
@@ -117,7 +120,7 @@ func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, ext verbs.WCExtMask) (
 		return nil, err
 	}
 	f.keep(qp.Close)
-	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.port}), qp.Connect(nil))
+	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.bed.port}), qp.Connect(nil))
 }
 
 // sink receives frames.
@@ -151,7 +154,7 @@ func (f *framer) receiver(ext verbs.WCExtMask, specs ...flow.Spec) (*sink, *uver
 	if err := s.fill(qp.PostRecv, 8, 0); err != nil {
 		return nil, nil, err
 	}
-	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.port, Specs: specs})
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: specs})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -299,13 +302,13 @@ func rawFrames(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(framePort))
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
 	if err != nil {
 		return "", err
 	}
 	sizes := []int{60, 61, 64, 128, 255, 256, 1000, 1514}
 	for _, n := range sizes {
-		frame := f.frame(n, 1000, framePort, true)
+		frame := f.frame(n, 1000, f.port, true)
 		if err := f.send(frame, 0); err != nil {
 			return "", fmt.Errorf("a frame of %d bytes: %w", n, err)
 		}
@@ -325,11 +328,11 @@ func checksums(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(framePort))
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
 	if err != nil {
 		return "", err
 	}
-	want := f.frame(200, 1000, framePort, true)
+	want := f.frame(200, 1000, f.port, true)
 	bare := slices.Clone(want)
 	clear(bare[24:26])
 	clear(bare[40:42])
@@ -366,13 +369,13 @@ func flowRules(b *bed) (string, error) {
 	var sinks [2]*sink
 	var rules [2]*uverbs.Flow
 	for i := range sinks {
-		if sinks[i], rules[i], err = f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(uint16(framePort+i))); err != nil {
+		if sinks[i], rules[i], err = f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port+uint16(i))); err != nil {
 			return "", err
 		}
 	}
 	for i := range 2 * frames {
 		to := i % 2
-		frame := f.frame(100, 1000, uint16(framePort+to), true)
+		frame := f.frame(100, 1000, f.port+uint16(to), true)
 		if err := f.send(frame, 0); err != nil {
 			return "", err
 		}
@@ -387,7 +390,7 @@ func flowRules(b *bed) (string, error) {
 		return "", err
 	}
 	for i := range sinks {
-		frame := f.frame(100, 1000, uint16(framePort+i), true)
+		frame := f.frame(100, 1000, f.port+uint16(i), true)
 		if err := f.send(frame, 0); err != nil {
 			return "", err
 		}
@@ -410,14 +413,14 @@ func flowTag(b *bed) (string, error) {
 		return "", err
 	}
 	const tag = 0xabcde
-	s, _, err := f.receiver(verbs.WCExtFlowTag, f.ether(), ipv4(frameFrom, frameTo), udp(framePort), flow.Tag(tag))
+	s, _, err := f.receiver(verbs.WCExtFlowTag, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), flow.Tag(tag))
 	if err != nil {
 		return "", err
 	}
 	if err := s.cq.Arm(false); err != nil {
 		return "", err
 	}
-	if err := f.send(f.frame(100, 1000, framePort, true), 0); err != nil {
+	if err := f.send(f.frame(100, 1000, f.port, true), 0); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, frameTime)
@@ -446,13 +449,13 @@ func flowCounters(b *bed) (string, error) {
 	if err := errors.Join(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(framePort), &uverbs.FlowCount{Counters: counters})
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), &uverbs.FlowCount{Counters: counters})
 	if err != nil {
 		return "", err
 	}
 	const frames, size = 5, 100
 	for range frames {
-		frame := f.frame(size, 1000, framePort, true)
+		frame := f.frame(size, 1000, f.port, true)
 		if err := f.send(frame, 0); err != nil {
 			return "", err
 		}
@@ -536,7 +539,7 @@ func spread(b *bed) (string, error) {
 		return "", err
 	}
 	b.keep(qp.Close)
-	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(framePort)}})
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
 	if err != nil {
 		return "", err
 	}
@@ -544,7 +547,7 @@ func spread(b *bed) (string, error) {
 	var got [queues]int
 	const frames = 16
 	for i := range frames {
-		frame := f.frame(100, uint16(1000+i), framePort, true)
+		frame := f.frame(100, uint16(1000+i), f.port, true)
 		if err := f.send(frame, 0); err != nil {
 			return "", err
 		}

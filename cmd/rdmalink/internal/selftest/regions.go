@@ -100,7 +100,7 @@ func deviceMemory(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	size := int(min(b.attr.MaxDMSize, 4096))
+	size := int(min(b.attr.MaxDMSize, 2048))
 	dm, err := b.dev.AllocDM(uint64(size), 0)
 	if err != nil {
 		return "", err

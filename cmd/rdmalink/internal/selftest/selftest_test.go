@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,6 +154,56 @@ func TestAll(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestOthers checks that objects of another program stay as they are.
+func TestOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Hosts: make([]rdmatest.HostOptions, 1)})
+		d := f.Host(0).Device(0)
+		b, err := newBed(t.Context(), machine(t, d, nil), must(uverbs.Open(d.Name()))(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := must(b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true}))(t)
+		s, _, err := must(b.newFramer())(t).receiver(0, ipv4(frameTo, frameFrom))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dm := must(b.dev.AllocDM(4096, 0))(t)
+		b.keep(dm.Close)
+		must(dm.WriteAt([]byte("mine"), 0))(t)
+		before := d.Objects()
+		if lines, err := tried(t, machine(t, d, nil), d, depth); err != nil {
+			t.Error(err, lines[failed])
+		}
+		if diff := cmp.Diff(before, d.Objects()); diff != "" {
+			t.Errorf("objects before and after (-want +got):\n%s", diff)
+		}
+		if err := p.message(message{op: verbs.OpSend, size: 100}); err != nil {
+			t.Error(err)
+		}
+		if err := s.nothing(); err != nil {
+			t.Error(err)
+		}
+		got := make([]byte, 4)
+		if must(dm.ReadAt(got, 0))(t); string(got) != "mine" {
+			t.Errorf("%q", got)
+		}
+		if err := errors.Join(b.close(), b.dev.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }
 
