@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +157,37 @@ func TestAll(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPages checks that the pages for owners of a card have each test, and no other. Rows of several types of
+// queue pairs name the tests of RC.
+func TestPages(t *testing.T) {
+	for _, page := range []string{"card.md", "zh/card.md"} {
+		b, err := os.ReadFile(filepath.Join("../../../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for row := range strings.Lines(string(b)) {
+			if cells := strings.Split(row, "|"); len(cells) > 2 {
+				for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+					got = append(got, m[1])
+				}
+			}
+		}
+		alike := []string{"UC", "UD", "XRC"}
+		for _, test := range tests {
+			typ, rest, _ := strings.Cut(test.name, " ")
+			if !slices.Contains(alike, typ) || !slices.Contains(starting("RC"), "RC "+rest) {
+				want = append(want, test.name)
+			}
+		}
+		slices.Sort(got)
+		want = slices.Sorted(slices.Values(append(want, alike...)))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-tests +page):\n%s", page, diff)
+		}
 	}
 }
 
