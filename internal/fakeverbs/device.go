@@ -324,7 +324,7 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 	}
 	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.Device, ResponseLength: 304, DeviceCapFlagsEx: l.Caps,
 		MaxDmSize: l.MaxDM, TimestampMask: l.ClockMask, HcaCoreClock: l.ClockKHz, RawPacketCaps: l.RawCaps, CqModerationCaps: l.Moderation,
-		OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
+		RssCaps: l.RSS, OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
 }
 
 // attrModel is a driver that adds private bytes to the device's attributes.

@@ -161,7 +161,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/cli":           {"cmd/rdmalink/internal/host", "verbs"},
 	"cmd/rdmalink/internal/cli/clitest":   {"cmd/rdmalink/internal/", "internal/abi", "netlinkrdma", "netlinkrdma/nltest", "verbs"},
 	"cmd/rdmalink/internal/rdma":          {"cmd/rdmalink/internal/cli", "cmd/rdmalink/internal/host", "netlinkrdma", "verbs"},
-	"cmd/rdmalink/internal/selftest":      {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
+	"cmd/rdmalink/internal/selftest":      {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs", "verbs/flow", "verbs/rss"},
 	"cmd/rdmalink/internal/watch":         {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/cm":            {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs", "verbs"},

@@ -160,6 +160,7 @@ func limits() fakeverbs.Limits {
 	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
 	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM|abi.IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.RSS = abi.IbUverbsRssCaps{SupportedQpts: 1 << abi.IB_UVERBS_QPT_RAW_PACKET, MaxRwqIndirectionTables: 1 << 20, MaxRwqIndirectionTableSize: 1 << 11}
 	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
 	return l
 }
@@ -172,7 +173,7 @@ func (m *model) applyOptions() {
 	if m.options.Infiniband && !d.IsInfiniBand() {
 		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
 		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		d.Limits.RawCaps = 0
+		d.Limits.RawCaps, d.Limits.RSS = 0, abi.IbUverbsRssCaps{}
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
 }
