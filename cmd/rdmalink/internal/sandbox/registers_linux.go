@@ -128,7 +128,13 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 			return any // it is unmapped
 		}
 		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			binary.NativeEndian.PutUint64(p.seen[at:], v)
+			// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
+			// one's. No doorbell is the complement of another, so the same store shows again.
+			if word.CompareAndSwap(v, ^v) {
+				binary.NativeEndian.PutUint64(p.seen[at:], ^v)
+			} else {
+				binary.NativeEndian.PutUint64(p.seen[at:], v)
+			}
 			others()
 			k.Store(p.key, at, 8, v)
 			any = true
