@@ -361,4 +361,3 @@ func readNumber(r *bufio.Reader, kind byte) (int, error) {
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
-

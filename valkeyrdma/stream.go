@@ -186,8 +186,8 @@ func (s *stream) hold(b []byte) (int, error) {
 
 // release sends what is held back, if it is time.
 func (s *stream) release() {
-	s.due = s.due || s.held >= mostData || s.sent == s.to.length || s.unheard < mostUnheard
-	for s.due && s.held > 0 && s.outstanding() < dataSlots && s.failed == nil {
+	s.due = s.held > 0 && (s.due || s.sent == s.to.length || s.unheard < mostUnheard)
+	for (s.due || s.held >= mostData) && s.held > 0 && s.outstanding() < dataSlots && s.failed == nil {
 		n := min(s.held, mostData)
 		s.m = message{data: s.pieces((s.next+s.own.sends-s.held)%s.own.sends, n)}
 		s.held -= n
