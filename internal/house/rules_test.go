@@ -188,7 +188,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/perf":          {"cmd/rdmalink/internal/peer", "internal/farewell", "internal/perftest", "mmap", "rdmacm", "uverbs", "verbs"},
 
-	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
+	"test/":             {"fabric", "mad", "umad", "mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 
