@@ -41,11 +41,6 @@
 // actual sizes. Nothing may be posted to a send queue before RTS, or to a receive queue
 // before INIT: the device would carry it out later, without a report.
 //
-// Two environment variables are those of rdma-core's provider. MLX5_CQE_SIZE is the size of
-// a completion, 64 or 128 bytes. With MLX5_SCATTER_TO_CQE=1, which is not the default here,
-// the device writes messages of up to half that size to the completion, and Poll copies
-// them to the receive's memory, which must be in a region of this program, not of a GPU.
-//
 // All queues are memory of this process that the device reads and writes. A doorbell is a
 // record in memory, followed by a store to a register, or by a copy of the whole request to
 // a register; package mmap has the rules.
