@@ -267,6 +267,10 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
 		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
 	case cqeRespError:
+		if s != nil && e.syndrome == syndromeAborted && e.vendor == vendorPageFault {
+			s.repost(index)
+			return false
+		}
 		return p.recvCQ == q && p.received(s, index, nil, wc) && e.fail(wc)
 	}
 	return false
@@ -532,20 +536,27 @@ func (q *cq) copyEntry(to *cq, at, from uint32) {
 
 // statuses maps the device's syndromes. Other syndromes become StatusGeneralErr.
 var statuses = [...]verbs.Status{
-	0x01: verbs.StatusLocLenErr,
-	0x02: verbs.StatusLocQPOpErr,
-	0x04: verbs.StatusLocProtErr,
-	0x05: verbs.StatusWRFlushErr,
-	0x06: verbs.StatusMWBindErr,
-	0x10: verbs.StatusBadRespErr,
-	0x11: verbs.StatusLocAccessErr,
-	0x12: verbs.StatusRemInvReqErr,
-	0x13: verbs.StatusRemAccessErr,
-	0x14: verbs.StatusRemOpErr,
-	0x15: verbs.StatusRetryExcErr,
-	0x16: verbs.StatusRNRRetryExcErr,
-	0x22: verbs.StatusRemAbortErr,
+	0x01:            verbs.StatusLocLenErr,
+	0x02:            verbs.StatusLocQPOpErr,
+	0x04:            verbs.StatusLocProtErr,
+	0x05:            verbs.StatusWRFlushErr,
+	0x06:            verbs.StatusMWBindErr,
+	0x10:            verbs.StatusBadRespErr,
+	0x11:            verbs.StatusLocAccessErr,
+	0x12:            verbs.StatusRemInvReqErr,
+	0x13:            verbs.StatusRemAccessErr,
+	0x14:            verbs.StatusRemOpErr,
+	0x15:            verbs.StatusRetryExcErr,
+	0x16:            verbs.StatusRNRRetryExcErr,
+	syndromeAborted: verbs.StatusRemAbortErr,
 }
+
+// With this syndrome the device reports that a receive of an SRQ has memory in an on-demand region
+// that is not there yet. The message comes again, and the QP has not failed.
+const (
+	syndromeAborted = 0x22
+	vendorPageFault = 0x93
+)
 
 func statusOf(syndrome uint8) verbs.Status {
 	if int(syndrome) < len(statuses) && statuses[syndrome] != verbs.StatusSuccess {

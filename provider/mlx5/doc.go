@@ -34,7 +34,7 @@
 // frames; flow rules that tag, drop and count; inline data; SRQs; CQs that can be resized and can
 // report time stamps, flow tags, VLAN tags and checksums; device memory; the null key; address
 // handles, on RoCE where the kernel finds the MAC (Linux 4.4 and later). There are no FLUSH,
-// ATOMIC_WRITE and RDMA_READ_WITH_INV, and no on-demand paging of receives on SRQs yet.
+// ATOMIC_WRITE and RDMA_READ_WITH_INV.
 //
 // Send queues have the sizes of rdma-core's, whose requests on RC and UC have room for a
 // window's binding. A QP with one SGE therefore takes 60 bytes inline; QP.Cap holds the
