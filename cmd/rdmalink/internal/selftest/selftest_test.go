@@ -124,6 +124,8 @@ var kinds = []struct {
 		[]string{"RC SEND with immediate", "RC WRITE with immediate", "RC COMPARE_SWAP", "RC FETCH_ADD", "solicited events", "SRQ that is resized", "CQ that is resized",
 			"regions at an address", "region that is changed"})},
 	{name: "erdma", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed"})},
+	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "SRQ"), hardware, packets,
+		[]string{"RC attributes", "CQ that is resized", "region that is changed", "windows of type 1", "windows of type 2", "write behind a window", "window that was ended", "binding without the right"})},
 	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized", "flow tags", "flow counters"}},
 	{name: "mlx5-old", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, opened: func(k *fakeverbs.Kernel) {
 		o := fakemlx5.OptionsOf(k)
