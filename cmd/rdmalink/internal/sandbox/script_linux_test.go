@@ -13,13 +13,18 @@ import (
 )
 
 // TestScript runs the same script with rdma-core's providers and with ours, and compares the
-// data exchanged with driver and device. When polling, the sandbox sees only some of the stores
+// data exchanged with driver and device. Extended CQs and QPs of libibverbs (ibv_wr_*) exchange the same
+// data as others. When polling, the sandbox sees only some of the stores
 // to registers; when trapping, it sees all. libmlx5 puts short messages in completions unless
 // its environment disables that.
 func TestScript(t *testing.T) {
 	long(t)
+	onCores(t, scripts)
+}
+
+func scripts(t *testing.T, core core) {
 	const root = "../../../../"
-	program := compiled(t, root+"test/sandbox/script.c")
+	program := core.compiled(t, root+"test/sandbox/script.c")
 	for _, c := range []struct {
 		kind, golden string
 		line         []string
@@ -32,12 +37,18 @@ func TestScript(t *testing.T) {
 		{"mlx5", "provider/mlx5/testdata/script-short.rec", []string{program, "mlx5-all"}},
 		{"mlx5", "provider/mlx5/testdata/script-128.rec", []string{"env", "MLX5_CQE_SIZE=128", program, "mlx5"}}, // READs in long completions go astray in libmlx5 before 2026
 		{"mlx5", "provider/mlx5/testdata/script-xrc.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-xrc"}},
+		{"mlx5", "provider/mlx5/testdata/script.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ex"}},
+		{"mlx5", "provider/mlx5/testdata/script-ud.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ex-ud"}},
+		{"mlx5", "provider/mlx5/testdata/script-raw.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-raw"}},
+		{"mlx5", "provider/mlx5/testdata/script-srq.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-srq"}},
+		{"mlx5", "provider/mlx5/testdata/script-uc.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-uc"}},
+		{"mlx5", "provider/mlx5/testdata/script-ud.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ud"}},
 		{"mlx5-old", "provider/mlx5/testdata/script-old.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5"}},
 	} {
 		registers := slices.Contains(withRegisters, c.kind)
 		t.Run(c.golden, func(t *testing.T) {
 			t.Parallel()
-			golden, recording := root+c.golden, recordScript(t, c.line, "-d", c.kind)
+			golden, recording := root+c.golden, recordScript(t, core, c.line, "-d", c.kind)
 			if registers {
 				golden, recording = withoutDoorbells(t, golden), withoutDoorbells(t, recording)
 			}
@@ -51,7 +62,7 @@ func TestScript(t *testing.T) {
 		t.Run(c.golden+", trapped", func(t *testing.T) {
 			needTrap(t)
 			t.Parallel()
-			recording := recordScript(t, c.line, "-d", c.kind, "--trap")
+			recording := recordScript(t, core, c.line, "-d", c.kind, "--trap")
 			if text, err := compared(t, root+c.golden, recording); text != "" || err != nil {
 				t.Errorf("%v\n%s", err, text)
 			}
@@ -60,10 +71,10 @@ func TestScript(t *testing.T) {
 }
 
 // recordScript runs the script, which must not misuse the device.
-func recordScript(t *testing.T, line []string, options ...string) (recording string) {
+func recordScript(t *testing.T, c core, line []string, options ...string) (recording string) {
 	t.Helper()
 	recording = filepath.Join(t.TempDir(), "c.rec")
-	out, err := inside(t, append(options, "-r", recording), line...)
+	out, err := c.inside(t, append(options, "-r", recording), line...)
 	if err != nil || out != "all data arrived\n" {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -71,7 +82,10 @@ func recordScript(t *testing.T, line []string, options ...string) (recording str
 }
 
 // compiled compiles a C source into a program.
-func compiled(t *testing.T, source string, libraries ...string) string {
+func compiled(t *testing.T, source string) string { return core{}.compiled(t, source) }
+
+// compiled compiles a C source with this version's headers and libraries.
+func (c core) compiled(t *testing.T, source string, libraries ...string) string {
 	t.Helper()
 	need(t, "gcc")
 	for _, header := range []string{"infiniband/verbs.h", "rdma/rdma_cma.h"} {
@@ -80,6 +94,7 @@ func compiled(t *testing.T, source string, libraries ...string) string {
 	needFile(t, source) // go test notices a change of files that tests access
 	program := filepath.Join(t.TempDir(), "program")
 	gcc := exec.Command("gcc", append([]string{"-O1", "-o", program, source, "-lrdmacm", "-libverbs"}, libraries...)...)
+	gcc.Env = append(os.Environ(), c.env...)
 	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
