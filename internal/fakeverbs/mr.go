@@ -12,9 +12,17 @@ import (
 
 type pd struct{}
 
+// pdModel is a model whose driver answers ALLOC_PD with private bytes.
+type pdModel interface{ AllocPD(*ioctl.Request) error }
+
 func (k *Kernel) allocPD(r *ioctl.Request) error {
 	if err := k.insist("ALLOC_PD", r); err != nil {
 		return err
+	}
+	if m, ok := k.Model.(pdModel); ok {
+		if err := m.AllocPD(r); err != nil {
+			return err
+		}
 	}
 	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.Add("PD", pd{}, nothing)})
 }

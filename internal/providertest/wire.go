@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -71,7 +72,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	if r := right(s); r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
 		local = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	data := append([]byte(nil), s.Inline...)
+	data := slices.Concat(s.Front, s.Inline)
 	for _, g := range s.SGL {
 		if !w.opens(g.LKey, g.Addr, uint64(g.Length), local) {
 			return abi.IB_WC_LOC_PROT_ERR
@@ -352,6 +353,9 @@ func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	}
 	if step%4 == 0 {
 		wr.Flags |= verbs.SendSolicited
+	}
+	if p.Type == verbs.QPTypeRawPacket && step%5 == 0 {
+		wr.Flags |= verbs.SendIPCsum
 	}
 	data := p.Message(i, &wr, l)
 	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}

@@ -41,6 +41,7 @@ func newPair(t testing.TB, o pairOptions) *pair {
 		Ended:  func(_ *providertest.Pair, _, step int) uint32 { return 0x00f0f000 + uint32(step) }}
 	if o.golden {
 		opts.CQE, opts.Pieces, opts.Cap.MaxRecvSGE, opts.Cap.MaxInline = 64, false, 1, 0
+		opts.SRQ[0] = false
 	}
 	opts.Kernel = func(k *fakeverbs.Kernel) {
 		*fakemlx5.OptionsOf(k) = o.device
@@ -49,7 +50,11 @@ func newPair(t testing.TB, o pairOptions) *pair {
 		}
 	}
 	if o.typ == verbs.QPTypeUD {
-		opts.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
+		dgid := fakeverbs.IPv4GID
+		if o.golden {
+			copy(dgid[12:], []byte{198, 51, 100, 1}) // the sandbox's
+		}
+		opts.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: dgid, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
 		if o.device.Infiniband {
 			opts.AH = &verbs.AHAttr{Port: 1, DLID: 0x1234, SL: 5, SrcPathBits: 3, StaticRate: 3}
 		}
