@@ -130,24 +130,28 @@ func missing(t *testing.T, what string) {
 	t.Skip(what, "is not installed")
 }
 
-// core is a version of rdma-core, with the variables by which programs and compilers find it. The
+// core is a version of rdma-core, with the variables by which programs, compilers and Python find it. The
 // installed one needs none.
 type core struct {
-	name string
-	env  []string
+	env   []string
+	tests string // the directory with the tests of the Python modules
+	table string // the results of these tests
 }
+
+// isNewest reports whether it is not the installed one.
+func (c core) isNewest() bool { return len(c.env) > 0 }
 
 // onCores runs a test with the programs and libraries of the installed rdma-core, which is Debian
 // 12's, and with those of the newest.
 func onCores(t *testing.T, test func(t *testing.T, c core)) {
 	t.Helper()
-	t.Run("installed", func(t *testing.T) { test(t, core{}) })
+	t.Run("installed", func(t *testing.T) { test(t, core{tests: peerTests, table: peerTable}) })
 	t.Run("newest", func(t *testing.T) {
 		newest, err := rig.NewestRDMACore()
 		if err != nil {
 			missing(t, "the newest rdma-core")
 		}
-		test(t, core{newest.Version, newest.Env()})
+		test(t, core{newest.Env(), newest.Tests(), newestPeerTable})
 	})
 }
 
@@ -155,7 +159,7 @@ func onCores(t *testing.T, test func(t *testing.T, c core)) {
 func (c core) inside(t *testing.T, options []string, words ...string) (string, error) {
 	t.Helper()
 	need(t, words[0])
-	if len(c.env) > 0 {
+	if c.isNewest() {
 		words = slices.Concat([]string{"env"}, c.env, words)
 	}
 	return inside(t, options, words...)
@@ -347,8 +351,8 @@ func TestRping(t *testing.T) {
 // its end rping of rdma-core 65 may wait for ever for an event that it has thrown away: that of an id
 // that one thread destroys between another's poll and its rdma_get_cm_event.
 func rpings(server, client string) string {
-	return "pipe=$(mktemp -u) && mkfifo $pipe && (" + script("stdbuf -oL "+server+" -v -C 3", "stdbuf -oL "+client+" -v -C 3") +
-		") > $pipe & exec grep -m 2 ' data: rdma-ping-2: ' $pipe"
+	return "pipe=$(mktemp -u); mkfifo $pipe; (" + script("stdbuf -oL "+server+" -v -C 3", "stdbuf -oL "+client+" -v -C 3") +
+		") > $pipe & exec 9< $pipe; rm $pipe; exec grep -m 2 ' data: rdma-ping-2: ' <&9"
 }
 
 // pinged matches the last lines of both ends.
