@@ -75,14 +75,18 @@ func (m *Mutations) Test(t *testing.T) {
 		t.Skip("one goroutine: nothing for the race detector")
 	}
 	var rows []row
+	count := make(map[notice]int)
 	for _, s := range m.sites(t) {
-		rows = append(rows, m.eachByte(t, s)...)
+		rows = append(rows, m.eachByte(t, s, count)...)
 		for _, c := range m.Stores(s) {
-			rows = append(rows, row{what: s.String(), other: c.What, who: s.mutated(t, c.Do)})
+			r := row{what: s.String(), other: c.What, who: s.mutated(t, -1, c.Do)}
+			count[r.who]++
+			rows = append(rows, r)
 		}
 	}
 	var b strings.Builder
 	b.WriteString(m.Head)
+	fmt.Fprintf(&b, "Changes that the model notices: %d; the traffic: %d; either: %d; nobody: %d.\n\n", count[byModel], count[byTraffic], count[byEither], count[byNobody])
 	for _, r := range m.explained(t, rows) {
 		b.WriteString(r.text(m.Width) + "\n")
 	}
@@ -99,16 +103,17 @@ func without(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(others, l) })
 }
 
-func (m *Mutations) eachByte(t *testing.T, s *Site) (rows []row) {
+func (m *Mutations) eachByte(t *testing.T, s *Site, count map[notice]int) (rows []row) {
 	for i := range s.Bytes {
 		bits := m.Bits(s, i)
 		by := map[notice]string{}
 		for _, bit := range bits {
-			who := s.mutated(t, flip(i, bit))
+			who := s.mutated(t, i, flip(i, bit))
 			if who != byNobody && s.Kind == fakeverbs.CallIn && m.Address != nil && m.Address(s, i) {
 				who = byEither
 			}
 			by[who] += fmt.Sprint(bit)
+			count[who]++
 		}
 		for _, who := range []notice{byModel, byTraffic, byEither, byNobody} {
 			if by[who] == "" {
@@ -178,10 +183,13 @@ type Tour struct {
 	Labels func() func(*fakeverbs.Crossing) string
 	// Keep leaves out sites. Nil keeps all.
 	Keep func(site string) bool
+	// Only makes this a second tour for sites of others: a change of one of these bytes is made
+	// here if nobody noticed it there.
+	Only func(site string, i int) bool
 }
 
 // Site is a place where something crosses the seam: the first crossing of its kind and label
-// in a tour.
+// in each of the tours that have it.
 type Site struct {
 	Kind  fakeverbs.CrossingKind
 	Label string
@@ -189,6 +197,11 @@ type Site struct {
 	// First of its kind in all tours.
 	First bool
 
+	places []place
+}
+
+// place is a site in a tour.
+type place struct {
 	tour *Tour
 	n    int // which crossing of the tour it is
 }
@@ -201,23 +214,32 @@ type Change struct {
 	Do   func(*Pair, *fakeverbs.Crossing)
 }
 
-// sites lists the sites but those of earlier tours.
+// sites lists the sites of all tours, in order of their first place.
 func (m *Mutations) sites(t *testing.T) (all []*Site) {
-	seen := make(map[string]bool)
+	known := make(map[string]*Site)
 	kinds := make(map[fakeverbs.CrossingKind]bool)
 	for i := range m.Tours {
 		tour, n := &m.Tours[i], 0
-		label := tour.Labels()
+		label, here := tour.Labels(), make(map[string]bool)
 		p, run := tour.Start(t, func(k *fakeverbs.Kernel) {
 			k.Cross = func(c *fakeverbs.Crossing) {
-				s := &Site{Kind: c.Kind, Label: label(c), Bytes: m.bytes(c), tour: tour, n: n}
+				s := &Site{Kind: c.Kind, Label: label(c), Bytes: m.bytes(c)}
+				at := place{tour, n}
 				n++
 				name := s.String()
-				if len(s.Bytes) == 0 || seen[name] || tour.Keep != nil && !tour.Keep(name) {
+				if len(s.Bytes) == 0 || here[name] || tour.Keep != nil && !tour.Keep(name) {
 					return
 				}
-				s.First = !kinds[s.Kind]
-				seen[name], kinds[s.Kind] = true, true
+				here[name] = true
+				if before := known[name]; before != nil {
+					before.places = append(before.places, at)
+					return
+				}
+				if tour.Only != nil {
+					return
+				}
+				s.First, s.places = !kinds[s.Kind], []place{at}
+				known[name], kinds[s.Kind] = s, true
 				all = append(all, s)
 			}
 		})
@@ -242,9 +264,10 @@ func (m *Mutations) bytes(c *fakeverbs.Crossing) []byte {
 // flip changes a bit.
 func flip(byte, bit int) func(*Pair, *fakeverbs.Crossing) {
 	return func(_ *Pair, c *fakeverbs.Crossing) {
-		if c.Bytes != nil {
+		switch {
+		case byte < len(c.Bytes):
 			c.Bytes[byte] ^= 1 << bit
-		} else {
+		case c.Bytes == nil:
 			c.Value ^= 1 << (8*byte + bit)
 		}
 	}
@@ -279,19 +302,32 @@ const (
 	byNobody  notice = "-"
 )
 
-// mutated runs the tour with a change at the site, and returns the observers that noticed.
-// A panic is an error for any change.
-func (s *Site) mutated(t *testing.T, change func(*Pair, *fakeverbs.Crossing)) notice {
+// mutated runs the tours with a change at the site, or at byte i of it, until somebody notices.
+func (s *Site) mutated(t *testing.T, i int, change func(*Pair, *fakeverbs.Crossing)) notice {
+	for _, at := range s.places {
+		if only := at.tour.Only; only != nil && (i < 0 || !only(s.String(), i)) {
+			continue
+		}
+		if who := s.mutatedAt(t, at, change); who != byNobody {
+			return who
+		}
+	}
+	return byNobody
+}
+
+// mutatedAt runs a tour with a change, and returns the observers that noticed. A panic is an
+// error for any change.
+func (s *Site) mutatedAt(t *testing.T, place place, change func(*Pair, *fakeverbs.Crossing)) notice {
 	var p *Pair
 	var k *fakeverbs.Kernel
 	probe := &probe{}
 	at := 0
 	panicked := probe.run(func() {
 		var run func()
-		p, run = s.tour.Start(probe, func(kernel *fakeverbs.Kernel) {
+		p, run = place.tour.Start(probe, func(kernel *fakeverbs.Kernel) {
 			k = kernel
 			k.Cross = func(c *fakeverbs.Crossing) {
-				if at == s.n {
+				if at == place.n {
 					change(p, c)
 				}
 				at++
@@ -301,7 +337,7 @@ func (s *Site) mutated(t *testing.T, change func(*Pair, *fakeverbs.Crossing)) no
 	})
 	switch {
 	case panicked != "":
-		t.Errorf("%v, crossing %d: %s", s, s.n, panicked)
+		t.Errorf("%v, crossing %d: %s", s, place.n, panicked)
 		return byNobody
 	case len(k.Violations()) > 0:
 		return byModel

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -19,6 +20,9 @@ type Wire struct {
 
 	t testing.TB
 	k *fakeverbs.Kernel
+
+	exact  bool // see Options.Exact
+	posted [][]verbs.SGE
 }
 
 func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
@@ -192,6 +196,9 @@ func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
 
 func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakeverbs.Recv, wc *abi.IbUverbsWc) uint32 {
 	wc.ByteLen = uint32(len(data))
+	if w.exact && !w.wasPosted(r.SGL) {
+		w.t.Errorf("the device finds the receive %+v, which was not posted", r.SGL)
+	}
 	switch s.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
 		wc.Opcode, wc.WcFlags, wc.Ex = abi.IB_WC_RECV_RDMA_WITH_IMM, wc.WcFlags|abi.IB_WC_WITH_IMM, s.Imm
@@ -222,6 +229,19 @@ func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakev
 	}
 	to.Received(r, wc, s.Flags&abi.IB_SEND_SOLICITED != 0)
 	return abi.IB_WC_SUCCESS
+}
+
+// wasPosted takes a receive off the list.
+func (w *Wire) wasPosted(sgl []fakeverbs.SGE) bool {
+	for i, want := range w.posted {
+		if slices.EqualFunc(sgl, want, func(a fakeverbs.SGE, b verbs.SGE) bool {
+			return a.Addr == b.Addr && a.Length == b.Length && a.LKey == b.LKey
+		}) {
+			w.posted = slices.Delete(w.posted, i, i+1)
+			return true
+		}
+	}
+	return false
 }
 
 // refuse ends the receiver's side.

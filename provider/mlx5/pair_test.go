@@ -29,6 +29,9 @@ type pairOptions struct {
 	srq    bool
 	all    bool                    // sends complete
 	short  bool                    // short messages come in completions
+	deep   bool                    // queues have room for hundreds of requests
+	strict bool                    // see Spare and Exact of providertest.Options
+	stamps bool                    // completions are extended, and their time stamps are compared
 	golden bool                    // sizes and receives are those of test/sandbox/script.c
 	kernel func(*fakeverbs.Kernel) // is called before the kernel is used
 }
@@ -47,6 +50,13 @@ func newPair(t testing.TB, o pairOptions) *pair {
 	if o.golden {
 		opts.CQE, opts.Pieces, opts.Cap.MaxRecvSGE, opts.Cap.MaxInline = 64, false, 1, 0
 	}
+	opts.Spare, opts.Exact = o.strict, o.strict
+	if o.deep {
+		opts.Cap.MaxSendWR, opts.Cap.MaxRecvWR = 520, 520
+	}
+	if o.stamps {
+		opts.Ext, opts.Described = verbs.WCExtTimestamp, stamped
+	}
 	opts.Kernel = func(k *fakeverbs.Kernel) {
 		*fakemlx5.OptionsOf(k) = o.device
 		if o.kernel != nil {
@@ -59,7 +69,23 @@ func newPair(t testing.TB, o pairOptions) *pair {
 			opts.AH = &verbs.AHAttr{Port: 1, DLID: 0x1234, SL: 5, SrcPathBits: 3, StaticRate: 3}
 		}
 	}
-	return &pair{providertest.New(t, opts)}
+	p := &pair{providertest.New(t, opts)}
+	for _, cq := range p.K.CQs() {
+		fakemlx5.CQOf(cq).KeepStamps = o.stamps
+	}
+	return p
+}
+
+// stamped compares a time stamp with the device's. Errors have none.
+func stamped(p *providertest.Pair, side int, wc *verbs.WC, ext *verbs.WCExt) {
+	p.T.Helper()
+	cq, want := fakemlx5.CQOf(p.K.CQs()[side]), uint64(0)
+	if wc.Status == verbs.StatusSuccess && len(cq.Stamps) > 0 {
+		want, cq.Stamps = cq.Stamps[0], cq.Stamps[1:]
+	}
+	if ext.Timestamp != want {
+		p.T.Errorf("side %d: a completion at %d, and the device says %d", side, ext.Timestamp, want)
+	}
 }
 
 // expect: the completion of a send has a length only if data came back, and that of a

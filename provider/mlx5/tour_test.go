@@ -61,6 +61,9 @@ func (p *pair) failing() {
 		return
 	}
 	s, to := &p.Side[0], &p.Side[1]
+	if to.SRQ == nil {
+		p.Recv(1, target, 256, verbs.WC{Status: verbs.StatusWRFlushErr, VendorErr: 0x85})
+	}
 	p.Next++
 	post(p.T, s.QP, verbs.SendWR{WRID: p.Next, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{s.SGE(0, 8)}, RemoteAddr: to.MR.Addr() + pairMemory, RKey: to.MR.RKey()})
 	s.Want = append(s.Want, verbs.WC{WRID: p.Next, QPN: s.QP.Num(), Status: verbs.StatusRemAccessErr, VendorErr: 0x93})
