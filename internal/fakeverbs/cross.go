@@ -21,7 +21,8 @@ type Crossing struct {
 	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
 	// send is of a UD QP, with drivers in software, and XRC that it is of an initiator.
 	SRQ, UD, XRC bool
-	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software.
+	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software,
+	// and of the queue that a record of a new object is of, with eRDMA.
 	Queue CrossingKind
 	// Bytes are the entry as it is read or about to be written, or the private bytes of a
 	// call, or all that a doorbell says that is a call. They may be changed.

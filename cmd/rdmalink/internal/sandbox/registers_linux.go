@@ -36,6 +36,7 @@ type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
 	seen []byte       // the content at the last poll
+	take bool         // stores are taken off the page, because the next one may have the same value, which is never 0
 }
 
 // The interval between two polls is busy, or quiet after that many polls without a change.
@@ -56,7 +57,7 @@ func (r *registers) trap(key int64) {
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len())})
+	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len()), fakeerdma.OptionsOf(r.kernel) != nil})
 	slices.SortFunc(r.pages, func(a, b *registerPage) int { return int(a.key - b.key) })
 	if r.stop == nil {
 		r.stop = make(chan struct{})
@@ -128,7 +129,11 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 			return any // it is unmapped
 		}
 		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			binary.NativeEndian.PutUint64(p.seen[at:], v)
+			if p.take {
+				v = word.Swap(0)
+			} else {
+				binary.NativeEndian.PutUint64(p.seen[at:], v)
+			}
 			others()
 			k.Store(p.key, at, 8, v)
 			any = true
@@ -162,6 +167,9 @@ func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers are reported late, see registers.
 	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldRecords = !s.trap, true
+		if s.old {
+			o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
+		}
 	}
 	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldBytes = !s.trap, true
