@@ -288,7 +288,7 @@ func (p *Pair) Recv(i, at, n int, want verbs.WC) {
 		p.T.Fatal(k, err)
 	}
 	if p.Exact {
-		p.Wire.posted = append(p.Wire.posted, wr.SGL)
+		p.Wire.Posted(wr.SGL)
 	}
 	want.WRID, want.QPN = p.Next, s.Hear.Num()
 	if p.Type == verbs.QPTypeUD && want.Status == verbs.StatusSuccess {

@@ -89,6 +89,10 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 		w.datagram(s, data, from)
 		return abi.IB_WC_SUCCESS
 	}
+	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET {
+		w.frame(s, append(slices.Clone(s.Front), data...))
+		return abi.IB_WC_SUCCESS
+	}
 	to := w.Peers[from]
 	if to.State() < abi.IB_QPS_RTR || to.State() > abi.IB_QPS_SQE {
 		return abi.IB_WC_RETRY_EXC_ERR
@@ -178,6 +182,30 @@ func (w *Wire) datagram(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
 		}
 	}
 }
+
+// frame goes wherever a rule asks for it. Its checksums are right if they were filled in.
+func (w *Wire) frame(s *fakeverbs.Work, b []byte) {
+	f := fakeverbs.ReadFrame(b)
+	for _, rule := range w.k.Flows() {
+		to := rule.QP
+		if to.Table != nil {
+			to = to.Deal(f)
+		}
+		if !rule.Matches(f) || to == nil {
+			continue
+		}
+		wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV}
+		if s.Flags&abi.IB_SEND_IP_CSUM != 0 {
+			wc.WcFlags = abi.IB_WC_IP_CSUM_OK
+		}
+		if r, ok := to.TakeRecv(); ok {
+			w.finish(s, b, to, r, wc)
+		}
+	}
+}
+
+// Posted notes a receive that was not posted with Recv, see [Options].Exact.
+func (w *Wire) Posted(sgl []verbs.SGE) { w.posted = append(w.posted, sgl) }
 
 // arrive takes a receive. iWARP has no receiver-not-ready.
 func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/providertest"
@@ -17,6 +18,10 @@ import (
 // stores, one at a time, and compares the list of checks that notice with the golden file.
 func TestMutations(t *testing.T) {
 	m := providertest.Mutations{
+		Answers: map[string][]uint16{
+			"UAR_OBJ_ALLOC": {abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID},
+			"DM_ALLOC":      {abi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, abi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX},
+		},
 		Bits:   bitsOf,
 		Stores: storesOf,
 		Address: func(s *providertest.Site, i int) bool {
@@ -31,7 +36,10 @@ func TestMutations(t *testing.T) {
 			Start: func(t testing.TB, change func(*fakeverbs.Kernel)) (*providertest.Pair, func()) {
 				o.kernel = change
 				p := newPair(t, o.pairOptions)
-				return p.Pair, p.tour
+				if o.run == nil {
+					return p.Pair, p.tour
+				}
+				return p.Pair, func() { o.run(p) }
 			},
 			Labels: func() func(*fakeverbs.Crossing) string { return o.labels() },
 			Keep:   o.keeps,
@@ -48,6 +56,7 @@ type tour struct {
 	keep   []string // beginnings of the names of its sites; nil is all
 	omit   []string // names of sites whose content others have, too
 	only   func(site string, i int) bool
+	run    func(*pair) // nil is pair.tour
 }
 
 var tours = append(kinds, variants()...)
@@ -64,6 +73,14 @@ var kinds = []tour{
 		suffix: " of XRC", keep: []string{"in SRQ_CREATE of XRC", "in QP_CREATE of a target of XRC", "sqe SEND of XRC", "cqe RECV of XRC"}},
 	{pairOptions: pairOptions{typ: verbs.QPTypeRC, all: true, short: true},
 		suffix: ", short", keep: []string{"cqe RECV, short", "cqe RECV_IMM, short", "cqe RECV_INV, short", "cqe READ, short", "cqe CAS, short", "cqe FAA, short"}},
+	{pairOptions: pairOptions{typ: verbs.QPTypeRawPacket}, run: (*pair).frames,
+		suffix: " of a frame", keep: []string{"in QP_CREATE of a frame", "sqe SEND", "cqe RECV of a frame", "cqe SEND of a frame", "cqe error of RECV of a frame", "out GET_CONTEXT"}},
+	{pairOptions: pairOptions{typ: verbs.QPTypeRawPacket, device: fakemlx5.Options{InlineHeaders: true}}, run: (*pair).frames,
+		suffix: " of a frame that begins inline", keep: []string{"sqe SEND"}},
+	{pairOptions: pairOptions{typ: verbs.QPTypeRawPacket}, run: (*pair).spread,
+		suffix: " of RSS", keep: []string{"in WQ_CREATE", "out WQ_CREATE", "in MODIFY_WQ", "in QP_CREATE of a hash of RSS", "cqe RECV of RSS"}},
+	{pairOptions: pairOptions{typ: verbs.QPTypeRC}, run: (*pair).device,
+		keep: []string{"out GET_CONTEXT", "out UAR_OBJ_ALLOC answer", "out DM_ALLOC answer"}},
 }
 
 // variants are tours of the same kinds. Some have extended completions, for the time stamps of
@@ -72,7 +89,7 @@ func variants() (all []tour) {
 	ofCQEs := func(first, last int) func(string, int) bool {
 		return func(site string, i int) bool { return strings.HasPrefix(site, "cqe ") && i >= first && i <= last }
 	}
-	for _, o := range kinds {
+	for _, o := range kinds[:len(kinds)-1] {
 		o.stamps, o.only = true, ofCQEs(48, 55)
 		all = append(all, o)
 		o.stamps, o.deep, o.only = false, true, ofCQEs(60, 60)
@@ -135,6 +152,9 @@ func label(c *fakeverbs.Crossing, typ verbs.QPType) string {
 		if c.Call == "QP_CREATE" && len(c.Bytes) > 40 && len(bytes.Trim(c.Bytes[16:28], "\x00")) == 0 {
 			return c.Call + " of a target"
 		}
+		if c.Call == "QP_CREATE" && len(c.Bytes) > 100 {
+			return c.Call + " of a hash"
+		}
 		return c.Call
 	case fakeverbs.EntrySQE:
 		return sendLabel(c.Bytes, typ)
@@ -168,6 +188,11 @@ func label(c *fakeverbs.Crossing, typ verbs.QPType) string {
 func sendLabel(b []byte, typ verbs.QPType) string {
 	name := opNames[b[3]]
 	first := 16 * (1 + map[bool]int{true: 3}[typ == verbs.QPTypeUD] + map[bool]int{true: 1}[b[3] == opWrite || b[3] == opWriteImm])
+	if typ == verbs.QPTypeRawPacket { // behind its own segment, and the one of its start
+		if first = 32; b[29] > 0 {
+			first += 16
+		}
+	}
 	if len(b) > first && b[3] < opRead && b[first]&0x80 != 0 {
 		name += " inline"
 	}
@@ -191,10 +216,8 @@ func bitsOf(s *providertest.Site, i int) []int {
 		return []int{0} // of 512 receives, or 4096 blocks
 	case s.Kind == fakeverbs.Record && i == 0:
 		return []int{7} // more than a CQ has room for
-	case s.String() == "in GET_CONTEXT" && i < len(liveBits):
-		if b := liveBits[i]; b != "" {
-			return digits(b)
-		}
+	case live[s.String()][i] != nil:
+		return live[s.String()][i]
 	case s.String() == "sqe SEND" && (i < 4 || i == 7 || i == 11), s.String() == "cqe RECV" && i == 63,
 		s.Kind == fakeverbs.Doorbell && len(s.Bytes) == 8 && i < 4:
 		return []int{0, 1, 2, 3, 4, 5, 6, 7}
@@ -202,15 +225,15 @@ func bitsOf(s *providertest.Site, i int) []int {
 	return []int{(i*3 + i/8) % 8}
 }
 
-// liveBits are the bits of a request for a context that mean something: so many registers that a
-// kernel refuses, a version of completions, and the capabilities of a library.
-var liveBits = [...]string{0: "4", 16: "0", 24: "01"}
-
-func digits(s string) (all []int) {
-	for _, d := range s {
-		all = append(all, int(d-'0'))
-	}
-	return all
+// live are the bits that mean something, where others do not.
+var live = map[string]map[int][]int{
+	// So many registers that a kernel refuses, a version of completions, capabilities of libraries.
+	"in GET_CONTEXT": {0: {4}, 16: {0}, 24: {0, 1}},
+	// The next larger descriptors, a clock and a key of no memory, answers to CREATE_AH, a page.
+	"out GET_CONTEXT": {16: {6}, 18: {4}, 36: {0, 1}, 45: {1}, 47: {0}},
+	// The checksums of two layers.
+	"cqe RECV of a frame": {28: {1, 2}},
+	"cqe RECV of RSS":     {28: {1, 2}},
 }
 
 // storesOf changes how a doorbell is stored to, and the order of stores to memory.
@@ -248,17 +271,26 @@ var because = providertest.Because
 var reasons = []providertest.Reason{
 	because("in GET_CONTEXT", 25, 31, "", "capabilities that no kernel knows: it ignores them"),
 	because("out GET_CONTEXT", 0, 3, "", "the size of a table that libraries may make: this one's grows"),
-	because("out GET_CONTEXT", 16, 43, "", "limits that nothing here reaches, and reserved parts; TestSizes has the limits"),
-	because("out GET_CONTEXT", 45, 71, "", "what other kinds of QPs need, and clocks; whether MACs are told, of which no AH here asks"),
+	because("out GET_CONTEXT", 20, 21, "", "queues have powers of two of blocks: the lower bytes of their limit never count"),
+	because("out GET_CONTEXT", 32, 33, "", "how many ports there are, which the core asks for itself"),
+	because("out GET_CONTEXT", 34, 35, "", "flow actions, of which the provider has none"),
+	because("out GET_CONTEXT", 37, 43, "", "options that were not asked for; how long the answer is, behind which are zeros"),
+	because("out GET_CONTEXT", 56, 59, "", "the size of UARs, which follows from their number in a page"),
+	because("out GET_CONTEXT", 64, 67, "", "registers that are made with mmap, of which the provider has none"),
 	because("out ALLOC_PD", 0, 3, "", "the device's number of a PD: requests name it by its handle"),
 	because("out CQ_CREATE", 4, 7, "", "reserved"),
 	because("out SRQ_CREATE", 4, 7, "", "reserved"),
+	because("out WQ_CREATE", 0, 7, "", "how long the answer is, and what is reserved"),
 	because("out CREATE_AH", 0, 3, "", "how long the answer is: a kernel that answers no MAC says so for the context"),
 	because("out CREATE_AH", 10, 15, "", "reserved"),
 	because("out QP_CREATE", 4, 39, "", "objects of DEVX, options that were not asked for, and reserved parts"),
+	because("out DM_ALLOC answer", 2, 7, "", "where the memory is on the device, beyond its place in a page: the page has an index of its own"),
 	because("rqe", 48, 63, "", "behind the key that ends the receive"),
 
 	because("cqe RESIZE", 0, 62, "", "the kernel's marker: it has an opcode and nothing else"),
+
+	because("cqe RECV of a frame", 0, 28, "", "reserved for frames that are not merged or tunneled"),
+	because("cqe RECV of a frame", 30, 32, "", "a VLAN's tag, which is not taken off; numbers have 24 bits"),
 
 	// Receives. The fields of datagrams and of frames are changed in theirs.
 	because("cqe RECV of a datagram", 0, 16, "", "reserved for datagrams"),
@@ -273,6 +305,7 @@ var reasons = []providertest.Reason{
 	// Sends.
 	because("cqe FAA, short", 8, 32, "", "behind 8 bytes of data; numbers have 24 bits"),
 	because("cqe CAS, short", 8, 32, "", "behind 8 bytes of data; numbers have 24 bits"),
+	because("cqe error of", 0, 39, "", "reserved in an error; numbers have 24 bits"),
 	because("cqe SEND of version 0", 0, 47, "", "what a send's completion has not; it is found by the QP's number"),
 	because("cqe", 0, 39, "", "what a send's completion has not; numbers have 24 bits"),
 	because("cqe error of", 44, 53, "", "reserved in an error"),
