@@ -317,10 +317,18 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
 		return syscall.EINVAL
 	}
+	if m, ok := k.Model.(attrModel); ok {
+		if err := m.QueryDevice(r); err != nil {
+			return err
+		}
+	}
 	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.Device, ResponseLength: 304, DeviceCapFlagsEx: l.Caps,
 		MaxDmSize: l.MaxDM, TimestampMask: l.ClockMask, HcaCoreClock: l.ClockKHz, RawPacketCaps: l.RawCaps, CqModerationCaps: l.Moderation,
-		OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
+		RssCaps: l.RSS, OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
 }
+
+// attrModel is a driver that adds private bytes to the device's attributes.
+type attrModel interface{ QueryDevice(*ioctl.Request) error }
 
 // queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
 // commands go by ioctl.

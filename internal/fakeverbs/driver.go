@@ -275,6 +275,7 @@ type Limits struct {
 	ClockKHz   uint64
 	RawCaps    uint32
 	Moderation abi.IbUverbsCqModerationCaps
+	RSS        abi.IbUverbsRssCaps
 	ODP        abi.IbUverbsOdpCaps
 	ODPXRC     uint32
 }

@@ -53,6 +53,7 @@ type Options struct {
 	// Kernel is called with the kernel before that is used.
 	Kernel func(*fakeverbs.Kernel)
 	Type   verbs.QPType
+	Flags  verbs.QPFlags
 	// SignalAll makes every send complete with a completion.
 	SignalAll bool
 	// SRQ makes a side receive from an SRQ.
@@ -138,7 +139,7 @@ func (p *Pair) makeSide(i int) {
 	s.CQ = Must[*uverbs.CQ](t)(p.Dev.CreateCQ(p.CQE, &uverbs.CQOptions{Channel: p.Ch, Ext: p.Ext}))
 	s.MR = Must[*uverbs.MR](t)(p.PD.AllocMR(Memory, p.Access, nil))
 	s.Mem = s.MR.Bytes()
-	opts := &uverbs.QPOptions{Type: p.Type, SignalAll: p.SignalAll, SendCQ: s.CQ, RecvCQ: s.CQ, Cap: p.Cap}
+	opts := &uverbs.QPOptions{Type: p.Type, Flags: p.Flags, SignalAll: p.SignalAll, SendCQ: s.CQ, RecvCQ: s.CQ, Cap: p.Cap}
 	if p.Spare && i == 0 {
 		s.Idle = Must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1}}))
 	}

@@ -21,6 +21,9 @@ type Wire struct {
 	t testing.TB
 	k *fakeverbs.Kernel
 
+	// Found is what the device found in the raw packets that arrived.
+	Found []fakeverbs.Packet
+
 	exact  bool // see Options.Exact
 	posted [][]verbs.SGE
 }
@@ -183,8 +186,10 @@ func (w *Wire) datagram(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
 	}
 }
 
-// frame goes wherever a rule asks for it. Its checksums are right if they were filled in.
+// frame goes wherever a rule asks for it. It is one of IPv4 and UDP, whose checksums are right if
+// they were filled in.
 func (w *Wire) frame(s *fakeverbs.Work, b []byte) {
+	const tagAt, tagSize = 12, 4
 	f := fakeverbs.ReadFrame(b)
 	for _, rule := range w.k.Flows() {
 		to := rule.QP
@@ -194,13 +199,20 @@ func (w *Wire) frame(s *fakeverbs.Work, b []byte) {
 		if !rule.Matches(f) || to == nil {
 			continue
 		}
-		wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV}
-		if s.Flags&abi.IB_SEND_IP_CSUM != 0 {
-			wc.WcFlags = abi.IB_WC_IP_CSUM_OK
+		r, ok := to.TakeRecv()
+		if !ok {
+			continue
 		}
-		if r, ok := to.TakeRecv(); ok {
-			w.finish(s, b, to, r, wc)
+		found, right := fakeverbs.Packet{IPv4: true, UDP: true}, s.Flags&abi.IB_SEND_IP_CSUM != 0
+		found.L3OK, found.L4OK = right, right
+		found.Tag, _ = rule.Take(len(b))
+		if b[tagAt] == 0x81 && to.Strips() {
+			found.Stripped, found.VLAN = true, binary.BigEndian.Uint16(b[tagAt+2:])
+			b = slices.Concat(b[:tagAt], b[tagAt+tagSize:])
 		}
+		r.Packet = found
+		w.Found = append(w.Found, found)
+		w.finish(s, b, to, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV})
 	}
 }
 

@@ -31,6 +31,7 @@ type pairOptions struct {
 	short  bool                    // short messages come in completions
 	deep   bool                    // queues have room for hundreds of requests
 	strict bool                    // see Spare and Exact of providertest.Options
+	ext    verbs.WCExtMask         // fields of raw packets
 	stamps bool                    // completions are extended, and their time stamps are compared
 	golden bool                    // sizes and receives are those of test/sandbox/script.c
 	kernel func(*fakeverbs.Kernel) // is called before the kernel is used
@@ -55,7 +56,10 @@ func newPair(t testing.TB, o pairOptions) *pair {
 		opts.Cap.MaxSendWR, opts.Cap.MaxRecvWR = 520, 520
 	}
 	if o.stamps {
-		opts.Ext, opts.Described = verbs.WCExtTimestamp, stamped
+		opts.Ext, opts.Described = verbs.WCExtTimestamp, described
+	}
+	if o.typ == verbs.QPTypeRawPacket {
+		opts.Flags, opts.Ext, opts.Described = verbs.QPCVLANStripping, opts.Ext|o.ext, described
 	}
 	opts.Kernel = func(k *fakeverbs.Kernel) {
 		*fakemlx5.OptionsOf(k) = o.device
@@ -76,15 +80,24 @@ func newPair(t testing.TB, o pairOptions) *pair {
 	return p
 }
 
-// stamped compares a time stamp with the device's. Errors have none.
-func stamped(p *providertest.Pair, side int, wc *verbs.WC, ext *verbs.WCExt) {
+// described compares the fields of a completion with those that the device wrote. Errors have none.
+func described(p *providertest.Pair, side int, wc *verbs.WC, ext *verbs.WCExt) {
 	p.T.Helper()
-	cq, want := fakemlx5.CQOf(p.K.CQs()[side]), uint64(0)
+	cq, want := fakemlx5.CQOf(p.K.CQs()[side]), verbs.WCExt{}
 	if wc.Status == verbs.StatusSuccess && len(cq.Stamps) > 0 {
-		want, cq.Stamps = cq.Stamps[0], cq.Stamps[1:]
+		want.Timestamp, cq.Stamps = cq.Stamps[0], cq.Stamps[1:]
 	}
-	if ext.Timestamp != want {
-		p.T.Errorf("side %d: a completion at %d, and the device says %d", side, ext.Timestamp, want)
+	if found := p.Wire.Found; wc.Opcode == verbs.WCRecv && wc.Status == verbs.StatusSuccess && len(found) > 0 {
+		p.Wire.Found = found[1:]
+		if p.Ext&verbs.WCExtFlowTag != 0 {
+			want.FlowTag, want.VLAN, want.Flags = found[0].Tag, found[0].VLAN, verbs.WCExtIPv4|verbs.WCExtUDP
+			if found[0].L3OK {
+				want.Flags |= verbs.WCExtChecksumOK
+			}
+		}
+	}
+	if *ext != want {
+		p.T.Errorf("side %d: a completion with %+v, and the device says %+v", side, *ext, want)
 	}
 }
 

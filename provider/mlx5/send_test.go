@@ -328,7 +328,7 @@ func TestDoc(t *testing.T) {
 	}
 	hasNot, _, _ = strings.Cut(hasNot, "\n//\n")
 	named := map[verbs.Opcode]string{verbs.OpCompareSwap: "COMPARE_SWAP", verbs.OpFetchAdd: "FETCH_ADD", verbs.OpBindMW: "windows of both types"}
-	c := &mlx5Context{atomics: true}
+	c := &mlx5Context{atomics: true, tso: abi.Mlx5IbTsoCaps{MaxTso: 1, SupportedQpts: 1 << verbs.QPTypeRawPacket}}
 	for op := verbs.Opcode(0); op < 64; op++ {
 		name := op.String()
 		if strings.HasPrefix(name, "Opcode(") {

@@ -95,7 +95,8 @@ func frameOf(source byte) []byte {
 func (p *pair) steer(qp *uverbs.QP) *uverbs.Flow {
 	p.T.Helper()
 	return must[*uverbs.Flow](p.T)(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
-		&flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 2, 2, 2, 2, 2}, EtherType: 0x800}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}, EtherType: 0xffff}},
+		&flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 2, 2, 2, 2, 2}}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}},
+		flow.Tag(0xabcdef),
 	}}))
 }
 
@@ -105,6 +106,9 @@ func (p *pair) frame(from int, b []byte, flags verbs.SendFlags, pieces ...int) {
 	s, to := &p.Side[from], &p.Side[1-from]
 	clear(to.Mem[target:][:256])
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled | flags, Inline: b}
+	if flags&verbs.SendSolicited != 0 { // which means nothing to a frame
+		wr.VLAN = 0x6123
+	}
 	if at := 0; len(pieces) > 0 {
 		copy(s.Mem, b)
 		wr.Inline = nil
@@ -123,9 +127,9 @@ func (p *pair) frames() {
 	p.T.Helper()
 	rule := p.steer(p.Side[1].QP)
 	for range pairDepth {
-		for _, flags := range []verbs.SendFlags{verbs.SendIPCsum, 0} {
+		for _, flags := range []verbs.SendFlags{verbs.SendIPCsum, 0, verbs.SendIPCsum | verbs.SendSolicited} {
 			want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: frameSize}
-			if flags != 0 {
+			if flags&verbs.SendIPCsum != 0 {
 				want.Flags = verbs.WCIPCsumOK
 			}
 			for _, pieces := range [][]int{{30, 50}, nil} {

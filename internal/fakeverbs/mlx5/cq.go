@@ -170,6 +170,8 @@ type CQE struct {
 	Path                     uint8
 	Solicited                bool
 	Checks                   [2]byte // of a raw packet: the checksums that are right, and the types of its headers
+	VLAN                     uint16  // its tag, which was stripped
+	Tag                      uint32  // its flow tag, in place of QPN where completions name queues by an index
 	Data                     []byte  // of a short message, in place of its receive
 }
 
@@ -193,6 +195,7 @@ func (q *CQ) complete(c *CQE) {
 		binary.BigEndian.PutUint16(b[22:], c.SLID)
 		binary.BigEndian.PutUint32(b[24:], c.From)
 		copy(b[28:30], c.Checks[:])
+		binary.BigEndian.PutUint16(b[30:], c.VLAN)
 		copy(b[36:40], c.Imm[:])
 		binary.BigEndian.PutUint32(b[44:], c.Bytes)
 		stamp = q.m.clock.stamp()

@@ -67,6 +67,9 @@ type model struct {
 type Options struct {
 	Infiniband bool
 	NoAtomics  bool
+	// NoTSO is a device that cuts no TCP segments into packets, and a kernel that adds nothing
+	// to a device's attributes.
+	NoTSO bool
 	// NoChecksums is a device that fills in none of raw packets.
 	NoChecksums bool
 	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
@@ -89,6 +92,10 @@ type Options struct {
 	NoMAC bool
 	// NoTicks is a kernel that does not let programs read the device's clock.
 	NoTicks bool
+	// NoECE is a device without options of enhanced connection establishment.
+	NoECE bool
+	// NoBursts is a device whose rate limits have no bursts.
+	NoBursts bool
 	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
@@ -118,6 +125,12 @@ const (
 	maxCQE     = 1<<22 - 1
 	contextLen = 72
 	nullKey    = 0xfffff700
+
+	maxTSO           = 1 << 18
+	minRate, maxRate = 1, 100_000_000 // kbit/s
+
+	askECE = 1 << 28
+	ECE    = 0x3 // the options that the device has
 )
 
 func (m *model) note(format string, args ...any) {
@@ -145,8 +158,9 @@ func limits() fakeverbs.Limits {
 	l.Port.MaxMsgSz, l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 1<<30, 256, 1, 1
 	l.GIDs = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), fakeverbs.GIDEntry(fakeverbs.IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
-	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM|abi.IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.RSS = abi.IbUverbsRssCaps{SupportedQpts: 1 << abi.IB_UVERBS_QPT_RAW_PACKET, MaxRwqIndirectionTables: 1 << 20, MaxRwqIndirectionTableSize: 1 << 11}
 	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
 	return l
 }
@@ -159,18 +173,9 @@ func (m *model) applyOptions() {
 	if m.options.Infiniband && !d.IsInfiniBand() {
 		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
 		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		d.Limits.RawCaps = 0
+		d.Limits.RawCaps, d.Limits.RSS = 0, abi.IbUverbsRssCaps{}
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
-}
-
-// Has leaves out the calls that the model does not carry out.
-func (m *model) Has(call string) bool {
-	switch call {
-	case "COUNTERS_CREATE":
-		return false
-	}
-	return m.Bare.Has(call)
 }
 
 // input reads the private bytes of a create call. Fewer than least are refused; behind
@@ -250,6 +255,9 @@ func (m *model) Context(r *ioctl.Request) error {
 	if !o.NoClock {
 		resp.ClockInfoVersions = 1
 	}
+	if o.NoTSO {
+		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE
+	}
 	if o.NoMAC {
 		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 	}
@@ -260,6 +268,9 @@ func (m *model) Context(r *ioctl.Request) error {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
 		resp.HcaCoreClockOffset = ticksAt
 	}
+	if !o.NoECE {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE
+	}
 	if !o.NoNullKey {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
 		resp.DumpFillMkey = nullKey
@@ -267,6 +278,29 @@ func (m *model) Context(r *ioctl.Request) error {
 	m.k.NullKey = resp.DumpFillMkey
 	m.answered = resp
 	return answer(m, "GET_CONTEXT", r, resp)
+}
+
+// QueryDevice answers what the device has beyond the verbs, as far as it is asked for.
+func (m *model) QueryDevice(r *ioctl.Request) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	switch {
+	case len(b) == 0 || m.options.NoTSO:
+		return nil
+	case len(b) < 8:
+		return syscall.EINVAL
+	}
+	resp := abi.Mlx5IbQueryDeviceResp{ResponseLength: uint32(len(abi.Bytes(new(abi.Mlx5IbQueryDeviceResp))))}
+	if !m.options.Infiniband {
+		const raw = 1 << abi.IB_UVERBS_QPT_RAW_PACKET
+		resp.TsoCaps = abi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: raw}
+		resp.PacketPacingCaps = abi.Mlx5PacketPacingCaps{QpRateLimitMin: minRate, QpRateLimitMax: maxRate, SupportedQpts: raw,
+			CapFlags: abi.MLX5_IB_PP_SUPPORT_BURST}
+		if m.options.NoBursts {
+			resp.PacketPacingCaps.CapFlags = 0
+		}
+	}
+	copy(b, abi.Bytes(&resp))
+	return nil
 }
 
 func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {

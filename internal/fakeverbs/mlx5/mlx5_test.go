@@ -46,7 +46,7 @@ func newBench() *bench {
 // frame reads an Ethernet segment in which one byte is set.
 func (c *reader) frame(at int, v byte) {
 	c.rest[at] = v
-	c.ethernet()
+	c.ethernet(false)
 }
 
 // readyWith moves a raw packet queue pair to RTR with a record of n receives.
@@ -139,17 +139,29 @@ func TestMLX5Notes(t *testing.T) {
 		"the port of UDP is 0xbfff": func(b *bench) {
 			b.reader().roce(&abi.IbUverbsAhAttr{Grh: abi.IbUverbsGlobalRoute{SgidIndex: 1}}, make([]byte, 6), 0xbfff)
 		},
-		"it asks for no completion, though its QP does for all":         func(b *bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
-		"it does not wait for the change of a key before it":            func(b *bench) { b.q.keys = true; b.reader().flags(0) },
-		"the device has no atomics":                                     func(b *bench) { b.options.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
-		"8 bytes are left for an Ethernet segment of 16":                func(b *bench) { b.reader(make([]byte, 8)...).ethernet() },
-		"18 bytes of the frame are in the request, and":                 func(b *bench) { b.reader(make([]byte, 16)...).frame(13, 18) },
-		"0 bytes of the frame are in the request, and the":              func(b *bench) { b.options.InlineHeaders = true; b.reader(make([]byte, 32)...).ethernet() },
-		"the checksums to fill in are 0x40":                             func(b *bench) { b.reader(make([]byte, 16)...).frame(4, 0x40) },
-		"reserved bytes of an Ethernet segment are set: 00000001":       func(b *bench) { b.reader(make([]byte, 16)...).frame(3, 1) },
-		"reserved bytes of an Ethernet segment are set: 0000000000000a": func(b *bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
-		"reserved bytes of an Ethernet segment are set: 0005":           func(b *bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
-		"QP 1: its record of receives is 3 before it is ready":          func(b *bench) { b.readyWith(3) },
+		"it asks for no completion, though its QP does for all": func(b *bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
+		"it does not wait for the change of a key before it":    func(b *bench) { b.q.keys = true; b.reader().flags(0) },
+		"the device has no atomics":                             func(b *bench) { b.options.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
+		"8 bytes are left for an Ethernet segment of 16":        func(b *bench) { b.reader(make([]byte, 8)...).ethernet(false) },
+		"16 bytes are left for an Ethernet segment of 32":       func(b *bench) { b.reader(make([]byte, 16)...).frame(13, 18) },
+		"an MSS of 7, and nothing is cut":                       func(b *bench) { b.reader(make([]byte, 16)...).frame(7, 7) },
+		"a TSO has 54 bytes of headers, and an MSS of 0": func(b *bench) {
+			b.reader(append([]byte{13: 54}, make([]byte, 66)...)...).ethernet(true)
+		},
+		"a TSO has 13 bytes of headers, and an MSS of 256": func(b *bench) {
+			b.reader(append([]byte{6: 1, 13: 13}, make([]byte, 18)...)...).ethernet(true)
+		},
+		"a TSO has 14 bytes of headers, and an MSS of 256": func(b *bench) {
+			b.options.InlineHeaders = true
+			b.reader(append([]byte{6: 1, 13: 14}, make([]byte, 18)...)...).ethernet(true)
+		},
+		"0 bytes of the frame are in the request, and the":        func(b *bench) { b.options.InlineHeaders = true; b.reader(make([]byte, 32)...).ethernet(false) },
+		"the checksums to fill in are 0x40":                       func(b *bench) { b.reader(make([]byte, 16)...).frame(4, 0x40) },
+		"reserved bytes of an Ethernet segment are set: 00000001": func(b *bench) { b.reader(make([]byte, 16)...).frame(3, 1) },
+		"reserved bytes of an Ethernet segment are set: 0000000a": func(b *bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
+		"reserved bytes of an Ethernet segment are set: 06":       func(b *bench) { b.reader(make([]byte, 16)...).frame(5, 6) },
+		"reserved bytes of an Ethernet segment are set: 0005":     func(b *bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
+		"QP 1: its record of receives is 3 before it is ready":    func(b *bench) { b.readyWith(3) },
 		"WQ 3: its record is 1 when it becomes ready": func(b *bench) {
 			b.be(0, 1)
 			_ = b.ModifyWQ(&fakeverbs.WQ{Num: 3, Queue: b.q}, &abi.IbUverbsExModifyWq{AttrMask: fakeverbs.WQAttrState, WqState: fakeverbs.WQReady}, call(0, 0, 8, 0))

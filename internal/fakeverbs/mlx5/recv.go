@@ -90,6 +90,7 @@ type SRQ struct {
 	Num uint32
 
 	m       *model
+	srq     *fakeverbs.SRQ
 	addr    uint64
 	entries uint32
 	size    uint32 // bytes of one
@@ -115,7 +116,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	s := &SRQ{m: m, addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
+	s := &SRQ{m: m, srq: srq, addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
 	if srq.CQ == nil {
 		m.wantZero(call, "the index of an SRQ without completions", uint64(in.Uidx))
 	} else if err := m.xrcIndex(s, in.Uidx); err != nil {
@@ -199,6 +200,10 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	}
 	s.busy = append(s.busy, place)
 	s.taken++
+	if s.srq.Limit > 0 && uint32(uint16(m.load(named("SRQ"), s.Num, s.record)-s.taken)) < s.srq.Limit {
+		s.srq.Limit = 0 // the event comes once
+		m.k.Raise(s.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
+	}
 	to := &fakeverbs.Recv{Index: uint32(place)}
 	m.scatter(named("SRQ"), to, b[16:])
 	return to, true
@@ -211,7 +216,7 @@ func (s *SRQ) done(index uint32) {
 // CreateWQ makes the receives of a queue pair that no request made: that is all a WQ is.
 func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	const call = "WQ_CREATE"
-	if m.options.Infiniband || m.version == 0 || w.Flags != 0 {
+	if m.options.Infiniband || m.version == 0 || w.Flags&^abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	in, err := input[abi.Mlx5IbCreateWq](m, call, r, 40)
@@ -225,7 +230,7 @@ func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
+	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, WQ: w, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
 		Cap: abi.IbUverbsQpCap{MaxRecvWr: w.MaxWR, MaxRecvSge: w.MaxSGE}})
 	q := &QP{m: m, qp: qp, record: in.DbAddr, index: in.UserIndex, register: -1}
 	sizes := &abi.Mlx5IbCreateQp{BufAddr: in.BufAddr, RqWqeCount: in.RqWqeCount, RqWqeShift: in.RqWqeShift}
@@ -330,6 +335,9 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 	}
 	if !m.options.OldBytes {
 		in.Uidx &= uint32(m.version) * 0xffffff
+		if !m.options.NoECE {
+			in.EceOptions &^= askECE
+		}
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
 			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}

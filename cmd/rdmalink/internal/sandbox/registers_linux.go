@@ -36,7 +36,6 @@ type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
 	seen []byte       // the content at the last poll
-	take bool         // stores are taken off the page, because the next one may have the same value, which is never 0
 }
 
 // The interval between two polls is busy, or quiet after that many polls without a change.
@@ -57,7 +56,7 @@ func (r *registers) trap(key int64) {
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len()), fakeerdma.OptionsOf(r.kernel) != nil})
+	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len())})
 	slices.SortFunc(r.pages, func(a, b *registerPage) int { return int(a.key - b.key) })
 	if r.stop == nil {
 		r.stop = make(chan struct{})
@@ -129,8 +128,10 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 			return any // it is unmapped
 		}
 		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			if p.take {
-				v = word.Swap(0)
+			// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
+			// one's. No doorbell is the complement of another, so the same store shows again.
+			if word.CompareAndSwap(v, ^v) {
+				binary.NativeEndian.PutUint64(p.seen[at:], ^v)
 			} else {
 				binary.NativeEndian.PutUint64(p.seen[at:], v)
 			}
