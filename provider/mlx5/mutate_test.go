@@ -71,7 +71,7 @@ var kinds = []tour{
 		suffix: " of version 0", keep: []string{"cqe RECV of version 0", "cqe SEND of version 0", "out QP_CREATE", "out SRQ_CREATE"}},
 	{pairOptions: pairOptions{typ: verbs.QPTypeXRCInitiator},
 		suffix: " of XRC", keep: []string{"in SRQ_CREATE of XRC", "in QP_CREATE of a target of XRC", "sqe SEND of XRC", "cqe RECV of XRC"}},
-	{pairOptions: pairOptions{typ: verbs.QPTypeRC, all: true, short: true},
+	{pairOptions: pairOptions{typ: verbs.QPTypeRC, all: true, short: cqeInsideSize},
 		suffix: ", short", keep: []string{"cqe RECV, short", "cqe RECV_IMM, short", "cqe RECV_INV, short", "cqe READ, short", "cqe CAS, short", "cqe FAA, short"}},
 	{pairOptions: pairOptions{typ: verbs.QPTypeRawPacket}, run: (*pair).frames,
 		suffix: " of a frame", keep: []string{"in QP_CREATE of a frame", "sqe SEND", "cqe RECV of a frame", "cqe SEND of a frame", "cqe error of RECV of a frame", "out GET_CONTEXT"}},
@@ -128,7 +128,7 @@ func (o *tour) labels() func(*fakeverbs.Crossing) string {
 		case fakeverbs.CallOut:
 			return name // as in all tours
 		case fakeverbs.EntryCQE:
-			if o.short && c.Bytes[63]&0xc == 0 {
+			if o.short > 0 && c.Bytes[63]&0xc == 0 {
 				return name
 			}
 		}
@@ -309,7 +309,7 @@ var reasons = []providertest.Reason{
 	because("cqe WRITE_IMM arrived", 0, 32, "", "where datagrams and frames have fields, and connected QPs none; numbers have 24 bits"),
 	because("cqe", 40, 43, "", "for tag matching, which no QP here can have"),
 	because("cqe RECV", 36, 39, "", "for data or a key that the opcode says there is not"),
-	because("cqe RECV", 63, 63, "13", "solicited: the device's reason for an event, said again; a message before the entry, and nothing is before 64 bytes"),
+	because("cqe RECV", 63, 63, "123", "solicited: the device's reason for an event, said again; a message in the entry, which this CQ has not asked for"),
 
 	// Sends.
 	because("cqe FAA, short", 8, 32, "", "behind 8 bytes of data; numbers have 24 bits"),
