@@ -237,6 +237,10 @@ func (m *model) Context(r *ioctl.Request) error {
 	case in.CompMask != 0 || in.Reserved0 != 0 || in.Reserved1 != 0 || in.Reserved2 != 0:
 		return syscall.EOPNOTSUPP
 	}
+	const caps = abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR
+	if len(b) >= 24 && in.MaxCqeVersion < 1 || len(b) >= 32 && in.LibCaps&caps != caps {
+		m.note("GET_CONTEXT asks for completions of version %d and has capabilities %#x: a library of long ago", in.MaxCqeVersion, in.LibCaps)
+	}
 	m.dynamic = in.LibCaps&abi.MLX5_LIB_CAP_DYN_UAR != 0 && !o.StaticUARs && o.Request == 0
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
 		m.version = 0
