@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +37,7 @@ func (c *clock) open(d driver.Device) error {
 	if c.page != nil {
 		return nil
 	}
-	size := os.Getpagesize()
+	size := d.PageSize()
 	page, err := d.Map(clockKey*int64(size), size, mmap.ProtRead)
 	if err == nil {
 		c.page = page
@@ -108,7 +107,7 @@ func (t *ticks) open(d driver.Device, offset uint64) error {
 	if t.low != nil {
 		return nil
 	}
-	size := os.Getpagesize()
+	size := d.PageSize()
 	if offset > uint64(size)-8 {
 		return fmt.Errorf("mlx5: the kernel tells of a clock at %#x of a page, which can't be", offset)
 	}

@@ -233,7 +233,10 @@ func (q *cq) ready(want int) (n int) {
 		at += q.step
 	}
 	if n > 0 {
-		mmap.FromDevice()
+		if page := q.ctx.registers.cq; page.Watched() {
+			page.FromDevice()
+		}
+		mmap.FromDevice() // inlined, as the method can't be
 	}
 	return n
 }
@@ -455,6 +458,7 @@ func (q *cq) moveTo(next *cq) bool {
 		if last>>cqeOpShift == cqeResize {
 			return true
 		}
+		q.ctx.registers.cq.FromDevice()
 		to := next.at(i + 1)
 		q.copyEntry(next, i+1, i)
 		last &^= cqeOwner
@@ -480,6 +484,7 @@ func (q *cq) Clean(of any) {
 	for end-q.ci < q.entries && q.owned(q.at(end).counterOwn.Load(), end) {
 		end++
 	}
+	q.ctx.registers.cq.FromDevice()
 	to := end
 	for from := end; from != q.ci; {
 		from--

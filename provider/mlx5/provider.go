@@ -3,7 +3,6 @@ package mlx5
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -68,7 +67,7 @@ func (c *mlx5Context) start() (driver.Context, error) {
 		return nil, err
 	}
 	c.indexed = c.limits.CqeVersion == 1
-	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), c.device.Alloc
+	c.records = records{page: c.device.PageSize(), line: int(c.limits.CacheLineSize), alloc: c.device.Alloc}
 	var private []byte
 	if n := c.AttrBytes(); n > 0 {
 		private = make([]byte, n)
@@ -96,7 +95,7 @@ const (
 // name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
-	line, page := l.CacheLineSize, uint32(os.Getpagesize())
+	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
 		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)

@@ -112,7 +112,7 @@ var devices = map[string]fakemlx5.Options{
 	"dynamic UARs":               {},
 	"dynamic UARs, no BlueFlame": {NoBlueFlame: true},
 	"dynamic UARs, no WC":        {NoWC: true},
-	"high UAR numbers":           {FirstUAR: 1 << 16},
+	"high UAR numbers":           {FirstUAR: 1<<16 + 255},
 	"static UARs":                {StaticUARs: true},
 	"static UARs, no BlueFlame":  {StaticUARs: true, NoBlueFlame: true},
 	"completions of version 0":   {CQEVersion0: true},

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"bytes"
 	"encoding/binary"
 	"syscall"
 	"time"
@@ -100,7 +101,7 @@ func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) 
 	case !named:
 		return nil, syscall.EINVAL
 	}
-	if u := m.findUAR(uint32(number)); u != nil {
+	if u, _ := m.findUAR(uint32(number)); u != nil {
 		return u, nil
 	}
 	m.note("CQ_CREATE names UAR %d, which is not the context's", number)
@@ -234,10 +235,38 @@ func (q *CQ) write(b *[64]byte) {
 		_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
 		c.Late()
 	}
-	q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
-	_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	if q.m.options.WeakLoads {
+		q.putLate(at, b[:60])
+	} else {
+		q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
+		_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	}
 	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
 	q.pi++
+}
+
+// weakWords are words that the program has not loaded anew.
+type weakWords struct {
+	q  *CQ
+	at uint64
+	b  []byte
+}
+
+func (q *CQ) putLate(at uint64, b []byte) {
+	q.m.weak = append(q.m.weak, weakWords{q, at, bytes.Clone(b)})
+}
+
+// LoadBarrier lets the program see all that was written.
+func (m *model) LoadBarrier() {
+	if !m.options.WeakLoads {
+		return
+	}
+	m.k.Lock()
+	defer m.k.Unlock()
+	for _, w := range m.weak {
+		m.blame(m.k.User.Write(w.at, w.b), "%v: its memory is gone", w.q)
+	}
+	m.weak = nil
 }
 
 // event raises an event if the CQ is armed for a completion of this kind. A CQ that is
@@ -389,7 +418,11 @@ func (q *CQ) putData(b *[64]byte, data []byte) {
 		copy(b[:], data)
 		b[63] |= dataInside
 	default:
-		_ = q.m.k.User.Write(q.address(q.pi)-longCQEData, data)
+		if at := q.address(q.pi) - longCQEData; q.m.options.WeakLoads {
+			q.putLate(at, data)
+		} else {
+			_ = q.m.k.User.Write(at, data)
+		}
 		b[63] |= dataBefore
 	}
 }

@@ -48,6 +48,9 @@ type model struct {
 	dynamic  bool
 	uars     map[int64]*uar // by the key that they are mapped at
 	lastUAR  uint32
+	perPage  int             // UARs of a page
+	log      int             // of a UAR's size
+	static   uint32          // registers
 	nextReg  uint32          // static register for the next QP
 	records  map[uint64]bool // cache lines in use
 	indexes  map[uint32]bool // of queue pairs
@@ -55,6 +58,7 @@ type model struct {
 	cqs      map[uint32]*CQ
 	dms      map[int64]mlx5DM // by the key that they are mapped at
 	part     []byte           // of a new queue that is read
+	weak     []weakWords
 	clock    clock
 	exited   bool // the process has: its unfinished work is no violation
 }
@@ -78,6 +82,8 @@ type Options struct {
 	InlineHeaders bool
 	// Request is the longest request for a context that the kernel takes; 0 is any.
 	Request int
+	// Registers is the least number of registers of a kernel without dynamic UARs.
+	Registers uint32
 	// FirstUAR is the number of the first dynamic UAR.
 	FirstUAR uint32
 	// NoClock is a kernel without the page by which ticks of the clock become times.
@@ -99,6 +105,10 @@ type Options struct {
 	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
 	OldBytes bool
+	// WeakLoads is a processor that loads all words of a completion at any time after the last
+	// load barrier, though the device wrote the one with the owner bit last: the others are old
+	// until there is a barrier.
+	WeakLoads bool
 	// Late says that not every store to a register is seen: of two to the same place the
 	// first may not be. So a store to a page is only a reason to look at the records of
 	// all that uses the page.
@@ -116,7 +126,6 @@ const (
 	maxRecv    = 1 << 15
 	maxSRQ     = 1<<15 - 1
 	maxCQE     = 1<<22 - 1
-	bfregs     = 16
 	contextLen = 72
 	nullKey    = 0xfffff700
 
@@ -154,6 +163,7 @@ func limits() fakeverbs.Limits {
 	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
 	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM|abi.IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.RSS = abi.IbUverbsRssCaps{SupportedQpts: 1 << abi.IB_UVERBS_QPT_RAW_PACKET, MaxRwqIndirectionTables: 1 << 20, MaxRwqIndirectionTableSize: 1 << 11}
 	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
 	return l
 }
@@ -166,7 +176,7 @@ func (m *model) applyOptions() {
 	if m.options.Infiniband && !d.IsInfiniBand() {
 		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
 		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		d.Limits.RawCaps = 0
+		d.Limits.RawCaps, d.Limits.RSS = 0, abi.IbUverbsRssCaps{}
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
 }
@@ -223,13 +233,17 @@ func (m *model) Context(r *ioctl.Request) error {
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
 		m.version = 0
 	}
+	m.perPage, m.log = 1, bits.TrailingZeros(uint(m.k.PageSize()))
+	if in.LibCaps&abi.MLX5_LIB_CAP_4K_UAR != 0 {
+		m.perPage, m.log = m.k.PageSize()/uarSize, bits.TrailingZeros(uarSize)
+	}
 	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	m.dms = make(map[int64]mlx5DM)
 	resp := abi.Mlx5IbAllocUcontextResp{
 		QpTabSize: 1 << 18, BfRegSize: bfSize, CacheLineSize: line, MaxSqDescSz: maxSQDesc, MaxRqDescSz: maxRQDesc,
 		MaxSendWqebb: maxBlocks, MaxRecvWr: maxRecv, MaxSrqRecvWr: maxSRQ, NumPorts: 1, ResponseLength: contextLen,
 		CqeVersion: m.version, CmdsSuppUhw: abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: 12, NumUarsPerPage: uint32(fakeverbs.PageSize / uarSize), NumDynBfregs: 1024,
+		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: uint32(m.log), NumUarsPerPage: uint32(m.perPage), NumDynBfregs: 1024,
 	}
 	if o.NoBlueFlame {
 		resp.BfRegSize = 0
@@ -247,9 +261,7 @@ func (m *model) Context(r *ioctl.Request) error {
 		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 	}
 	if !m.dynamic {
-		resp.TotBfregs = bfregs
-		resp.NumDynBfregs = 0
-		m.addStatic()
+		resp.TotBfregs, resp.NumDynBfregs = m.addStatic(max(in.TotalNumBfregs, o.Registers)), 0
 	}
 	if !o.NoTicks {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
@@ -320,7 +332,7 @@ func (m *model) pinRecord(call string, addr uint64) error {
 	if m.records[addr/line] && !m.options.OldBytes {
 		m.note("%s: the doorbell record at %#x stands in the cache line of another", call, addr)
 	}
-	if err := m.k.User.Check(addr&^uint64(fakeverbs.PageSize-1), uint64(fakeverbs.PageSize)); err != nil {
+	if err := m.k.User.Check(addr&^uint64(m.k.PageSize()-1), uint64(m.k.PageSize())); err != nil {
 		return err
 	}
 	words := []string{"first", "second"}

@@ -30,7 +30,7 @@ func newBench() *bench {
 	k := fakeverbs.New(abi.RDMA_DRIVER_MLX5)
 	b := &bench{model: k.Model.(*model), mem: make([]byte, onePage)}
 	k.Lend(lentAt, b.mem)
-	b.version = 1
+	b.version, b.perPage, b.static = 1, 1, 16
 	b.uars, b.records, b.indexes, b.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	b.uar = b.addUAR(0, 0, true)
 	qp := fakeverbs.NewQP(k, &fakeverbs.QP{Type: abi.IB_UVERBS_QPT_RC, Cap: abi.IbUverbsQpCap{MaxSendSge: 2}, CurState: abi.IB_QPS_RTS})
@@ -117,8 +117,9 @@ func TestMLX5Notes(t *testing.T) {
 		// registers
 		"a store to a page of registers that is gone, at 0x2000": func(b *bench) { b.Watch(0x2000, mmap.Store{Kind: mmap.StoreWC}) },
 		"without the barriers of memory that combines writes":    func(b *bench) { b.Watch(0, mmap.Store{Kind: mmap.StorePlain, Offset: uarSend}) },
-		"a copy of 64 bytes ends too early":                      func(b *bench) { b.copyOf(8, uarSend); b.Watch(0, mmap.Store{Kind: mmap.FlushWC}) },
-		"the next 64 bytes of a copy go to 0xa00, not 0x840":     func(b *bench) { b.copyOf(8, uarSend); b.copyOf(8, 0xa00) },
+		"a copy of 64 bytes ends too early":                      func(b *bench) { b.copyOf(8, uarSend); b.Watch(0, mmap.Store{Kind: mmap.FlushWC, Offset: uarSend}) },
+		"the next 64 bytes of a copy go to 0x980, not 0x840":     func(b *bench) { b.copyOf(8, uarSend); b.copyOf(8, 0x980) },
+		"a copy to 0xc00, where it has no register":              func(b *bench) { b.copyOf(8, 0xc00) },
 		"a copy to a page that takes words only":                 func(b *bench) { b.uar.wc = false; b.copyOf(8, uarSend) },
 		"a copy to a register that takes words only":             func(b *bench) { b.uar.wc = false; b.uar.send(uarSend, []byte{6: 1, 15: 0}) },
 		"it is armed through UAR 1, and belongs to 0":            func(b *bench) { b.addUAR(onePage, 1, true).arm(5) },

@@ -23,7 +23,8 @@ type QP struct {
 	record   uint64
 	index    uint32 // user space's own, or 0xffffff
 	uar      *uar
-	register int    // offset in the UAR, or -1: any of it
+	register int // offset in the page, or -1: any of the UAR that begins at inPage
+	inPage   int
 	posted   uint32 // blocks of sends, free-running
 	sends    []*send
 	busy     []*send     // taken, and not known to be done
@@ -164,7 +165,7 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 	case m.dynamic && !named:
 		return syscall.EINVAL
 	case m.dynamic:
-		if q.uar = m.findUAR(in.BfregIndex); q.uar == nil {
+		if q.uar, q.inPage = m.findUAR(in.BfregIndex); q.uar == nil {
 			m.note("QP_CREATE names UAR %d, which is not the context's", in.BfregIndex)
 			return syscall.EINVAL
 		}
@@ -173,12 +174,12 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 		m.note("QP_CREATE names UAR %d in a context without dynamic ones", in.BfregIndex)
 	}
 	m.wantZero("QP_CREATE", "the number of a register", uint64(in.BfregIndex))
-	n := m.nextReg % bfregs
+	n := m.nextReg % m.static
 	m.nextReg++
 	resp.BfregIndex = n/uarPerPage*4 + n%uarPerPage
 	uar := int(n / uarPerPage)
-	perPage := fakeverbs.PageSize / uarSize
-	q.uar = m.uars[int64(uar/perPage)*int64(fakeverbs.PageSize)]
+	perPage := m.perPage
+	q.uar = m.uars[m.mmapKey(0, uar/perPage)]
 	size := bfSize
 	if m.options.NoBlueFlame {
 		size = plainReg
@@ -366,7 +367,7 @@ var codes = map[uint32]uint8{
 
 // sent writes the completion of a send.
 func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
-	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.queue(),
+	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.Queue(),
 		Syndrome: syndrome, Vendor: vendor, Bytes: w.Len(), Data: w.Data}
 	if syndrome != 0 {
 		c.Opcode = cqeReqErr
@@ -374,8 +375,8 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
 	CQOf(q.qp.SendCQ).complete(c)
 }
 
-// queue returns the number that completions name the QP by.
-func (q *QP) queue() uint32 {
+// Queue returns the number that completions name the QP by.
+func (q *QP) Queue() uint32 {
 	if q.m.version == 1 {
 		return q.index
 	}
@@ -440,7 +441,7 @@ func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 
 // received writes the completion of a receive.
 func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
-	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.queue()
+	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.Queue()
 	if s := q.qp.SRQ; s != nil {
 		SRQOf(s).done(r.Index)
 		if q.m.version == 0 {

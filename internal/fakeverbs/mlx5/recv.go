@@ -90,6 +90,7 @@ type SRQ struct {
 	Num uint32
 
 	m       *model
+	srq     *fakeverbs.SRQ
 	addr    uint64
 	entries uint32
 	size    uint32 // bytes of one
@@ -117,7 +118,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	s := &SRQ{m: m, faulted: -1, present: make(map[uint32]bool), addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
+	s := &SRQ{m: m, srq: srq, faulted: -1, present: make(map[uint32]bool), addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
 	if srq.CQ == nil {
 		m.wantZero(call, "the index of an SRQ without completions", uint64(in.Uidx))
 	} else if err := m.xrcIndex(s, in.Uidx); err != nil {
@@ -205,6 +206,10 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	s.faulted = -1
 	s.busy = append(s.busy, place)
 	s.taken++
+	if s.srq.Limit > 0 && uint32(uint16(m.load(named("SRQ"), s.Num, s.record)-s.taken)) < s.srq.Limit {
+		s.srq.Limit = 0 // the event comes once
+		m.k.Raise(s.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
+	}
 	to := &fakeverbs.Recv{Index: uint32(place)}
 	m.scatter(named("SRQ"), to, b[16:])
 	return to, true

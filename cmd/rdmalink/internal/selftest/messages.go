@@ -90,8 +90,10 @@ func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != v
 
 // pieces returns the largest number of pieces of a message's memory, at most four.
 func (p *pair) pieces(op verbs.Opcode) int {
-	c := p.ends[0].qp.Cap()
-	most := min(c.MaxSendSGE, c.MaxRecvSGE, 4)
+	most := p.sges
+	if p.typ == verbs.QPTypeXRCInitiator {
+		most = min(most, p.attr.MaxSRQSGE)
+	}
 	if op == verbs.OpRDMARead {
 		most = min(most, p.attr.MaxSGERead)
 	}
@@ -140,7 +142,7 @@ func (p *pair) message(m message) error {
 		return err
 	}
 	if takesRecv(m.op) {
-		wcs, err := p.wait(to.qp.RecvCQ(), 1)
+		wcs, err := p.wait(to.recvs, 1)
 		if err != nil {
 			return err
 		}
