@@ -156,7 +156,7 @@ var mayImport = map[string][]string{
 	"docs/concepts":             {"rdmacm", "rdmatest", "uverbs", "verbs"},
 	"internal/pagetest":         nil,
 	"internal/picture":          nil,
-	"examples/":                 {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs", "verbs"},
+	"examples/":                 {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs", "verbs", "verbs/flow"},
 	"cmd/":                      {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs", "verbs"},
 	"internal/debug":            nil,
 

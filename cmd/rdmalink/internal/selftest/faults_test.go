@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
@@ -38,7 +39,7 @@ type planter struct {
 func (p *planter) cqe(change func(typ uint64, b []byte)) {
 	p.cross = func(k *fakeverbs.Kernel, c *fakeverbs.Crossing) {
 		if c.Kind == fakeverbs.EntryCQE {
-			change(typeOf(k, binary.BigEndian.Uint32(c.Bytes[56:])&0xffffff), c.Bytes)
+			change(typeOfEntry(k, c.Bytes), c.Bytes)
 		}
 	}
 }
@@ -68,6 +69,17 @@ func (p *planter) doorbell(drop func(arm bool, b []byte) bool) {
 			c.Drop = drop(c.Offset%4096 == 0x20, b)
 		}
 	}
+}
+
+// typeOfEntry returns the type of the queue pair that a completion names, or 0. Those of raw packets
+// have a flow tag in place of the number.
+func typeOfEntry(k *fakeverbs.Kernel, b []byte) uint64 {
+	for qp := range fakeverbs.Objects[*fakeverbs.QP](k) {
+		if q := fakemlx5.QPOf(qp); q != nil && qp.Type == raw && q.Queue() == binary.BigEndian.Uint32(b[32:]) {
+			return raw
+		}
+	}
+	return typeOf(k, binary.BigEndian.Uint32(b[56:])&0xffffff)
 }
 
 // typeOf returns the type of a queue pair, or 0.

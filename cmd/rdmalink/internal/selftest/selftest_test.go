@@ -131,11 +131,11 @@ var kinds = []struct {
 	}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed", "RC COMPARE_SWAP", "RC FETCH_ADD"})},
 	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "SRQ"), hardware, packets,
 		[]string{"RC attributes", "CQ that is resized", "region that is changed", "windows of type 1", "windows of type 2", "write behind a window", "window that was ended", "binding without the right"})},
-	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized", "flow tags", "flow counters"}},
+	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized"}},
 	{name: "mlx5-old", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, opened: func(k *fakeverbs.Kernel) {
 		o := fakemlx5.OptionsOf(k)
 		o.StaticUARs, o.CQEVersion0 = true, true
-	}, lacks: []string{"SRQ that is resized", "flow tags", "flow counters", "RSS"}},
+	}, lacks: []string{"SRQ that is resized", "flow tags", "RSS"}},
 	{name: "mlx5-ib", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5, InfiniBand: true}, lacks: append(packets, "SRQ that is resized")},
 }
 
