@@ -392,6 +392,9 @@ func (careless) Errorf(string, ...any) {}
 // TestFaults plants one fault after the other in the model. Each makes the tests fail that look for it,
 // and no other.
 func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestAll runs the same tests once")
+	}
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
