@@ -52,7 +52,7 @@ func newNodeFor(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access, peer
 	n.mr = closed(t, must(n.pd.AllocMR(memory, access, nil))(t))
 	n.gid = must(n.dev.ChooseGID(1, nil))(t)
 	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: n.cq, RecvCQ: n.cq,
-		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}))(t))
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: min(2, must(n.dev.Query())(t).MaxSGE), MaxInline: 64}}))(t))
 	if err := n.qp.Init(&verbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
 		t.Fatal(err)
 	}

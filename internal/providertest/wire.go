@@ -29,7 +29,7 @@ func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
 
 // isIWARP reports whether a connection manager connects the device's QPs.
 func isIWARP(k *fakeverbs.Kernel) bool {
-	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA
+	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA && !k.Device.IsRoCE()
 }
 
 // Join connects two QPs to each other. Datagrams carry their own addresses.

@@ -229,7 +229,10 @@ func (q *cq) ready(want int) (n int) {
 		at += q.step
 	}
 	if n > 0 {
-		mmap.FromDevice()
+		if page := q.ctx.registers.cq; page.Watched() {
+			page.FromDevice()
+		}
+		mmap.FromDevice() // inlined, as the method can't be
 	}
 	return n
 }
@@ -324,6 +327,87 @@ func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
 	return true
 }
 
+// extend prepares a CQ for extended work completions.
+func (q *cq) extend(want verbs.WCExtMask) error {
+	const packet = verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
+	switch {
+	case want&^(verbs.WCExtTimestamp|verbs.WCExtWallClock|packet) != 0:
+		return fmt.Errorf("%w: this mlx5 provider knows no field %#x", verbs.ErrNotSupported, uint32(want))
+	case want&verbs.WCExtFlowTag != 0 && !q.ctx.indexed:
+		return fmt.Errorf("%w: completions of this mlx5 device have the QP's number where others have the flow tag", verbs.ErrNotSupported)
+	}
+	q.ext = want
+	if want&verbs.WCExtWallClock == 0 {
+		return nil
+	}
+	if q.ctx.limits.ClockInfoVersions&1 == 0 {
+		return fmt.Errorf("%w: this kernel does not publish how to make times of the device's clock", verbs.ErrNotSupported)
+	}
+	return q.ctx.clock.open(q.ctx.device)
+}
+
+// PollExt implements driver.ExtPoller.
+func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
+	if q.lost {
+		return 0, false, errLost
+	}
+	var now reading
+	if q.ext&verbs.WCExtWallClock != 0 {
+		now = q.ctx.clock.read()
+	}
+	odd, first := verbs.StatusSuccess, q.ci
+	for n < len(wcs) && q.ready(1) > 0 {
+		if q.complete(q.ci, &wcs[n]) {
+			odd |= wcs[n].Status
+			ext[n] = verbs.WCExt{}
+			if wcs[n].Status == verbs.StatusSuccess { // failed completions have none of the fields
+				q.at(q.ci).extend(q, &now, &ext[n])
+			}
+			n++
+		}
+		q.ci++
+	}
+	if q.ci != first {
+		q.consumed()
+	}
+	return n, odd != verbs.StatusSuccess, nil
+}
+
+// extend fills in the fields that the CQ was created with. Those of packets are 0 in completions
+// of sends and of other QPs.
+func (e *cqe) extend(q *cq, now *reading, ext *verbs.WCExt) {
+	ticks := be64(e.timestamp())
+	if q.ext&verbs.WCExtTimestamp != 0 {
+		ext.Timestamp = ticks
+	}
+	if q.ext&verbs.WCExtWallClock != 0 {
+		ext.WallClock = now.time(ticks)
+	}
+	op := e.counterOwn.Load() >> cqeOpShift
+	if op != cqeRecv || q.ext&(verbs.WCExtFlowTag|verbs.WCExtVLAN|verbs.WCExtChecksum) == 0 {
+		return
+	}
+	if p, _ := q.ctx.find(e, op); p == nil || p.typ != verbs.QPTypeRawPacket {
+		return
+	}
+	if q.ext&verbs.WCExtFlowTag != 0 {
+		ext.FlowTag = be32(e.opQPN) & cqeNumberMask
+	}
+	headers := e.headers
+	if q.ext&verbs.WCExtVLAN != 0 && headers&hasVLAN != 0 {
+		ext.VLAN = be16(e.vlan)
+	}
+	if q.ext&verbs.WCExtChecksum != 0 {
+		ext.Flags = verbs.WCExtFlags(e.right&layersRight)>>1 | layer3s[headers>>2&3] | layer4s[headers>>4&7]
+	}
+}
+
+// The headers that the device found in a packet, by their numbers. TCP has several.
+var (
+	layer3s = [4]verbs.WCExtFlags{1: verbs.WCExtIPv6, headerIPv4: verbs.WCExtIPv4}
+	layer4s = [8]verbs.WCExtFlags{1: verbs.WCExtTCP, 2: verbs.WCExtUDP, 3: verbs.WCExtTCP, 4: verbs.WCExtTCP}
+)
+
 var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")
 
 // Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
@@ -366,6 +450,7 @@ func (q *cq) moveTo(next *cq) bool {
 		if last>>cqeOpShift == cqeResize {
 			return true
 		}
+		q.ctx.registers.cq.FromDevice()
 		to := next.at(i + 1)
 		q.copyEntry(next, i+1, i)
 		last &^= cqeOwner
@@ -391,6 +476,7 @@ func (q *cq) Clean(of any) {
 	for end-q.ci < q.entries && q.owned(q.at(end).counterOwn.Load(), end) {
 		end++
 	}
+	q.ctx.registers.cq.FromDevice()
 	to := end
 	for from := end; from != q.ci; {
 		from--

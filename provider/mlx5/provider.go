@@ -29,6 +29,7 @@ type mlx5Context struct {
 	indexed   bool // completions name QPs by the provider's index, not by their numbers
 	atomics   bool
 	checksums bool // of raw packets
+	tso       abi.Mlx5IbTsoCaps
 	tuning    tuning
 	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
 	srqs      driver.Table[srq] // by number, when completions name them
@@ -78,11 +79,16 @@ func (c *mlx5Context) start() (driver.Context, error) {
 		return nil, err
 	}
 	c.indexed = c.limits.CqeVersion == 1
-	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), c.device.Alloc
-	attr, err := c.device.Query(nil)
+	c.records = records{page: c.device.PageSize(), line: int(c.limits.CacheLineSize), alloc: c.device.Alloc}
+	var private []byte
+	if n := c.AttrBytes(); n > 0 {
+		private = make([]byte, n)
+	}
+	attr, err := c.device.Query(private)
 	if err != nil {
 		return nil, err
 	}
+	c.tso = readAttr(private).TsoCaps
 	c.atomics = attr.AtomicCap != verbs.AtomicNone
 	c.checksums = attr.CapFlags&verbs.DeviceCapRawIPCsum != 0
 	if err := c.registers.init(c); err != nil {
@@ -101,7 +107,7 @@ const (
 // name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
-	line, page := l.CacheLineSize, uint32(os.Getpagesize())
+	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
 		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)
@@ -165,6 +171,30 @@ func (c *mlx5Context) ImportPD(handle uint32) (any, error) {
 // NullKey implements driver.NullKeyer.
 func (c *mlx5Context) NullKey() (lkey uint32, ok bool) {
 	return c.limits.DumpFillMkey, c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0
+}
+
+// AttrBytes implements driver.AttrExtender.
+func (c *mlx5Context) AttrBytes() int {
+	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE == 0 {
+		return 0
+	}
+	return len(abi.Bytes(new(abi.Mlx5IbQueryDeviceResp)))
+}
+
+// readAttr returns the kernel's private bytes of a device's attributes. Those that the kernel
+// left out are 0.
+func readAttr(private []byte) (r abi.Mlx5IbQueryDeviceResp) {
+	copy(abi.Bytes(&r), private)
+	return r
+}
+
+// ExtendAttr implements driver.AttrExtender.
+func (c *mlx5Context) ExtendAttr(a *verbs.DeviceAttr, private []byte) {
+	r := readAttr(private)
+	a.TSO = verbs.TSOCaps{MaxPayload: r.TsoCaps.MaxTso, SupportedQPTypes: r.TsoCaps.SupportedQpts}
+	p := &r.PacketPacingCaps
+	a.PacketPacing = verbs.PacketPacingCaps{MinRate: p.QpRateLimitMin, MaxRate: p.QpRateLimitMax, SupportedQPTypes: p.SupportedQpts,
+		Burst: p.CapFlags&abi.MLX5_IB_PP_SUPPORT_BURST != 0}
 }
 
 // tuning holds the settings of the environment, in rdma-core's variables.

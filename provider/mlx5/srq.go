@@ -183,6 +183,9 @@ func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
 	if !c.indexed {
 		req.Uidx = noIndex
 	}
+	if c.hasECE() {
+		req.EceOptions = askECE
+	}
 	var resp abi.Mlx5IbCreateQpResp
 	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})
 }

@@ -216,7 +216,7 @@ func (s *SRQ) done(index uint32) {
 // CreateWQ makes the receives of a queue pair that no request made: that is all a WQ is.
 func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	const call = "WQ_CREATE"
-	if m.options.Infiniband || m.version == 0 || w.Flags != 0 {
+	if m.options.Infiniband || m.version == 0 || w.Flags&^abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	in, err := input[abi.Mlx5IbCreateWq](m, call, r, 40)
@@ -230,7 +230,7 @@ func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
+	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, WQ: w, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
 		Cap: abi.IbUverbsQpCap{MaxRecvWr: w.MaxWR, MaxRecvSge: w.MaxSGE}})
 	q := &QP{m: m, qp: qp, record: in.DbAddr, index: in.UserIndex, register: -1}
 	sizes := &abi.Mlx5IbCreateQp{BufAddr: in.BufAddr, RqWqeCount: in.RqWqeCount, RqWqeShift: in.RqWqeShift}
@@ -332,6 +332,9 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 	}
 	if !m.options.OldBytes {
 		in.Uidx &= uint32(m.version) * 0xffffff
+		if !m.options.NoECE {
+			in.EceOptions &^= askECE
+		}
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
 			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}
