@@ -85,10 +85,16 @@ func refused(m mistake) func(*bed) (string, error) {
 	}
 }
 
-// allows reports whether a status is that of the InfiniBand specification, or with soft RoCE that
-// of its driver.
+// allows reports whether a status is that of the InfiniBand specification, or with soft RoCE one of
+// its driver. The statuses of eRDMA are documented nowhere.
 func (b *bed) allows(want verbs.Status, soft []verbs.Status, got verbs.Status) bool {
-	return got == want || b.dev.Info().Driver == verbs.DriverRXE && slices.Contains(soft, got)
+	switch b.dev.Info().Driver {
+	case verbs.DriverRXE:
+		return got == want || slices.Contains(soft, got)
+	case verbs.DriverERDMA:
+		return got != verbs.StatusSuccess && got != verbs.StatusWRFlushErr
+	}
+	return got == want
 }
 
 // write returns a write of 8 bytes to the second end.

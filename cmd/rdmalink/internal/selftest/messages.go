@@ -17,7 +17,7 @@ func (p *pair) sizes() (all []int) {
 		most = mtu
 	}
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 1000, mtu - 1, mtu, mtu + 1, 2*mtu + 3, longest} {
-		if n <= most && (n > 0 || !p.iwarp()) {
+		if n <= most && (n > 0 || !p.iwarp() && p.dev.Info().Driver != verbs.DriverERDMA) { // a READ of eRDMA has one SGE
 			all = append(all, n)
 		}
 	}
