@@ -145,7 +145,7 @@ type DiscoverOptions struct {
 }
 
 // maxNodes bounds what a hostile switch can make of a fabric. LIDs suffice for 48 k ports.
-const maxNodes = 1 << 16
+var maxNodes = 1 << 16
 
 // Discover walks the subnet from the port of the client. It fails if the first node doesn't answer.
 // If the context ends, it returns what it found, and an error that matches ctx.Err(). What fails

@@ -238,7 +238,10 @@ func (p *port) dispatch(b []byte) {
 	m := &mad.Message{Data: make(mad.MAD, max(len(data), mad.Size))}
 	copy(m.Data, data)
 	m.Addr.QPN = binary.BigEndian.Uint32(b[20:])
-	m.Addr.QKey = binary.BigEndian.Uint32(b[24:])
+	if m.Addr.QKey = binary.BigEndian.Uint32(b[24:]); m.Addr.QKey == 0 && m.Addr.QPN != 0 {
+		// The kernel leaves it out. An answer needs it.
+		m.Addr.QKey = mad.QKeyGSI
+	}
 	m.Addr.LID = binary.BigEndian.Uint16(b[28:])
 	m.Addr.SL, m.Addr.PathBits = b[30], b[31]
 	m.Addr.PKeyIndex = order.Uint16(b[56:])

@@ -55,11 +55,13 @@ type Options struct {
 	// SignalAll makes every send complete with a completion.
 	SignalAll bool
 	// SRQ makes a side receive from an SRQ.
-	SRQ    [2]bool
-	CQE    int
-	Cap    verbs.QPCap
-	Access verbs.Access // of the regions
-	AH     *verbs.AHAttr
+	SRQ [2]bool
+	CQE int
+	// CQInline is the MaxInline of the CQs.
+	CQInline uint32
+	Cap      verbs.QPCap
+	Access   verbs.Access // of the regions
+	AH       *verbs.AHAttr
 	// Pieces has long receives posted in up to three pieces.
 	Pieces bool
 	// Expect says how the completion of a send, or with nil of a receive, differs from others.
@@ -122,7 +124,7 @@ func New(t testing.TB, o *Options) *Pair {
 
 func (p *Pair) makeSide(i int) {
 	t, s := p.T, &p.Side[i]
-	s.CQ = Must[*uverbs.CQ](t)(p.Dev.CreateCQ(p.CQE, &uverbs.CQOptions{Channel: p.Ch}))
+	s.CQ = Must[*uverbs.CQ](t)(p.Dev.CreateCQ(p.CQE, &uverbs.CQOptions{Channel: p.Ch, MaxInline: p.CQInline}))
 	s.MR = Must[*uverbs.MR](t)(p.PD.AllocMR(Memory, p.Access, nil))
 	s.Mem = s.MR.Bytes()
 	opts := &uverbs.QPOptions{Type: p.Type, SignalAll: p.SignalAll, SendCQ: s.CQ, RecvCQ: s.CQ, Cap: p.Cap}

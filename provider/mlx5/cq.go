@@ -25,6 +25,7 @@ type cq struct {
 	lost    bool   // the queue was lost when it was resized
 	peek    mmap.Peek
 	ext     verbs.WCExtMask // the fields that PollExt fills in
+	short   bool            // short messages may come in completions
 }
 
 // maxCQE is the number of entries that the arming word's index has room for.
@@ -33,7 +34,10 @@ const maxCQE = 1 << 24
 // CreateCQ creates a CQ. It asks the kernel for one entry less than the queue has, because
 // the kernel adds one and rounds up.
 func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
-	q := &cq{ctx: c, step: c.tuning.cqeSize / cqeSize}
+	q := &cq{ctx: c, step: 1, short: r.MaxInline > 0}
+	if r.MaxInline > cqeInsideSize {
+		q.step = longCQESize / cqeSize
+	}
 	if err := q.extend(r.Ext); err != nil {
 		return nil, err
 	}
@@ -55,7 +59,7 @@ func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 
 func (q *cq) create(r *driver.CreateCQ) error {
 	s := &q.ctx.registers
-	req := abi.Mlx5IbCreateCq{BufAddr: q.region.Addr(), DbAddr: q.record.addr, CqeSize: q.ctx.tuning.cqeSize}
+	req := abi.Mlx5IbCreateCq{BufAddr: q.region.Addr(), DbAddr: q.record.addr, CqeSize: q.step * cqeSize}
 	var uar []driver.Attr
 	switch {
 	case !s.dynamic:
@@ -257,7 +261,7 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	if p.typ == verbs.QPTypeXRCTarget {
 		wc.QPN = be32(e.opQPN) & cqeNumberMask
 	}
-	data := q.message(i, last)
+	data := q.message(p, i, last)
 	switch op {
 	case cqeRequest:
 		return p.sendCQ == q && p.sq.complete(q.ctx, index, be32(e.byteCount), data, wc)
@@ -266,6 +270,10 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
 		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
 	case cqeRespError:
+		if s != nil && e.syndrome == syndromeAborted && e.vendor == vendorPageFault {
+			s.repost(index)
+			return false
+		}
 		return p.recvCQ == q && p.received(s, index, nil, wc) && e.fail(wc)
 	}
 	return false
@@ -421,7 +429,7 @@ func (q *cq) Resize(r *driver.ResizeCQ) error {
 	if err := next.alloc(r, r.CQE); err != nil {
 		return err
 	}
-	req := abi.Mlx5IbResizeCq{BufAddr: next.region.Addr(), CqeSize: uint16(q.ctx.tuning.cqeSize)}
+	req := abi.Mlx5IbResizeCq{BufAddr: next.region.Addr(), CqeSize: uint16(q.step * cqeSize)}
 	r.CQE = next.entries - 1
 	if err := r.Do(driver.UHW{In: abi.Bytes(&req)}); err != nil {
 		return err
@@ -533,20 +541,27 @@ func (q *cq) copyEntry(to *cq, at, from uint32) {
 
 // statuses maps the device's syndromes. Other syndromes become StatusGeneralErr.
 var statuses = [...]verbs.Status{
-	0x01: verbs.StatusLocLenErr,
-	0x02: verbs.StatusLocQPOpErr,
-	0x04: verbs.StatusLocProtErr,
-	0x05: verbs.StatusWRFlushErr,
-	0x06: verbs.StatusMWBindErr,
-	0x10: verbs.StatusBadRespErr,
-	0x11: verbs.StatusLocAccessErr,
-	0x12: verbs.StatusRemInvReqErr,
-	0x13: verbs.StatusRemAccessErr,
-	0x14: verbs.StatusRemOpErr,
-	0x15: verbs.StatusRetryExcErr,
-	0x16: verbs.StatusRNRRetryExcErr,
-	0x22: verbs.StatusRemAbortErr,
+	0x01:            verbs.StatusLocLenErr,
+	0x02:            verbs.StatusLocQPOpErr,
+	0x04:            verbs.StatusLocProtErr,
+	0x05:            verbs.StatusWRFlushErr,
+	0x06:            verbs.StatusMWBindErr,
+	0x10:            verbs.StatusBadRespErr,
+	0x11:            verbs.StatusLocAccessErr,
+	0x12:            verbs.StatusRemInvReqErr,
+	0x13:            verbs.StatusRemAccessErr,
+	0x14:            verbs.StatusRemOpErr,
+	0x15:            verbs.StatusRetryExcErr,
+	0x16:            verbs.StatusRNRRetryExcErr,
+	syndromeAborted: verbs.StatusRemAbortErr,
 }
+
+// With this syndrome the device reports that a receive of an SRQ has memory in an on-demand region
+// that is not there yet. The message comes again, and the QP has not failed.
+const (
+	syndromeAborted = 0x22
+	vendorPageFault = 0x93
+)
 
 func statusOf(syndrome uint8) verbs.Status {
 	if int(syndrome) < len(statuses) && statuses[syndrome] != verbs.StatusSuccess {

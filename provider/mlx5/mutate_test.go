@@ -48,7 +48,7 @@ var tours = []pairOptions{
 	{typ: verbs.QPTypeUD, srq: true},
 	{typ: verbs.QPTypeRC, srq: true, device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}},
 	{typ: verbs.QPTypeXRCInitiator},
-	{typ: verbs.QPTypeRC, all: true, short: true},
+	{typ: verbs.QPTypeRC, all: true, short: cqeInsideSize},
 }
 
 // addresses is the number of bytes of the create calls that hold addresses. The content at

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"os"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -28,7 +27,7 @@ type pairOptions struct {
 	typ    verbs.QPType
 	srq    bool
 	all    bool                    // sends complete
-	short  bool                    // short messages come in completions
+	short  uint32                  // CQOptions.MaxInline
 	golden bool                    // sizes and receives are those of test/sandbox/script.c
 	kernel func(*fakeverbs.Kernel) // is called before the kernel is used
 }
@@ -36,11 +35,7 @@ type pairOptions struct {
 // newPair makes two QPs on the model of a device.
 func newPair(t testing.TB, o pairOptions) *pair {
 	t.Helper()
-	if o.short {
-		os.Setenv("MLX5_SCATTER_TO_CQE", "1") // t may be no test
-		t.Cleanup(func() { os.Unsetenv("MLX5_SCATTER_TO_CQE") })
-	}
-	opts := &providertest.Options{Info: info, Type: o.typ, SignalAll: o.all, SRQ: [2]bool{o.srq, o.srq}, CQE: 31, Pieces: true, Expect: expect,
+	opts := &providertest.Options{Info: info, Type: o.typ, SignalAll: o.all, SRQ: [2]bool{o.srq, o.srq}, CQE: 31, CQInline: o.short, Pieces: true, Expect: expect,
 		Access: providertest.Access | verbs.AccessMWBind,
 		Cap:    verbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 3, MaxInline: pairInline},
 		Ended:  func(_ *providertest.Pair, _, step int) uint32 { return 0x00f0f000 + uint32(step) }}

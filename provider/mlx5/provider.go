@@ -3,8 +3,6 @@ package mlx5
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -30,7 +28,6 @@ type mlx5Context struct {
 	atomics   bool
 	checksums bool // of raw packets
 	tso       abi.Mlx5IbTsoCaps
-	tuning    tuning
 	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
 	srqs      driver.Table[srq] // by number, when completions name them
 	records   records
@@ -51,11 +48,8 @@ const (
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
 		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
-	c, err := newContext(r)
-	if err != nil {
-		return nil, err
-	}
-	in := abi.Bytes(&req)
+	c := &mlx5Context{device: r.Device}
+	in, err := abi.Bytes(&req), error(nil)
 	for _, length := range []int{len(in), requestWithVersion, requestWithFlags} {
 		if err = r.Do(driver.UHW{In: in[:length], Out: abi.Bytes(&c.limits)}); !errors.Is(err, syscall.EINVAL) {
 			break
@@ -65,12 +59,6 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 		return nil, err
 	}
 	return c.start()
-}
-
-func newContext(r *driver.Open) (c *mlx5Context, err error) {
-	c = &mlx5Context{device: r.Device}
-	c.tuning, err = readTuning()
-	return c, err
 }
 
 // start sets up the context that the kernel's answer describes.
@@ -147,10 +135,7 @@ func (c *mlx5Context) Close() error { return c.registers.close(c) }
 // Import implements driver.Importer. Static registers can't be shared, because each process
 // would alternate between the halves of a register on its own.
 func (provider) Import(r *driver.Open) (driver.Context, error) {
-	c, err := newContext(r)
-	if err != nil {
-		return nil, err
-	}
+	c := &mlx5Context{device: r.Device}
 	if err := r.Do(driver.UHW{}, driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, Out: abi.Bytes(&c.limits)}); err != nil {
 		return nil, err
 	}
@@ -195,26 +180,4 @@ func (c *mlx5Context) ExtendAttr(a *verbs.DeviceAttr, private []byte) {
 	p := &r.PacketPacingCaps
 	a.PacketPacing = verbs.PacketPacingCaps{MinRate: p.QpRateLimitMin, MaxRate: p.QpRateLimitMax, SupportedQPTypes: p.SupportedQpts,
 		Burst: p.CapFlags&abi.MLX5_IB_PP_SUPPORT_BURST != 0}
-}
-
-// tuning holds the settings of the environment, in rdma-core's variables.
-type tuning struct {
-	cqeSize uint32
-	short   bool // short messages come in completions
-}
-
-// readTuning reads the environment. Unlike rdma-core, it enables short messages in
-// completions only on request.
-func readTuning() (t tuning, err error) {
-	t.cqeSize = cqeSize
-	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {
-		n, _ := strconv.Atoi(v)
-		if n != cqeSize && n != longCQESize {
-			return t, fmt.Errorf("%w: MLX5_CQE_SIZE is %q in the environment, and completions have %d bytes or %d", syscall.EINVAL, v, cqeSize, longCQESize)
-		}
-		t.cqeSize = uint32(n)
-	}
-	v, set := os.LookupEnv("MLX5_SCATTER_TO_CQE")
-	t.short = set && v != "0"
-	return t, nil
 }

@@ -30,8 +30,9 @@ type qp struct {
 	maxTSOHeader   int
 	signal         uint32 // ctrlCompletion of every send
 	smallFence     bool   // of the next send
+	short          bool   // short messages come in completions
 	maxInline      uint32
-	ece, wantECE   uint32 // options in force, and those to ask for with the next modification
+	ece, wantECE   uint32                           // options in force, and those to ask for with the next modification
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
@@ -48,6 +49,7 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
+	q.short = q.sendCQ.short || q.recvCQ != nil && q.recvCQ.short
 	q.plain = c.plains(r.Type, q.maxInline)
 	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
 		q.front = make([]byte, max(ethernetHeader, q.maxTSOHeader))
@@ -76,7 +78,7 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	if c.hasECE() {
 		req.EceOptions = askECE
 	}
-	if c.tuning.short {
+	if q.short {
 		req.Flags = abi.MLX5_QP_FLAG_SCATTER_CQE
 	}
 	if size.receives > 0 {

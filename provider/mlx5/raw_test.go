@@ -341,7 +341,7 @@ func TestPacketLimits(t *testing.T) {
 // packetWorld is a world with a raw packet QP whose completions have all fields of packets.
 func packetWorld(t *testing.T, ext verbs.WCExtMask, options fakemlx5.Options) *world {
 	t.Helper()
-	return makeWorld(t, ext, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+	return makeWorld(t, uverbs.CQOptions{Ext: ext}, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
 		*fakemlx5.OptionsOf(k), o.Type = options, verbs.QPTypeRawPacket
 	})
 }
@@ -399,7 +399,7 @@ func TestPacketFields(t *testing.T) {
 		}
 	}
 	// Of other completions the fields are 0, whatever the device has there.
-	w := makeWorld(t, all, nil)
+	w := makeWorld(t, uverbs.CQOptions{Ext: all}, nil)
 	w.postRecv(t, verbs.RecvWR{})
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	for _, c := range []fakemlx5.CQE{{Opcode: 2, QPN: w.qp.Num()}, {Opcode: 0, QPN: w.qp.Num()}} {

@@ -154,23 +154,22 @@ func TestGolden(t *testing.T) {
 	for golden, o := range map[string]struct {
 		device fakemlx5.Options
 		all    bool
-		tuning string
+		short  uint32
 		xrc    bool
 	}{
 		"script":       {},
 		"script-old":   {device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}},
-		"script-short": {all: true, tuning: "short"},
+		"script-short": {all: true, short: cqeInsideSize},
 		"script-xrc":   {xrc: true},
-		"script-128":   {tuning: "short 128"},
+		"script-128":   {short: cqeSize},
 	} {
 		t.Run(golden, func(t *testing.T) {
-			tune(t, tunings[o.tuning])
 			providertest.Golden(t, "testdata/"+golden+".rec", func(attach func(*fakeverbs.Kernel)) {
 				typ, ops := verbs.QPTypeRC, []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
 				if o.xrc {
 					typ = verbs.QPTypeXRCInitiator
 				}
-				p := newPair(t, pairOptions{device: o.device, typ: typ, all: o.all, golden: true, kernel: attach})
+				p := newPair(t, pairOptions{device: o.device, typ: typ, all: o.all, short: o.short, golden: true, kernel: attach})
 				p.Run(&providertest.Script{
 					Ops: ops, Reads: true, Atomics: true, Solicits: true, Windows: !o.xrc, Resizes: !o.xrc,
 				})

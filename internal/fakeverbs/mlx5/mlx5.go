@@ -96,6 +96,9 @@ type Options struct {
 	NoECE bool
 	// NoBursts is a device whose rate limits have no bursts.
 	NoBursts bool
+	// SRQFaults is a device that finds the memory of receives of SRQs missing at first, if it is in
+	// a region on demand.
+	SRQFaults bool
 	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what

@@ -410,10 +410,17 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 }
 
 func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
-	if q.qp.SRQ != nil {
-		return SRQOf(q.qp.SRQ).take()
+	if q.qp.SRQ == nil {
+		return q.rq.next()
 	}
-	return q.rq.next()
+	s := SRQOf(q.qp.SRQ)
+	r, ok := s.take()
+	if ok && q.m.options.SRQFaults && s.isMissing(r) { // the QP goes on, as without a receive
+		q.received(r, &CQE{Opcode: cqeRespErr, Syndrome: 0x22, Vendor: 0x93})
+		s.faulted = int(r.Index)
+		return nil, false
+	}
+	return r, ok
 }
 
 func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {

@@ -98,6 +98,8 @@ type SRQ struct {
 	taken   uint32 // how many, free-running
 	next    uint16 // place of the next
 	busy    []uint16
+	present map[uint32]bool // keys of regions on demand whose memory is there
+	faulted int             // place of the last receive, if that found its memory missing, else -1
 	xrc     bool
 	index   uint32 // user space's own, of XRC
 }
@@ -116,7 +118,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	s := &SRQ{m: m, srq: srq, addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
+	s := &SRQ{m: m, srq: srq, faulted: -1, present: make(map[uint32]bool), addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
 	if srq.CQ == nil {
 		m.wantZero(call, "the index of an SRQ without completions", uint64(in.Uidx))
 	} else if err := m.xrcIndex(s, in.Uidx); err != nil {
@@ -198,6 +200,10 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 		m.note("SRQ %d: entry %d is followed by %d, of %d", s.Num, place, s.next, s.entries)
 		s.next = 0
 	}
+	if int(place) == s.faulted {
+		m.note("SRQ %d: a receive is posted in entry %d, where the device still reads one that it gave back", s.Num, place)
+	}
+	s.faulted = -1
 	s.busy = append(s.busy, place)
 	s.taken++
 	if s.srq.Limit > 0 && uint32(uint16(m.load(named("SRQ"), s.Num, s.record)-s.taken)) < s.srq.Limit {
@@ -207,6 +213,18 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	to := &fakeverbs.Recv{Index: uint32(place)}
 	m.scatter(named("SRQ"), to, b[16:])
 	return to, true
+}
+
+// isMissing reports whether memory of a receive is not there. It will be there the next time.
+func (s *SRQ) isMissing(r *fakeverbs.Recv) (missing bool) {
+	for mr := range fakeverbs.Objects[*fakeverbs.MR](s.m.k) {
+		for _, e := range r.SGL {
+			if e.LKey == mr.Key && mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0 && !s.present[e.LKey] {
+				s.present[e.LKey], missing = true, true
+			}
+		}
+	}
+	return missing
 }
 
 func (s *SRQ) done(index uint32) {
