@@ -124,7 +124,8 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs ## C's programs, and ours, on devices in software: rdmalink sandbox
+sandbox: programs bin/vm ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
+	@bin/vm rdma-core
 	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts

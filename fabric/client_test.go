@@ -111,39 +111,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkDiscover discovers 10,000 nodes that answer at once.
-func BenchmarkDiscover(b *testing.B) {
-	w := &world{}
-	host := w.add(mad.NodeCA, 1)
-	const spines, leaves, hosts = 40, 250, 39
-	for range spines {
-		w.add(mad.NodeSwitch, leaves)
-	}
-	for i := range leaves {
-		leaf := w.add(mad.NodeSwitch, spines+hosts)
-		for j := range spines {
-			w.connect(leaf, uint8(j+1), w.nodes[1+j], uint8(i+1))
-		}
-		for j := range hosts {
-			h := host
-			if i+j > 0 {
-				h = w.add(mad.NodeCA, 1)
-			}
-			w.connect(leaf, uint8(spines+j+1), h, 1)
-		}
-	}
-	c := fabric.NewClient(w, fabric.Config{})
-	b.ReportAllocs()
-	for b.Loop() {
-		f, err := c.Discover(b.Context(), fabric.DiscoverOptions{InFlight: 64})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(len(f.Nodes)), "nodes")
-		b.ReportMetric(float64(f.Requests), "requests")
-	}
-}
-
 // A client asks the node at the end of a directed route, which needs no LIDs.
 func ExampleClient() {
 	c := fabric.NewClient(tree(), fabric.Config{})

@@ -321,7 +321,10 @@ func TestEndless(t *testing.T) {
 	defer fabric.SetMaxNodes(1000)()
 	w := tree()
 	guid := uint64(1) << 40
-	w.answer = func(_ *fakeNode, _ uint8, m mad.MAD) bool {
+	w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
+		if n == w.nodes[0] {
+			return false
+		}
 		switch m.AttrID() {
 		case mad.AttrNodeInfo:
 			guid++
@@ -333,10 +336,18 @@ func TestEndless(t *testing.T) {
 		return false
 	}
 	leaf := w.nodes[4]
-	leaf.links[2] = end{leaf, 1}
+	for p := range uint8(4) {
+		leaf.links[p+1] = end{leaf, 1}
+	}
 	f := discover(t, w, fabric.DiscoverOptions{InFlight: 8})
-	if len(f.Nodes) > 1000 {
-		t.Errorf("%d nodes", len(f.Nodes))
+	large := 0
+	for _, p := range f.Problems {
+		if errors.Is(p, fabric.ErrTooLarge) {
+			large++
+		}
+	}
+	if len(f.Nodes) != 1000 || large != 1 {
+		t.Errorf("%d nodes, %d times too large", len(f.Nodes), large)
 	}
 	check(t, f)
 }

@@ -285,7 +285,8 @@ func (p *port) Close() error {
 }
 
 func (p *port) OpenSM() (io.Closer, error) {
-	if p.node.issm == "" {
+	// Linux before 6.12 or so has an issm node for RoCE, too.
+	if attr, err := p.Attr(); p.node.issm == "" || err == nil && attr.LinkLayer == "Ethernet" {
 		return nil, fmt.Errorf("%s: %w", p.name, mad.ErrNoSMI)
 	}
 	f, err := os.OpenFile(filepath.Join(p.host.dev, p.node.issm), os.O_RDONLY|unix.O_NONBLOCK, 0)

@@ -489,3 +489,20 @@ func FuzzDispatch(f *testing.F) {
 		}
 	})
 }
+
+// TestDuplicateAnswers answers a request twice, which must not hold up the port's reader.
+func TestDuplicateAnswers(t *testing.T) {
+	var a agent
+	a.init("port", mad.AgentConfig{Class: mad.ClassPerf})
+	tid, reply, err := a.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mad.Message{Data: mad.New(mad.ClassPerf, mad.GetResp, 0, 0)}
+	m.Data.SetTID(uint64(tid))
+	a.deliver(m)
+	a.deliver(m)
+	if len(reply) != 1 {
+		t.Errorf("%d answers", len(reply))
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // programs are the commands below fabric.
 func programs() []*program {
-	return []*program{ports, discover, links}
+	return []*program{ports, discover, links, trace, ping, query, sm}
 }
 
 // aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
@@ -28,6 +28,10 @@ var aliases = map[string][]string{
 	"ibrouters":     {"discover", "--nodes=routers"},
 	"ibnodes":       {"discover", "--nodes=all"},
 	"iblinkinfo":    {"links"},
+	"ibtracert":     {"trace"},
+	"ibping":        {"ping"},
+	"smpquery":      {"query"},
+	"sminfo":        {"sm"},
 }
 
 // Alias returns the words that a program's name stands for, and whether it is that of a C program.

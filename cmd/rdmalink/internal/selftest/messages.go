@@ -18,7 +18,7 @@ func (p *pair) sizes() (all []int) {
 		most = mtu
 	}
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 1000, mtu - 1, mtu, mtu + 1, 2*mtu + 3, longest} {
-		if n <= most && (n > 0 || !p.iwarp() && p.dev.Info().Driver != verbs.DriverERDMA) { // a READ of eRDMA has one SGE
+		if n <= most && (n > 0 || !p.iwarp()) {
 			all = append(all, n)
 		}
 	}
@@ -122,6 +122,9 @@ func (p *pair) message(m message) error {
 	case m.op == verbs.OpRDMARead:
 		source, target = to.source(m.size), from.target(m.size)
 		wr.RemoteAddr, wr.RKey, wr.SGL = to.mr.Addr(), to.mr.RKey(), from.sgl(half, m.size, m.pieces)
+		if m.size == 0 { // some devices want a place even so
+			wr.SGL = []verbs.SGE{from.mr.SGE(half, 0)}
+		}
 	case m.op == verbs.OpRDMAWrite || m.op == verbs.OpRDMAWriteImm:
 		wr.RemoteAddr, wr.RKey = to.mr.Addr()+half, to.mr.RKey()
 	}
