@@ -56,7 +56,7 @@ func (m *meter) round(kind Kind, list int) error {
 		return take(m.rings.TakeSends, Depth)
 	}
 	if r, ok := m.rings.(RecvPoller); ok && m.kinds == Write {
-		for range grace {
+		for range 10 * grace { // nothing shows that all have arrived but polling
 			yield()
 		}
 		if err := m.poll("poll_recv", r.PollRecv, m.rings.TakeRecvs, list); err != nil {
