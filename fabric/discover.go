@@ -145,7 +145,7 @@ type DiscoverOptions struct {
 }
 
 // maxNodes bounds what a hostile switch can make of a fabric. LIDs suffice for 48 k ports.
-const maxNodes = 1 << 16
+var maxNodes = 1 << 16
 
 // Discover walks the subnet from the port of the client. It fails if the first node doesn't answer.
 // If the context ends, it returns what it found, and an error that matches ctx.Err(). What fails
@@ -367,7 +367,7 @@ func extends(p *Port, enteredBy uint8, start *Node, fromPort uint8) bool {
 
 // extend asks the node behind a port.
 func (d *discovery) extend(r *request, p *Port) {
-	if p.Info == nil || !extends(p, p.Info.LocalPort, d.start, d.fromPort) || len(r.route.Hops)-len(d.from.Hops) >= d.options.MaxHops || len(r.route.Hops) >= mad.MaxHops {
+	if d.tooLarge || p.Info == nil || !extends(p, p.Info.LocalPort, d.start, d.fromPort) || len(r.route.Hops)-len(d.from.Hops) >= d.options.MaxHops || len(r.route.Hops) >= mad.MaxHops {
 		return
 	}
 	if r.route.LID != 0 && p.Node.Info.Type != mad.NodeSwitch {

@@ -37,15 +37,100 @@ func client(t *testing.T, c umad.IBSim, config fabric.Config) *fabric.Client {
 
 var generated = regexp.MustCompile(`(?m)^# Topology file: .*\n`)
 
-// TestIBNetDiscover compares with C's ibnetdiscover on the topologies of ibsim's package.
-func TestIBNetDiscover(t *testing.T) {
-	for _, file := range ibsimtest.Examples(t) {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+// link is a line of a topology file for ibsim, without its other half.
+func link(a string, p int, b string, q int) (string, string) {
+	return fmt.Sprintf("[%d]\t\"%s\"[%d]\n", p, b, q), fmt.Sprintf("[%d]\t\"%s\"[%d]\n", q, a, p)
+}
+
+// generated returns topologies for ibsim: a fat tree, a ring, a mesh with double links, a chain and a
+// star. The discovery begins at the first host.
+func generatedTopologies() map[string]string {
+	type graph struct {
+		order []string
+		lines map[string]string
+	}
+	begin := func() *graph { return &graph{lines: make(map[string]string)} }
+	connect := func(g *graph, a string, p int, b string, q int) {
+		for _, n := range []string{a, b} {
+			if g.lines[n] == "" {
+				kind := "Switch\t24"
+				if n[0] == 'H' {
+					kind = "Hca\t2"
+				}
+				g.lines[n] = fmt.Sprintf("%s \"%s\"\n", kind, n)
+				g.order = append(g.order, n)
 			}
-			sim := ibsimtest.Start(t, string(text))
+		}
+		x, y := link(a, p, b, q)
+		g.lines[a] += x
+		g.lines[b] += y
+	}
+	text := func(g *graph) string {
+		var s strings.Builder
+		for _, n := range g.order {
+			s.WriteString(g.lines[n] + "\n")
+		}
+		return s.String()
+	}
+	all := make(map[string]string)
+	fat := begin()
+	for i := range 8 {
+		for k := range 5 {
+			connect(fat, fmt.Sprintf("H%d.%d", i, k), 1, fmt.Sprintf("L%d", i), 10+k)
+		}
+		for j := range 4 {
+			connect(fat, fmt.Sprintf("L%d", i), 1+j, fmt.Sprintf("S%d", j), 1+i)
+		}
+	}
+	all["fat tree"] = text(fat)
+	ring := begin()
+	for i := range 7 {
+		connect(ring, fmt.Sprintf("H%d", i), 1+i%2, fmt.Sprintf("R%d", i), 5)
+		connect(ring, fmt.Sprintf("R%d", i), 1, fmt.Sprintf("R%d", (i+1)%7), 2)
+	}
+	all["ring"] = text(ring)
+	mesh := begin()
+	connect(mesh, "H", 1, "M0", 24)
+	for i := range 5 {
+		for j := range i {
+			connect(mesh, fmt.Sprintf("M%d", i), 1+2*j, fmt.Sprintf("M%d", j), 1+2*i)
+			connect(mesh, fmt.Sprintf("M%d", i), 2+2*j, fmt.Sprintf("M%d", j), 2+2*i)
+		}
+	}
+	all["mesh"] = text(mesh)
+	chain := begin()
+	connect(chain, "H0", 1, "C0", 1)
+	for i := range 20 {
+		connect(chain, fmt.Sprintf("C%d", i), 2, fmt.Sprintf("C%d", i+1), 1)
+	}
+	connect(chain, "C20", 2, "H1", 2)
+	all["chain"] = text(chain)
+	star := begin()
+	for i := range 12 {
+		connect(star, fmt.Sprintf("H%d", i), 1, "X", 1+i)
+		connect(star, fmt.Sprintf("H%d", i), 2, "X", 13+i)
+	}
+	all["star"] = text(star)
+	return all
+}
+
+// TestIBNetDiscover compares with C's ibnetdiscover on the topologies of ibsim's package, and on
+// generated ones that opensm has brought up.
+func TestIBNetDiscover(t *testing.T) {
+	topologies := generatedTopologies()
+	for _, file := range ibsimtest.Examples(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		topologies[filepath.Base(file)] = string(text)
+	}
+	for name, topology := range topologies {
+		t.Run(name, func(t *testing.T) {
+			sim := ibsimtest.Start(t, topology)
+			if !strings.HasPrefix(name, "net") {
+				sim.OpenSM(t, "")
+			}
 			for _, inFlight := range []int{2, 16} {
 				c := client(t, sim.Config(""), fabric.Config{})
 				f, err := c.Discover(t.Context(), fabric.DiscoverOptions{InFlight: inFlight})

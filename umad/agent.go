@@ -216,7 +216,10 @@ func (a *agent) errorf(m *mad.Message, err error) error {
 	if len(m.Data) >= 24 {
 		op = fmt.Sprintf("%v of %s", m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
 	}
-	if m.Addr.LID != mad.PermissiveLID {
+	switch {
+	case m.Addr.GRH != nil:
+		op += fmt.Sprintf(" to GID %v", m.Addr.GRH.GID)
+	case m.Addr.LID != mad.PermissiveLID:
 		op += fmt.Sprintf(" to LID %d", m.Addr.LID)
 	}
 	return &opError{a.name + ": " + op, err}

@@ -238,7 +238,10 @@ func (p *port) dispatch(b []byte) {
 	m := &mad.Message{Data: make(mad.MAD, max(len(data), mad.Size))}
 	copy(m.Data, data)
 	m.Addr.QPN = binary.BigEndian.Uint32(b[20:])
-	m.Addr.QKey = binary.BigEndian.Uint32(b[24:])
+	if m.Addr.QKey = binary.BigEndian.Uint32(b[24:]); m.Addr.QKey == 0 && m.Addr.QPN != 0 {
+		// The kernel leaves it out. An answer needs it.
+		m.Addr.QKey = mad.QKeyGSI
+	}
 	m.Addr.LID = binary.BigEndian.Uint16(b[28:])
 	m.Addr.SL, m.Addr.PathBits = b[30], b[31]
 	m.Addr.PKeyIndex = order.Uint16(b[56:])
@@ -282,7 +285,8 @@ func (p *port) Close() error {
 }
 
 func (p *port) OpenSM() (io.Closer, error) {
-	if p.node.issm == "" {
+	// Linux before 6.12 or so has an issm node for RoCE, too.
+	if attr, err := p.Attr(); p.node.issm == "" || err == nil && attr.LinkLayer == "Ethernet" {
 		return nil, fmt.Errorf("%s: %w", p.name, mad.ErrNoSMI)
 	}
 	f, err := os.OpenFile(filepath.Join(p.host.dev, p.node.issm), os.O_RDONLY|unix.O_NONBLOCK, 0)

@@ -19,8 +19,8 @@ type Crossing struct {
 	// drivers in software the handle of the CQ.
 	Object uint32
 	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
-	// send is of a UD QP, with drivers in software, and XRC that it is of an initiator.
-	SRQ, UD, XRC bool
+	// send is of a UD QP, XRC that it is of an initiator, and Raw that it is a raw packet.
+	SRQ, UD, XRC, Raw bool
 	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software,
 	// and of the queue that a record of a new object is of, with eRDMA.
 	Queue CrossingKind
@@ -74,7 +74,8 @@ func (k *Kernel) CrossEntry(kind CrossingKind, object uint32, entry []byte) {
 // CrossSend is crossEntry for a send.
 func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	if k.Cross != nil {
-		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, UD: qp.Type == abi.IB_UVERBS_QPT_UD, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI,
+			Raw: qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET, Bytes: entry})
 	}
 }
 

@@ -25,7 +25,8 @@ type Work struct {
 	Compare, Swap uint64 // Compare is also the addend
 	To            Destination
 	Bind          Binding
-	Flush         uint32 // bytes
+	Flush         uint32 // bytes from RemoteAddr on; 0 for all of the region
+	FlushTypes    uint8  // IB_FLUSH_
 
 	Index   uint32 // for the model's own use, as is the next
 	Code    uint8  // of the operation

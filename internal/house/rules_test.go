@@ -137,7 +137,7 @@ var mayImport = map[string][]string{
 	"internal/fakeverbs/siw":    {"internal/abi", "internal/fakeverbs", "internal/ioctl", "mmap"},
 	"internal/fakeverbs/models": {"internal/fakeverbs/"},
 	"internal/record":           {"internal/abi", "internal/fakeverbs", "internal/ioctl"},
-	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/kernel", "internal/record", "uverbs", "verbs"},
+	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "uverbs", "verbs"},
 	"madtest":                   {"mad", "verbs"},
 	"rdmatest":                  {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "provider/", "verbs"},
 	"internal/driver":           {"internal/abi", "mmap", "verbs", "verbs/flow", "verbs/rss"},
@@ -178,6 +178,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/qpstates":      {"cmd/rdmalink/internal/", "internal/qpstate", "netlinkrdma", "verbs"},
 	"cmd/rdmalink/internal/trace":         {"cmd/rdmalink/internal/", "internal/abi", "rdmacm"},
 	"cmd/rdmalink/internal/trace/gen":     nil,
+	"cmd/rdmalink/internal/fabriccmd":     {"cmd/rdmalink/internal/cli", "cmd/rdmalink/internal/table", "fabric", "mad", "umad", "verbs"},
 	"cmd/rdmalink/internal/proxy":         {"cmd/rdmalink/internal/cli", "rsocket"},
 	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/sandbox":       {"cmd/rdmalink/internal/cli", "internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "mmap", "netlinkrdma", "rdmatest", "verbs"},
@@ -187,7 +188,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/perf":          {"cmd/rdmalink/internal/peer", "internal/farewell", "internal/perftest", "mmap", "rdmacm", "uverbs", "verbs"},
 
-	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
+	"test/":             {"fabric", "mad", "umad", "mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 

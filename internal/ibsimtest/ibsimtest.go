@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package ibsimtest runs the simulator ibsim, opensm and C's tools for tests.
 package ibsimtest
 

@@ -2,6 +2,7 @@ package erdma
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,14 +72,29 @@ func TestRoCERefused(t *testing.T) {
 	if _, err := w.pd.CreateAH(&verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1}); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	for op, want := range map[verbs.Opcode]bool{verbs.OpSend: true, verbs.OpSendWithInv: true, verbs.OpFetchAdd: true, verbs.OpLocalInv: true,
-		verbs.OpBindMW: false} {
-		if got := w.dev.Supports(verbs.QPTypeRC, op); got != want {
-			t.Errorf("RC, %v: %v", op, got)
+}
+
+// TestSupports checks all opcodes, which verbs may have more of than the device: masked atomics, datagrams.
+func TestSupports(t *testing.T) {
+	plain := []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+		verbs.OpReadWithInv, verbs.OpLocalInv}
+	for name, c := range map[string]struct {
+		change func(*fakeverbs.Kernel)
+		want   []verbs.Opcode
+	}{
+		"iWARP":            {func(*fakeverbs.Kernel) {}, append(plain, verbs.OpCompareSwap, verbs.OpFetchAdd)},
+		"RoCE":             {onRoCE, append(plain, verbs.OpCompareSwap, verbs.OpFetchAdd)},
+		"the first kernel": {ofFirstKernels, plain},
+	} {
+		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { c.change(k) })
+		for op := range verbs.Opcode(64) {
+			for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator} {
+				want := typ == verbs.QPTypeRC && slices.Contains(c.want, op)
+				if got := w.dev.Supports(typ, op); got != want {
+					t.Errorf("%s: %v, %v: %v", name, typ, op, got)
+				}
+			}
 		}
-	}
-	if w.dev.Supports(verbs.QPTypeUD, verbs.OpSend) {
-		t.Error("UD")
 	}
 }
 

@@ -205,7 +205,7 @@ func (q *qp) putBytes(at uint32, b []byte) (end uint32) {
 // true, as complete does.
 func (e *cqe) describeFrame(wc *verbs.WC) bool {
 	if e.right&layersRight == layersRight && e.headers>>2&3 == headerIPv4 {
-		wc.Flags = verbs.WCIPCsumOK
+		wc.Flags |= verbs.WCIPCsumOK
 	}
 	return true
 }

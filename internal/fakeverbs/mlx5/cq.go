@@ -15,6 +15,10 @@ import (
 type CQ struct {
 	Num uint32 // the device's number
 
+	// Stamps are the time stamps of the successful completions, if KeepStamps is set.
+	Stamps     []uint64
+	KeepStamps bool
+
 	m       *model
 	cq      *fakeverbs.CQ
 	uar     *uar
@@ -179,7 +183,7 @@ func (q *CQ) Complete(c CQE) {
 }
 
 func (q *CQ) complete(c *CQE) {
-	b := &q.entry
+	b, stamp := &q.entry, uint64(0)
 	clear(b[:])
 	binary.BigEndian.PutUint32(b[32:], c.Queue)
 	binary.BigEndian.PutUint32(b[56:], uint32(c.WQEOpcode)<<24|c.QPN)
@@ -194,7 +198,8 @@ func (q *CQ) complete(c *CQE) {
 		binary.BigEndian.PutUint16(b[30:], c.VLAN)
 		copy(b[36:40], c.Imm[:])
 		binary.BigEndian.PutUint32(b[44:], c.Bytes)
-		binary.BigEndian.PutUint64(b[48:], q.m.clock.stamp())
+		stamp = q.m.clock.stamp()
+		binary.BigEndian.PutUint64(b[48:], stamp)
 	}
 	b[63] = c.Opcode << 4
 	if c.Solicited {
@@ -206,6 +211,9 @@ func (q *CQ) complete(c *CQE) {
 	}
 	q.putData(b, c.Data)
 	q.write(b)
+	if q.KeepStamps && c.Opcode < cqeReqErr {
+		q.Stamps = append(q.Stamps, stamp)
+	}
 	q.event(c.Solicited || b[54]|b[55] != 0 && c.Opcode >= cqeReqErr)
 }
 

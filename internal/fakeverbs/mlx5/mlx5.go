@@ -29,8 +29,8 @@ func open(k *fakeverbs.Kernel) fakeverbs.Model {
 // device is what all openings of a device share. The device's lock guards it.
 type device struct {
 	// How many of these were made: their numbers are never used twice.
-	cqs, srqs uint32
-	dms       pages
+	cqs, srqs, pds uint32
+	dms            pages
 }
 
 func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
@@ -102,7 +102,8 @@ type Options struct {
 	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
-	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
+	// stood in the queue before, as do those behind the number of the peer's SRQ, the places of
+	// immediate data and of a number to compare in requests without, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
 	OldBytes bool
 	// WeakLoads is a processor that loads all words of a completion at any time after the last
@@ -212,6 +213,13 @@ func answer[T any](m *model, call string, r *ioctl.Request, v T) error {
 	return nil
 }
 
+// AllocPD answers with the PD's number.
+func (m *model) AllocPD(r *ioctl.Request) error {
+	d := shared(m.k.Device)
+	d.pds++
+	return answer(m, "ALLOC_PD", r, abi.Mlx5IbAllocPdResp{Pdn: d.pds - 1})
+}
+
 func (m *model) Context(r *ioctl.Request) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	o := &m.options
@@ -228,6 +236,10 @@ func (m *model) Context(r *ioctl.Request) error {
 		return syscall.EINVAL
 	case in.CompMask != 0 || in.Reserved0 != 0 || in.Reserved1 != 0 || in.Reserved2 != 0:
 		return syscall.EOPNOTSUPP
+	}
+	const caps = abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR
+	if len(b) >= 24 && in.MaxCqeVersion < 1 || len(b) >= 32 && in.LibCaps&caps != caps {
+		m.note("GET_CONTEXT asks for completions of version %d and has capabilities %#x: a library of long ago", in.MaxCqeVersion, in.LibCaps)
 	}
 	m.dynamic = in.LibCaps&abi.MLX5_LIB_CAP_DYN_UAR != 0 && !o.StaticUARs && o.Request == 0
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {

@@ -326,6 +326,9 @@ func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	case in.RxKeyLen != hashKey || in.Reserved != [6]uint8{}, both(fakeverbs.HashIPv4, fakeverbs.HashIPv6), both(fakeverbs.HashTCP, fakeverbs.HashUDP):
 		return syscall.EINVAL
 	}
+	if !fakeverbs.IsZero(in.RxHashKey[hashKey:]) {
+		m.note("QP_CREATE: bytes behind the key of %d bytes are set", hashKey)
+	}
 	qp.Hash = &fakeverbs.Hash{Fields: in.RxHashFieldsMask, Key: in.RxHashKey[:hashKey:hashKey]}
 	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
 }

@@ -218,7 +218,7 @@ func (c *reader) immediate() {
 	case abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_BIND_MW:
 		c.Imm = binary.BigEndian.Uint32(b)
 	default:
-		c.wantZeros("an operation without immediate data", b)
+		c.wantUnused("an operation without immediate data", b)
 	}
 }
 
@@ -233,7 +233,7 @@ func (c *reader) operands() {
 		return
 	}
 	c.Compare = first
-	c.wantZeros("an addition", b[8:])
+	c.wantUnused("an addition", b[8:])
 }
 
 // data reads SGEs, or one piece of inline data, up to the end.
@@ -292,10 +292,10 @@ func (c *reader) umr() {
 	type2, binds := mask&maskQPN != 0, mask&maskLength != 0
 	c.checkHead(head, mask, type2, binds)
 	fixed, word := key[0], binary.BigEndian.Uint32(key[4:])
-	c.wantUnused(key[1:2])
-	c.wantUnused(key[3:4])
-	c.wantUnused(key[8:16])
-	c.wantUnused(key[32:])
+	c.wantUnused("a key", key[1:2])
+	c.wantUnused("a key", key[3:4])
+	c.wantUnused("a key", key[8:16])
+	c.wantUnused("a key", key[32:])
 	qpn := word >> 8
 	switch {
 	case binds && type2 && qpn != c.q.qp.Num, !(binds && type2) && qpn != 0xffffff:
@@ -304,8 +304,8 @@ func (c *reader) umr() {
 		c.note("the key is marked %#x, free is 0x40", fixed)
 	}
 	if !binds {
-		c.wantUnused(key[2:3])
-		c.wantUnused(key[16:32])
+		c.wantUnused("a key", key[2:3])
+		c.wantUnused("a key", key[16:32])
 		if type2 {
 			c.Opcode, c.Imm = abi.IB_UVERBS_WR_LOCAL_INV, old
 			return
@@ -316,10 +316,10 @@ func (c *reader) umr() {
 	c.binding(key, old, word)
 }
 
-// wantUnused wants zeros in a part of a key that the change leaves alone.
-func (c *reader) wantUnused(b []byte) {
+// wantUnused wants zeros in bytes that mean nothing, where libmlx5 leaves what stood there.
+func (c *reader) wantUnused(where string, b []byte) {
 	if !c.q.m.options.OldBytes {
-		c.wantZeros("a key", b)
+		c.wantZeros(where, b)
 	}
 }
 

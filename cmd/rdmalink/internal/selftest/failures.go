@@ -28,6 +28,7 @@ type mistake struct {
 	want    verbs.Status   // of the send
 	recv    verbs.Status   // of the peer's receive, unless it is 0
 	soft    []verbs.Status // that the send has with soft RoCE, and then the receive
+	erdma   []verbs.Status // the same with eRDMA
 	op      verbs.Opcode   // that the device must have; 0 is SEND
 }
 
@@ -59,7 +60,7 @@ func refused(m mistake) func(*bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !b.allows(m.want, m.soft, 0, wcs[0].Status) || wcs[0].WRID != wr.WRID {
+		if !b.allows(&m, m.want, 0, wcs[0].Status) || wcs[0].WRID != wr.WRID {
 			return "", fmt.Errorf("request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, wr.WRID, m.want)
 		}
 		detail := fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr)
@@ -76,17 +77,18 @@ func refused(m mistake) func(*bed) (string, error) {
 		if err != nil {
 			return detail, err
 		}
-		if !b.allows(m.recv, m.soft, 1, recvs[0].Status) {
+		if !b.allows(&m, m.recv, 1, recvs[0].Status) {
 			return detail, fmt.Errorf("the receive completes with %v, and should with %v", recvs[0].Status, m.recv)
 		}
 		return fmt.Sprintf("%s; the receive %v, vendor's code %#x", detail, recvs[0].Status, recvs[0].VendorErr), nil
 	}
 }
 
-// allows reports whether a status is that of the InfiniBand specification, or with soft RoCE that
-// of its driver.
-func (b *bed) allows(want verbs.Status, soft []verbs.Status, i int, got verbs.Status) bool {
-	return got == want || b.dev.Info().Driver == verbs.DriverRXE && i < len(soft) && got == soft[i]
+// allows reports whether a status is that of the InfiniBand specification, or with soft RoCE and
+// eRDMA that of the driver.
+func (b *bed) allows(m *mistake, want verbs.Status, i int, got verbs.Status) bool {
+	own := map[verbs.DriverID][]verbs.Status{verbs.DriverRXE: m.soft, verbs.DriverERDMA: m.erdma}[b.dev.Info().Driver]
+	return got == want || i < len(own) && got == own[i]
 }
 
 // write returns a write of 8 bytes to the second end.
@@ -110,9 +112,13 @@ func (p *pair) another(access verbs.Access) (*uverbs.MR, error) {
 	return mr, err
 }
 
-// The mistakes. Soft RoCE flushes a send with a mistake of its own memory.
+// The mistakes. Soft RoCE flushes a send with a mistake of its own memory. eRDMA knows access errors of
+// either side, and of a peer that does not take a message only that.
 var (
 	flushed = []verbs.Status{verbs.StatusWRFlushErr}
+	here    = []verbs.Status{verbs.StatusLocAccessErr}
+	there   = []verbs.Status{verbs.StatusRemAccessErr, verbs.StatusRemAccessErr}
+	nowhere = []verbs.Status{verbs.StatusRetryExcErr}
 
 	wrongKey = mistake{want: verbs.StatusRemAccessErr, request: func(p *pair) (verbs.SendWR, error) {
 		wr := p.write()
@@ -140,20 +146,20 @@ var (
 		wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
 		return wr, nil
 	}}
-	wrongLocalKey = mistake{want: verbs.StatusLocProtErr, soft: flushed, request: func(p *pair) (verbs.SendWR, error) {
+	wrongLocalKey = mistake{want: verbs.StatusLocProtErr, soft: flushed, erdma: here, request: func(p *pair) (verbs.SendWR, error) {
 		wr := p.write()
 		wr.SGL[0].LKey ^= 0xabcdef00
 		return wr, nil
 	}}
-	behindLocal = mistake{want: verbs.StatusLocProtErr, soft: flushed, request: func(p *pair) (verbs.SendWR, error) {
+	behindLocal = mistake{want: verbs.StatusLocProtErr, soft: flushed, erdma: here, request: func(p *pair) (verbs.SendWR, error) {
 		wr := p.write()
 		wr.SGL[0].Addr = p.ends[0].mr.Addr() + uint64(p.ends[0].mr.Len()) - 7
 		return wr, nil
 	}}
-	shortReceive = mistake{want: verbs.StatusRemInvReqErr, recv: verbs.StatusLocLenErr,
+	shortReceive = mistake{want: verbs.StatusRemInvReqErr, recv: verbs.StatusLocLenErr, erdma: there,
 		soft:    []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
 		request: func(p *pair) (verbs.SendWR, error) { return p.sendTo(p.ends[1].sgl(half, 15, 1), 16) }}
-	lockedReceive = mistake{want: verbs.StatusRemOpErr, recv: verbs.StatusLocProtErr,
+	lockedReceive = mistake{want: verbs.StatusRemOpErr, recv: verbs.StatusLocProtErr, erdma: there,
 		soft: []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
 		request: func(p *pair) (verbs.SendWR, error) {
 			mr, err := p.another(verbs.AccessRemoteRead)
@@ -162,7 +168,7 @@ var (
 			}
 			return p.sendTo([]verbs.SGE{mr.SGE(0, 16)}, 16)
 		}}
-	noReceive = mistake{want: verbs.StatusRNRRetryExcErr,
+	noReceive = mistake{want: verbs.StatusRNRRetryExcErr, erdma: nowhere,
 		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RNRRetry, a.MinRNRTimer = 2, 1 }},
 		request: func(p *pair) (verbs.SendWR, error) {
 			return verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}, nil
@@ -172,7 +178,7 @@ var (
 		request: func(p *pair) (verbs.SendWR, error) {
 			return p.write(), p.ends[1].qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
 		}}
-	oddAtomic = mistake{want: verbs.StatusRemInvReqErr, op: verbs.OpFetchAdd, request: func(p *pair) (verbs.SendWR, error) {
+	oddAtomic = mistake{want: verbs.StatusRemInvReqErr, erdma: there, op: verbs.OpFetchAdd, request: func(p *pair) (verbs.SendWR, error) {
 		if p.attr.AtomicCap == verbs.AtomicNone {
 			return verbs.SendWR{}, none("the device has no atomic operations")
 		}

@@ -121,6 +121,9 @@ func (p *pair) message(m message) error {
 	case m.op == verbs.OpRDMARead:
 		source, target = to.source(m.size), from.target(m.size)
 		wr.RemoteAddr, wr.RKey, wr.SGL = to.mr.Addr(), to.mr.RKey(), from.sgl(half, m.size, m.pieces)
+		if m.size == 0 { // some devices want a place even so
+			wr.SGL = []verbs.SGE{from.mr.SGE(half, 0)}
+		}
 	case m.op == verbs.OpRDMAWrite || m.op == verbs.OpRDMAWriteImm:
 		wr.RemoteAddr, wr.RKey = to.mr.Addr()+half, to.mr.RKey()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -124,6 +125,12 @@ var kinds = []struct {
 		[]string{"RC SEND with immediate", "RC WRITE with immediate", "RC COMPARE_SWAP", "RC FETCH_ADD", "solicited events", "SRQ that is resized", "CQ that is resized",
 			"regions at an address", "region that is changed"})},
 	{name: "erdma", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed"})},
+	{name: "erdma-old", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA}, opened: func(k *fakeverbs.Kernel) {
+		o := fakeerdma.OptionsOf(k)
+		o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
+	}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed", "RC COMPARE_SWAP", "RC FETCH_ADD"})},
+	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "SRQ"), hardware, packets,
+		[]string{"RC attributes", "CQ that is resized", "region that is changed", "windows of type 1", "windows of type 2", "write behind a window", "window that was ended", "binding without the right"})},
 	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized"}},
 	{name: "mlx5-old", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, opened: func(k *fakeverbs.Kernel) {
 		o := fakemlx5.OptionsOf(k)

@@ -105,6 +105,9 @@ func attributes(b *bed) (string, error) {
 	if b.iwarp() {
 		return "", none("iWARP's queue pairs are the connection manager's")
 	}
+	if b.dev.Info().Driver == verbs.DriverERDMA {
+		return "", none("the kernel's driver for eRDMA keeps none but those of the connection")
+	}
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, tune: func(a *verbs.QPAttr) {
 		a.Timeout, a.RetryCnt, a.RNRRetry, a.MinRNRTimer = 15, 5, 4, 13
 	}})
