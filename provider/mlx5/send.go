@@ -164,6 +164,9 @@ func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
 	if q.smallFence || s.maxSGE == 0 {
 		return 0, 0
 	}
+	if q.plainFrames {
+		return q.postFrames(number, wrs)
+	}
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
