@@ -22,7 +22,7 @@ func TestFindMirror(t *testing.T) {
 
 func TestSuiteLine(t *testing.T) {
 	const want = "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] https://mirror.example.com/debian/ trixie-backports main\n"
-	if got := suiteLine("https://mirror.example.com/debian/", "trixie-backports"); got != want {
+	if got := suiteLine("deb", "https://mirror.example.com/debian/", "trixie-backports"); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -71,7 +71,7 @@ func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	a, err := openSuite(ctx, log, tmp, suite)
+	a, err := openSuite(ctx, log, tmp, "deb", suite)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages
 	if err != nil {
 		return err
 	}
-	version, err := pick(parseMadison(text))
+	version, err := pick(parseMadison(text, "Packages"))
 	if err != nil {
 		return err
 	}
