@@ -273,6 +273,22 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
+// TestServerClientKilled: clients that die at any moment harm neither the server nor other clients.
+func TestServerClientKilled(t *testing.T) {
+	s := newServer(t, 6386)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 10 {
+		dying := exec.Command(clients[i%len(clients)], s.address)
+		if err := dying.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+		_ = dying.Process.Kill()
+		_ = dying.Wait()
+		s.dial(t, Config{}).must(t, "PONG", "PING")
+	}
+}
+
 // TestServerPrograms: valkey-cli is a client of the server beside ours, and valkey-cli and valkey-benchmark are clients of
 // a Go server.
 func TestServerPrograms(t *testing.T) {

@@ -38,12 +38,12 @@ func (a apt) cache(args ...string) []string { return slices.Concat([]string{"apt
 // offer is one version of one package that apt can get.
 type offer struct{ name, version string }
 
-// parseMadison reads the output of apt-cache madison: lines of a kind, Packages or Sources.
-func parseMadison(text, kind string) []offer {
+// parseMadison reads the output of apt-cache madison.
+func parseMadison(text string) []offer {
 	var offers []offer
 	for line := range strings.Lines(text) {
 		f := strings.Split(line, "|")
-		if len(f) < 3 || !strings.Contains(f[2], kind) {
+		if len(f) < 3 || !strings.Contains(f[2], "Packages") {
 			continue
 		}
 		offers = append(offers, offer{strings.TrimSpace(f[0]), strings.TrimSpace(f[1])})
@@ -117,7 +117,7 @@ func findKernel(ctx context.Context, a apt, series string) (packageSet, error) {
 	if err != nil {
 		return packageSet{}, err
 	}
-	offers := parseMadison(text, "Packages")
+	offers := parseMadison(text)
 	p, err := choose(offers, images, series)
 	if errors.Is(err, errIncomplete) {
 		return p, fmt.Errorf("%w: %s", err, whereTo(offers, series))

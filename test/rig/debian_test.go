@@ -22,7 +22,11 @@ func TestFindMirror(t *testing.T) {
 
 func TestSuiteLine(t *testing.T) {
 	const want = "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] https://mirror.example.com/debian/ trixie-backports main\n"
-	if got := suiteLine("deb", "https://mirror.example.com/debian/", "trixie-backports"); got != want {
+	if got := suiteLine("https://mirror.example.com/debian/", "trixie-backports"); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	const source = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] https://mirror.example.com/debian/ sid main\n"
+	if got := sourceLine("https://mirror.example.com/debian/", "sid"); got != source {
+		t.Errorf("%q, want %q", got, source)
 	}
 }

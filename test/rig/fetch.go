@@ -130,7 +130,7 @@ func fetchKernel(ctx context.Context, log io.Writer, cache, series string) error
 	defer os.RemoveAll(tmp)
 	var a apt
 	if suite := foreign[series]; suite != "" {
-		if a, err = openSuite(ctx, log, tmp, "deb", suite); err != nil {
+		if a, err = openSuite(ctx, log, tmp, suite); err != nil {
 			return fmt.Errorf("%w (`make KERNELS=...` can do without this one)", err)
 		}
 	}

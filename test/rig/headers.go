@@ -71,7 +71,7 @@ func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	a, err := openSuite(ctx, log, tmp, "deb", suite)
+	a, err := openSuite(ctx, log, tmp, suite)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages
 	if err != nil {
 		return err
 	}
-	version, err := pick(parseMadison(text, "Packages"))
+	version, err := pick(parseMadison(text))
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func newestSource(ctx context.Context) (string, error) {
 		return "", err
 	}
 	version := ""
-	for _, o := range parseMadison(text, "Packages") {
+	for _, o := range parseMadison(text) {
 		if version == "" || newer(o.version, version) {
 			version = o.version
 		}

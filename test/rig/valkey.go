@@ -79,29 +79,32 @@ func fetchValkey(ctx context.Context, log io.Writer) (dir string, err error) {
 	return dir, nil
 }
 
-// downloadValkey leaves the source package in tmp. apt checks it against the signature of the suite.
+// downloadValkey leaves the source in tmp. apt checks it against the signature of the suite.
 func downloadValkey(ctx context.Context, log io.Writer, tmp string) (version string, err error) {
-	a, err := openSuite(ctx, log, tmp, "deb-src", valkeySuite)
+	a, err := openSources(ctx, log, tmp, valkeySuite)
 	if err != nil {
 		return "", err
 	}
-	text, err := output(ctx, a.cache("madison", "valkey")...)
+	text, err := output(ctx, a.cache("showsrc", "--only-source", "valkey")...)
 	if err != nil {
 		return "", err
 	}
-	if version, err = valkeyVersion(parseMadison(text, "Sources")); err != nil {
+	if version, err = valkeyVersion(text); err != nil {
 		return "", err
 	}
-	return version, command(ctx, log, tmp, a.get("source", "--download-only", "valkey="+version)...)
+	return version, command(ctx, log, tmp, a.get("source", "--download-only", "--tar-only", "valkey="+version)...)
 }
 
-// valkeyVersion is the newest version of the series on offer.
-func valkeyVersion(offers []offer) (string, error) {
+// valkeyVersion is the newest version of the series in the output of apt-cache showsrc.
+func valkeyVersion(text string) (string, error) {
 	best, has := "", "nothing"
-	for _, o := range offers {
-		has = o.version
-		if strings.HasPrefix(o.version, valkeySeries) && (best == "" || newer(o.version, best)) {
-			best = o.version
+	for line := range strings.Lines(text) {
+		v, ok := strings.CutPrefix(strings.TrimSpace(line), "Version: ")
+		if !ok {
+			continue
+		}
+		if has = v; strings.HasPrefix(v, valkeySeries) && (best == "" || newer(v, best)) {
+			best = v
 		}
 	}
 	if best == "" {
