@@ -94,7 +94,7 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 # Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
 # shell are skipped here; the target abi runs those, and lets none be skipped.
 # BITS32 are packages that compute with what peers send: an int of 32 bits must do.
-BITS32 := ./rsocket
+BITS32 := ./rsocket ./valkeyrdma
 
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test -timeout 30m $(TESTFLAGS) ./...
@@ -107,7 +107,7 @@ arm64: ## unit tests of the library as arm64 programs, under qemu-user
 		echo "installing qemu-user-static"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends qemu-user-static; }
 	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 30m $(TESTFLAGS) \
-		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./msg ./internal/wait
+		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
 # leaves out or shortens is for one goroutine, or too slow with it.

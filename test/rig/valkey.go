@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -128,10 +129,12 @@ func buildValkey(ctx context.Context, log io.Writer, tmp, ready string) error {
 	if err := command(ctx, log, tmp, "tar", "-x", "-f", archives[0], "-C", source, "--strip-components=1"); err != nil {
 		return err
 	}
-	p := &progress{log: log}
+	fmt.Fprintln(log, "vm: building valkey, about four minutes on two CPUs")
+	var said bytes.Buffer
 	words := append([]string{"make", "-C", filepath.Join(source, "src"), "-j", strconv.Itoa(runtime.NumCPU()), "BUILD_RDMA=yes", "MALLOC=libc"}, valkeyPrograms...)
-	if err := command(ctx, p, "", words...); err != nil {
-		return fmt.Errorf("%w\nthe end of what make said:\n%s", err, p.tail)
+	if err := command(ctx, &said, "", words...); err != nil {
+		lines := strings.SplitAfter(said.String(), "\n")
+		return fmt.Errorf("%w\nthe end of what make said:\n%s", err, strings.Join(lines[max(0, len(lines)-30):], ""))
 	}
 	for _, program := range valkeyPrograms {
 		if err := command(ctx, log, "", "strip", "-o", filepath.Join(ready, program), filepath.Join(source, "src", program)); err != nil {
