@@ -119,7 +119,7 @@ func TestManyConnections(t *testing.T) {
 			}
 			peers := make(map[string]*Conn)
 			for c := range accepted {
-				defer c.Close()
+				t.Cleanup(func() { c.Close() })
 				peers[c.RemoteAddr().String()] = c
 			}
 			if n := runtime.NumGoroutine(); n > 100 {
@@ -164,7 +164,7 @@ func TestRefused(t *testing.T) {
 	}()
 	_, err = l.Accept()
 	check(err)
-	var op net.Error
+	var op interface{ Temporary() bool }
 	if !errors.As(err, &op) || !op.Temporary() {
 		t.Errorf("%v ends the listener", err)
 	}
