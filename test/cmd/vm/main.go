@@ -27,6 +27,7 @@ import (
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
   vm headers                                    get rdma_netlink.h of the newest kernel with apt
+  vm rdma-core                                  build the newest rdma-core from its source package, got with apt
   vm valkey DIR                                 build Valkey with RDMA from Debian's source, and copy its programs to DIR
   vm test [-kernel SERIES] [-guests N] [flags] [PACKAGE...]
                                                 run the packages' tests in guests, as go test would; -h lists the flags
@@ -67,6 +68,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = fetch(ctx, args[1:], stderr)
 	case "headers":
 		err = rig.FetchHeaders(ctx, stderr)
+	case "rdma-core":
+		err = rig.FetchRDMACore(ctx, stderr)
 	case "valkey":
 		if len(args) != 2 {
 			err = errors.New("valkey: expected a directory")

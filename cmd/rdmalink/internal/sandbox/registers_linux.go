@@ -168,6 +168,9 @@ func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers are reported late, see registers.
 	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldRecords = !s.trap, true
+		if s.old {
+			o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
+		}
 	}
 	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldBytes = !s.trap, true
