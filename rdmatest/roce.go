@@ -30,7 +30,7 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 		return 0, forever
 	}
 	const always = 7
-	if k.tries++; k.tries > int(a.RetryCnt) && (!kinds[p.d.kind].retriesForever || a.RetryCnt != always) {
+	if k.tries++; k.tries > int(a.RetryCnt) && (!p.d.info.retriesForever || a.RetryCnt != always) {
 		k.givenUp = true
 	}
 	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)

@@ -21,7 +21,8 @@ type Crossing struct {
 	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
 	// send is of a UD QP, XRC that it is of an initiator, and Raw that it is a raw packet.
 	SRQ, UD, XRC, Raw bool
-	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software.
+	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software,
+	// and of the queue that a record of a new object is of, with eRDMA.
 	Queue CrossingKind
 	// Bytes are the entry as it is read or about to be written, or the private bytes of a
 	// call, or all that a doorbell says that is a call. They may be changed.
@@ -187,7 +188,14 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
+	b, _ := k.Model.(loader)
 	return func(s mmap.Store) {
+		if s.Kind == mmap.LoadBarrier {
+			if b != nil {
+				b.LoadBarrier()
+			}
+			return
+		}
 		k.mu.Lock()
 		defer k.unlock()
 		if !k.listens() {
@@ -238,3 +246,7 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 type watcher interface {
 	Watch(key int64, s mmap.Store)
 }
+
+// loader is a model of loads that are not ordered. LoadBarrier is called without the lock, or
+// within a store.
+type loader interface{ LoadBarrier() }

@@ -350,6 +350,9 @@ type DM struct {
 // SetMemory sets the memory behind the DM.
 func (dm *DM) SetMemory(r *mmap.Region) { dm.memory.add(piece{0, r, true}) }
 
+// Read reads its bytes, as the device has them.
+func (dm *DM) Read(offset uint64, b []byte) error { return dm.memory.Read(dm.Start+offset, b) }
+
 // dmModel is a model with device memory. The others only count it.
 type dmModel interface {
 	AllocDM(dm *DM, r *ioctl.Request) (free func(), err error)

@@ -156,22 +156,20 @@ func TestGolden(t *testing.T) {
 	whole := providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true, Windows: true, Resizes: true}
 	for golden, o := range map[string]struct {
 		pair   pairOptions
-		tuning string
 		script providertest.Script
 	}{
-		"script":       {pairOptions{}, "", whole},
-		"script-old":   {pairOptions{device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}}, "", whole},
-		"script-short": {pairOptions{all: true}, "short", whole},
-		"script-128":   {pairOptions{}, "short 128", whole},
-		"script-xrc":   {pairOptions{typ: verbs.QPTypeXRCInitiator}, "", providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true}},
-		"script-raw":   {pairOptions{typ: verbs.QPTypeRawPacket}, "", providertest.Script{}},
-		"script-srq":   {pairOptions{srq: true}, "", providertest.Script{Ops: sends, Solicits: true}},
-		"script-uc":    {pairOptions{typ: verbs.QPTypeUC}, "", providertest.Script{Ops: all, Solicits: true, Resizes: true}},
-		"script-ud": {pairOptions{typ: verbs.QPTypeUD}, "", providertest.Script{Ops: sends, Solicits: true, Resizes: true,
+		"script":       {pairOptions{}, whole},
+		"script-old":   {pairOptions{device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}}, whole},
+		"script-short": {pairOptions{all: true, short: cqeInsideSize}, whole},
+		"script-128":   {pairOptions{short: cqeSize}, whole},
+		"script-xrc":   {pairOptions{typ: verbs.QPTypeXRCInitiator}, providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true}},
+		"script-raw":   {pairOptions{typ: verbs.QPTypeRawPacket}, providertest.Script{}},
+		"script-srq":   {pairOptions{srq: true}, providertest.Script{Ops: sends, Solicits: true}},
+		"script-uc":    {pairOptions{typ: verbs.QPTypeUC}, providertest.Script{Ops: all, Solicits: true, Resizes: true}},
+		"script-ud": {pairOptions{typ: verbs.QPTypeUD}, providertest.Script{Ops: sends, Solicits: true, Resizes: true,
 			Skips: func(_ verbs.Opcode, l payload) bool { return l.Len() > 1024 }}}, // a packet
 	} {
 		t.Run(golden, func(t *testing.T) {
-			tune(t, tunings[o.tuning])
 			providertest.Golden(t, "testdata/"+golden+".rec", func(attach func(*fakeverbs.Kernel)) {
 				o.pair.typ, o.pair.golden, o.pair.kernel = max(o.pair.typ, verbs.QPTypeRC), true, attach
 				p := newPair(t, o.pair)

@@ -6,8 +6,8 @@
 //	rdmalink sandbox --device KIND --record c.rec -- ./script NAME [ADDRESS]
 //	MLX5_SCATTER_TO_CQE=0 rdmalink sandbox --device mlx5 --record c.rec -- ./script mlx5
 //
-// NAME is a row of kinds, which says what a device, and rdma-core 44 of Debian 12, has. With an
-// ADDRESS both sides are connected by rdma_cm, else by hand.
+// NAME is a row of kinds, which says what a device, and rdma-core 44 of Debian 12, has; erdma-65 is for
+// rdma-core 65. With an ADDRESS both sides are connected by rdma_cm, else by hand.
 //
 // Each step does the same, in the same order, as the step of that name in Go, so that what
 // crosses the seam to the device can be compared.
@@ -44,7 +44,9 @@ struct kind {
 enum { SENDS = 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM, WRITES = 1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM };
 
 static const struct kind kinds[] = {
-	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma-65", SENDS | 1 << IBV_WR_SEND_WITH_INV | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma-old", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5-all", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .all = 1, .type = IBV_QPT_RC},
 	{"mlx5-ex", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .ex = 1, .type = IBV_QPT_RC},

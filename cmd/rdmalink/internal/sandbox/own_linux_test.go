@@ -66,7 +66,7 @@ func TestOwn(t *testing.T) {
 func own(t *testing.T, c core) {
 	t.Parallel()
 	own := rdmalink(t)
-	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}} {
+	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}, "erdma-roce": {"rc"}} {
 		if out, err := inside(t, []string{"-d", kind}, own, "devinfo"); err != nil || !strings.Contains(out, "driver                         "+kind[:3]) {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -114,7 +114,8 @@ func TestOwnPerftest(t *testing.T) {
 func ownPerftest(t *testing.T, c core) {
 	t.Parallel()
 	own := rdmalink(t) + " perf "
-	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0"} {
+	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0",
+		"atomic bw -R": "ib_atomic_bw -R -x 0"} {
 		need(t, strings.Fields(theirs)[0])
 		for _, ends := range [][2]string{{own + ours, theirs}, {theirs, own + ours}} {
 			if out, err := perftest(t, c, "erdma", ends[0], ends[1]); err != nil {

@@ -199,12 +199,14 @@ func TestDevinfo(t *testing.T) { onCores(t, devinfo) }
 
 func devinfo(t *testing.T, c core) {
 	for kind, want := range map[string][]string{
-		"rxe":      {"hca_id:\trxe0", "transport:\t\t\tInfiniBand (0)", "max_qp_wr:\t\t\t1048576", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
-		"erdma":    {"hca_id:\terdma0", "transport:\t\t\tiWARP (1)", "vendor_id:\t\t\t0x1ded", "PORT_ACTIVE"},
-		"mlx5":     {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
-		"mlx5-old": {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
-		"mlx5-ib":  {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "link_layer:\t\tInfiniBand"},
-		"siw":      {"hca_id:\tsiw0", "transport:\t\t\tiWARP (1)", "max_cqe:\t\t\t3276800", "PORT_ACTIVE"},
+		"rxe":        {"hca_id:\trxe0", "transport:\t\t\tInfiniBand (0)", "max_qp_wr:\t\t\t1048576", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
+		"erdma":      {"hca_id:\terdma0", "transport:\t\t\tiWARP (1)", "vendor_id:\t\t\t0x1ded", "PORT_ACTIVE", "atomic_cap:\t\t\tATOMIC_GLOB (2)"},
+		"erdma-old":  {"hca_id:\terdma0", "transport:\t\t\tiWARP (1)", "vendor_id:\t\t\t0x1ded", "PORT_ACTIVE", "atomic_cap:\t\t\tATOMIC_NONE (0)"},
+		"erdma-roce": {"hca_id:\terdma0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x1ded", "PORT_ACTIVE", "max_pkeys:\t\t\t1", "::ffff:198.51.100.1, RoCE v2"},
+		"mlx5":       {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
+		"mlx5-old":   {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
+		"mlx5-ib":    {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "link_layer:\t\tInfiniBand"},
+		"siw":        {"hca_id:\tsiw0", "transport:\t\t\tiWARP (1)", "max_cqe:\t\t\t3276800", "PORT_ACTIVE"},
 	} {
 		out, err := c.inside(t, []string{"-d", kind}, "ibv_devinfo", "-v")
 		if err != nil {
@@ -221,9 +223,10 @@ func devinfo(t *testing.T, c core) {
 // TestPingpong runs rc, uc, ud and srq, with events and polling. With -c both ends check the data.
 func TestPingpong(t *testing.T) {
 	long(t)
+	all := []string{"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"}
 	onCores(t, func(t *testing.T, c core) {
-		for _, kind := range []string{"rxe", "mlx5", "mlx5-old"} {
-			for _, program := range []string{"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"} {
+		for kind, programs := range map[string][]string{"rxe": all, "mlx5": all, "mlx5-old": all, "erdma-roce": {"ibv_rc_pingpong"}} {
+			for _, program := range programs {
 				for _, flags := range []string{"-e -n 200", "-n 20"} {
 					t.Run(kind+program+flags, func(t *testing.T) { t.Parallel(); pingpong(t, c, kind, program+" "+flags) })
 				}
@@ -393,10 +396,12 @@ func perftests(t *testing.T, c core) {
 			"ib_atomic_lat -e -x 1", "ib_write_bw -R -s 1024 -x 1"},
 		"mlx5": {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw -c UD -s 1024 -x 1", "ib_send_bw -c UC -s 1024 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_send_lat -s 64 -x 1",
 			"ib_write_bw -q 8 -s 512 -x 1", "ib_write_lat -c UC -s 64 -x 1", "ib_read_bw -s 4096 -x 1", "ib_read_lat -s 1024 -x 1", "ib_atomic_bw -x 1", "ib_atomic_lat -x 1"},
-		"mlx5-old": {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_write_bw -q 24 -s 512 -x 1", "ib_atomic_bw -x 1"},
-		"mlx5-ib":  {"ib_send_bw -e -s 4096", "ib_send_bw -c UD -s 1024", "ib_write_bw -s 512", "ib_read_lat -s 1024", "ib_atomic_bw"},
-		"siw":      {"ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
-		"erdma":    {"ib_send_bw -R -x 0", "ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
+		"mlx5-old":   {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_write_bw -q 24 -s 512 -x 1", "ib_atomic_bw -x 1"},
+		"mlx5-ib":    {"ib_send_bw -e -s 4096", "ib_send_bw -c UD -s 1024", "ib_write_bw -s 512", "ib_read_lat -s 1024", "ib_atomic_bw"},
+		"siw":        {"ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
+		"erdma":      {"ib_send_bw -R -x 0", "ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0", "ib_atomic_lat -R -x 0"},
+		"erdma-old":  {"ib_send_bw -R -e -x 0", "ib_write_bw -R -q 4 -s 65536 -x 0"},
+		"erdma-roce": {"ib_send_bw -e -s 4096 -x 1", "ib_write_bw -q 4 -s 65536 -x 1", "ib_read_lat -s 1024 -x 1", "ib_write_bw -R -s 1024 -x 1"},
 	} {
 		for _, line := range lines {
 			t.Run(kind+line, func(t *testing.T) {

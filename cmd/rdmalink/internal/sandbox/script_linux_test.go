@@ -25,6 +25,11 @@ func TestScript(t *testing.T) {
 func scripts(t *testing.T, core core) {
 	const root = "../../../../"
 	program := core.compiled(t, root+"test/sandbox/script.c")
+	newest := len(core.env) > 0
+	var records []string // lines of them, which eRDMA's provider of rdma-core 44 fills with other values
+	if !newest {
+		records = []string{" record "}
+	}
 	for _, c := range []struct {
 		kind, golden string
 		line         []string
@@ -33,6 +38,9 @@ func scripts(t *testing.T, core core) {
 		{"rxe", "provider/rxe/testdata/script-ud.rec", []string{program, "rxe-ud"}},
 		{"siw", "provider/siw/testdata/script.rec", []string{program, "siw", "198.51.100.1"}},
 		{"erdma", "provider/erdma/testdata/script-44.rec", []string{program, "erdma", "198.51.100.1"}},
+		{"erdma", "provider/erdma/testdata/script.rec", []string{program, "erdma-65", "198.51.100.1"}},
+		{"erdma-old", "provider/erdma/testdata/script-old.rec", []string{program, "erdma-old", "198.51.100.1"}},
+		{"erdma-roce", "provider/erdma/testdata/script.rec", []string{program, "erdma-65"}},
 		{"mlx5", "provider/mlx5/testdata/script.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5"}},
 		{"mlx5", "provider/mlx5/testdata/script-short.rec", []string{program, "mlx5-all"}},
 		{"mlx5", "provider/mlx5/testdata/script-128.rec", []string{"env", "MLX5_CQE_SIZE=128", program, "mlx5"}}, // READs in long completions go astray in libmlx5 before 2026
@@ -45,12 +53,15 @@ func scripts(t *testing.T, core core) {
 		{"mlx5", "provider/mlx5/testdata/script-ud.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ud"}},
 		{"mlx5-old", "provider/mlx5/testdata/script-old.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5"}},
 	} {
+		if slices.Contains(c.line, "erdma-65") && !newest {
+			continue
+		}
 		registers := slices.Contains(withRegisters, c.kind)
-		t.Run(c.golden, func(t *testing.T) {
+		t.Run(c.kind+", "+c.golden, func(t *testing.T) {
 			t.Parallel()
 			golden, recording := root+c.golden, recordScript(t, core, c.line, "-d", c.kind)
 			if registers {
-				golden, recording = withoutDoorbells(t, golden), withoutDoorbells(t, recording)
+				golden, recording = withoutLines(t, golden, " doorbell ", " record "), withoutLines(t, recording, " doorbell ", " record ")
 			}
 			if text, err := compared(t, golden, recording); text != "" || err != nil {
 				t.Errorf("%v\n%s", err, text)
@@ -59,11 +70,11 @@ func scripts(t *testing.T, core core) {
 		if !registers {
 			continue
 		}
-		t.Run(c.golden+", trapped", func(t *testing.T) {
+		t.Run(c.kind+", "+c.golden+", trapped", func(t *testing.T) {
 			needTrap(t)
 			t.Parallel()
 			recording := recordScript(t, core, c.line, "-d", c.kind, "--trap")
-			if text, err := compared(t, root+c.golden, recording); text != "" || err != nil {
+			if text, err := compared(t, withoutLines(t, root+c.golden, records...), withoutLines(t, recording, records...)); text != "" || err != nil {
 				t.Errorf("%v\n%s", err, text)
 			}
 		})
@@ -101,12 +112,13 @@ func (c core) compiled(t *testing.T, source string, libraries ...string) string 
 	return program
 }
 
-func withoutDoorbells(t *testing.T, name string) string {
+// withoutLines leaves out the lines with some words.
+func withoutLines(t *testing.T, name string, words ...string) string {
 	t.Helper()
 	return part(t, name, func(recording string) string {
 		var b strings.Builder
 		for line := range strings.Lines(recording) {
-			if !strings.Contains(line, " doorbell ") {
+			if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
 				b.WriteString(line)
 			}
 		}
