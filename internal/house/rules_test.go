@@ -137,7 +137,7 @@ var mayImport = map[string][]string{
 	"internal/fakeverbs/siw":    {"internal/abi", "internal/fakeverbs", "internal/ioctl", "mmap"},
 	"internal/fakeverbs/models": {"internal/fakeverbs/"},
 	"internal/record":           {"internal/abi", "internal/fakeverbs", "internal/ioctl"},
-	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "uverbs", "verbs"},
+	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "uverbs", "verbs", "verbs/flow"},
 	"madtest":                   {"mad", "verbs"},
 	"rdmatest":                  {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "provider/", "verbs"},
 	"internal/driver":           {"internal/abi", "mmap", "verbs", "verbs/flow", "verbs/rss"},

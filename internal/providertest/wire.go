@@ -78,7 +78,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	if r := right(s); r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
 		local = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	data := slices.Concat(s.Front, s.Inline)
+	data := append([]byte(nil), s.Inline...)
 	for _, g := range s.SGL {
 		if !w.opens(g.LKey, g.Addr, uint64(g.Length), local) {
 			return abi.IB_WC_LOC_PROT_ERR
@@ -418,6 +418,9 @@ func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	}
 	data := p.Message(i, &wr, l)
 	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}
+	if wr.Flags&verbs.SendIPCsum != 0 { // see Wire.frame
+		want.Flags = verbs.WCIPCsumOK
+	}
 	switch op {
 	case verbs.OpSendImm:
 		want.Flags, want.Imm = verbs.WCWithImm, wr.Imm
