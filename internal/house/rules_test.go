@@ -128,7 +128,7 @@ var mayImport = map[string][]string{
 	"internal/ioctl":            {"internal/abi", "internal/debug", "internal/wait", "mmap"},
 	"internal/kernel":           {"internal/abi", "internal/debug", "internal/ioctl", "netlinkrdma"},
 	"internal/mmaptest":         {"mmap"},
-	"internal/contract":         {"msg", "netlinkrdma", "netlinkrdma/nltest", "provider/all", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"},
+	"internal/contract":         {"msg", "netlinkrdma", "netlinkrdma/nltest", "provider/all", "rdmacm", "rdmatest", "rsocket", "uverbs", "valkeyrdma", "verbs"},
 	"internal/conntest":         {"rdmacm", "rdmatest"},
 	"internal/fakeverbs":        {"internal/abi", "internal/ioctl", "internal/wait", "mmap"},
 	"internal/fakeverbs/erdma":  {"internal/abi", "internal/fakeverbs", "internal/ioctl", "mmap"},

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"runtime"
 	"slices"
@@ -35,7 +34,8 @@ type registers struct {
 type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
-	seen []byte       // the content at the last poll
+	// empty is the content between two polls that found nothing: zeros.
+	empty []byte
 }
 
 // The interval between two polls is busy, or quiet after that many polls without a change.
@@ -119,26 +119,22 @@ func (r *registers) look() (any bool) {
 
 // look passes stores to other pages on first.
 func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
-	if p.page == nil || bytes.Equal(p.page.Bytes(), p.seen) { // most often nothing is new, and this is quick
+	if p.page == nil || bytes.Equal(p.page.Bytes(), p.empty) { // most often nothing is new, and this is quick
 		return false
 	}
-	for at := 0; at < len(p.seen); at += 8 {
+	for at := 0; at < p.page.Len(); at += 8 {
 		word, err := p.page.Word64(at)
 		if err != nil {
 			return any // it is unmapped
 		}
-		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
-			// one's. No doorbell is the complement of another, so the same store shows again.
-			if word.CompareAndSwap(v, ^v) {
-				binary.NativeEndian.PutUint64(p.seen[at:], ^v)
-			} else {
-				binary.NativeEndian.PutUint64(p.seen[at:], v)
-			}
-			others()
-			k.Store(p.key, at, 8, v)
-			any = true
+		if word.Load() == 0 {
+			continue
 		}
+		// A program may store the same again: the first request of a QP, after RESET.
+		v := word.Swap(0)
+		others()
+		k.Store(p.key, at, 8, v)
+		any = true
 	}
 	return any
 }
@@ -168,9 +164,6 @@ func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers are reported late, see registers.
 	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldRecords = !s.trap, true
-		if s.old {
-			o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
-		}
 	}
 	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldBytes = !s.trap, true

@@ -20,7 +20,7 @@ func TestSameStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &registerPage{page: page, seen: make([]byte, page.Len())}
+	p := &registerPage{page: page, empty: make([]byte, page.Len())}
 	kernel := new(fakeverbs.Kernel)
 	kernel.Close()
 	for i := range 3 {
