@@ -92,8 +92,8 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 		w.datagram(s, data, from)
 		return abi.IB_WC_SUCCESS
 	}
-	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET {
-		w.frame(s, append(slices.Clone(s.Front), data...))
+	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET && len(w.k.Flows()) > 0 { // else it goes to the peer
+		w.frame(s, data)
 		return abi.IB_WC_SUCCESS
 	}
 	to := w.Peers[from]
