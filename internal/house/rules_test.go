@@ -189,7 +189,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/perf":          {"cmd/rdmalink/internal/peer", "internal/farewell", "internal/perftest", "mmap", "rdmacm", "uverbs", "verbs"},
 
 	"test/":             {"fabric", "mad", "umad", "mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
-	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs"},
+	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs", "verbs/flow"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 
 	"internal/verbtable":     {"internal/abi/gen/headers"},
