@@ -122,7 +122,7 @@ func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err er
 			}
 			n++
 		}
-		q.ci++
+		q.advance()
 	}
 	if q.ci != first {
 		q.consumed()

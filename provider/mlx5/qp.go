@@ -19,6 +19,7 @@ type qp struct {
 	srq            *srq
 	sq             sendQueue
 	plain          [plainOpcodes]plain
+	controls       [4]uint32 // flags of a plain request, by half its SendFlags
 	rq             recvQueue
 	record         record
 	register       *register
@@ -46,10 +47,10 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
-	q.plain = c.plains(r.Type, q.maxInline)
 	if r.SignalAll {
 		q.signal = ctrlCompletion
 	}
+	q.preparePlain()
 	if err = q.create(r, &size); err != nil {
 		q.drop()
 		return nil, err
