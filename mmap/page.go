@@ -46,11 +46,12 @@ type StoreKind uint8
 
 // The methods of a Page.
 const (
-	StorePlain StoreKind = iota // Store32, Store64
-	StoreWC                     // StoreWC32, StoreWC64
-	StartWC                     // StartWC, and the start of CopyWC: no store, only the barrier
-	StoreCopy                   // Copy64, and each 64 bytes of CopyWC
-	FlushWC                     // the end of CopyWC: no store, only the barrier
+	StorePlain  StoreKind = iota // Store32, Store64
+	StoreWC                      // StoreWC32, StoreWC64
+	StartWC                      // StartWC, and the start of CopyWC, with its offset: no store, only the barrier
+	StoreCopy                    // Copy64, and each 64 bytes of CopyWC
+	FlushWC                      // the end of CopyWC, with its offset: no store, only the barrier
+	LoadBarrier                  // FromDevice: no store, and a barrier for loads
 )
 
 // NewPage returns a Page of a region, and takes ownership of the region. The region's length
@@ -206,12 +207,26 @@ func (p *Page) reportCopies(offset int, b []byte) {
 	if len(b) == 0 || len(b)%64 != 0 { // a bug of the caller: providers round up
 		panic("mmap: CopyWC: the length is not a multiple of 64")
 	}
-	p.report(Store{Kind: StartWC}, nil)
+	start := offset
+	p.report(Store{Kind: StartWC, Offset: start}, nil)
 	for ; len(b) > 0; b = b[64:] {
 		p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, (*[64]byte)(b))
 		offset += 64
 	}
-	p.report(Store{Kind: FlushWC}, nil)
+	p.report(Store{Kind: FlushWC, Offset: start}, nil)
+}
+
+// Watched reports whether a watcher gets what is done with the page.
+func (p *Page) Watched() bool { return p.watcher != nil }
+
+// FromDevice is like the function [FromDevice], for memory that the device of the page wrote. A
+// watcher gets it, so a model can find out what was loaded before. It may get it during another
+// call: a model that writes a completion may let its test poll.
+func (p *Page) FromDevice() {
+	if p.watcher != nil {
+		p.watcher(Store{Page: p, Kind: LoadBarrier})
+	}
+	fromDevice()
 }
 
 // FromDevice orders the load of the word by which a device handed over memory before the

@@ -35,7 +35,11 @@ func TestPageStores(t *testing.T) {
 	p.StartWC()
 	p.Copy64(64, block)
 	p.CopyWC(128, two)
+	p.FromDevice()
 	FromDevice()
+	if watched, _ := newPage(t, func(Store) {}); p.Watched() || !watched.Watched() {
+		t.Error("which page is watched")
+	}
 	want := make([]byte, pageSize)
 	binary.LittleEndian.PutUint32(want[4:], 0x01020304)
 	binary.LittleEndian.PutUint64(want[8:], 0x05060708090a0b0c)
@@ -112,9 +116,10 @@ func TestWatcher(t *testing.T) {
 	p.StartWC()
 	p.Copy64(64, counted())
 	p.CopyWC(128, slices.Concat(counted()[:], bytes.Repeat([]byte{7}, 64)))
+	p.FromDevice()
 	want := []string{
 		"0 4 4 0x1", "0 8 8 0x10000000000", "1 0 4 0x2", "1 16 8 0x3", "2 0 0 0x0", "3 64 64 0x0 1…64",
-		"2 0 0 0x0", "3 128 64 0x0 1…64", "3 192 64 0x0 7…7", "4 0 0 0x0",
+		"2 128 0 0x0", "3 128 64 0x0 1…64", "3 192 64 0x0 7…7", "4 128 0 0x0", "5 0 0 0x0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -65,6 +66,17 @@ type Config struct {
 	InitiatorDepth     int
 	RetryCount         int
 	RNRRetryCount      int
+
+	// OwnRNRRetryCount is how often this end sends a message again that found no posted
+	// receive at the peer, from 1 to 7, where 7 stands for no limit. Zero stands for what the
+	// peer's RNRRetryCount asks for. iWARP and datagrams ignore it.
+	OwnRNRRetryCount int
+
+	// RNRTimer is how long the peer waits before it sends a message again that found no
+	// posted receive here. It is rounded up to the next value that queue pairs have, from
+	// 10 µs to 655.36 ms. A longer one is an error. Zero stands for 655.36 ms, which is the
+	// kernel's choice. iWARP and datagrams ignore it.
+	RNRTimer time.Duration
 }
 
 // The defaults.
@@ -87,7 +99,11 @@ func (c *Config) check(op, object string) error {
 	default:
 		return &OpError{Op: op, Object: object, Err: verbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
-	return notNegative(op, object, option{"Config.RecvCQEntries", int64(c.RecvCQEntries)})
+	if c.OwnRNRRetryCount > 7 || c.RNRTimer > rnrTimers[0] {
+		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: fmt.Sprintf("Config.OwnRNRRetryCount is above 7, or Config.RNRTimer above %v", rnrTimers[0])}
+	}
+	return notNegative(op, object, option{"Config.RecvCQEntries", int64(c.RecvCQEntries)},
+		option{"Config.OwnRNRRetryCount", int64(c.OwnRNRRetryCount)}, option{"Config.RNRTimer", int64(c.RNRTimer)})
 }
 
 // option is a number that a caller has set, and its name.
@@ -163,4 +179,23 @@ func (c *Config) param(private []byte) *ConnParam {
 		RetryCount:         c.RetryCount,
 		RNRRetryCount:      c.RNRRetryCount,
 	}
+}
+
+// rnrTimers are the values of QPAttr.MinRNRTimer: table 45 of the InfiniBand specification.
+var rnrTimers = func() (timers [32]time.Duration) {
+	for i, hundredths := range [...]time.Duration{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+		1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152} {
+		timers[i] = hundredths * time.Millisecond / 100
+	}
+	return timers
+}()
+
+// rnrTimer returns the index of the shortest timer that is at least d. The kernel's choice is 0, the longest.
+func rnrTimer(d time.Duration) uint8 {
+	for i, timer := range rnrTimers[1:] {
+		if 0 < d && d <= timer {
+			return uint8(i + 1)
+		}
+	}
+	return 0
 }

@@ -19,6 +19,9 @@ func TestConfigRefused(t *testing.T) {
 		"Config.RecvCQEntries is negative": {RecvCQEntries: -1},
 		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator}},
+		"Config.RNRTimer is negative":      {RNRTimer: -1},
+		"Config.OwnRNRRetryCount is above": {OwnRNRRetryCount: 8},
+		"Config.RNRTimer above 655.36ms":   {RNRTimer: time.Second},
 	} {
 		w := newWorld(t, aSIW)
 		l, r := w.mustAsk(nil)
@@ -254,5 +257,15 @@ func TestSetPrivateData(t *testing.T) {
 	}
 	if string(cfg.PrivateData) != "of all" {
 		t.Errorf("%q", cfg.PrivateData)
+	}
+}
+
+// An RNR timer is rounded up to one that queue pairs have.
+func TestRNRTimer(t *testing.T) {
+	for d, want := range map[time.Duration]uint8{0: 0, 1: 1, 10 * time.Microsecond: 1, 10*time.Microsecond + 1: 2, 640 * time.Microsecond: 12,
+		491520 * time.Microsecond: 31, 491520*time.Microsecond + 1: 0, 655360 * time.Microsecond: 0} {
+		if got := rnrTimer(d); got != want {
+			t.Errorf("%v: %d, want %d", d, got, want)
+		}
 	}
 }

@@ -216,6 +216,7 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	if err := c.id.AttachQP(c.qp); err != nil {
 		return err
 	}
+	c.id.setRNR(cfg)
 	if !c.id.datagram { // a failed work request does not end a datagram queue pair
 		c.watch()
 	}

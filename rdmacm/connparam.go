@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ConnParam holds the parameters that two sides exchange when they connect. For Connect and Accept, nil
@@ -37,16 +38,7 @@ type ConnParam struct {
 	SRQ   bool
 	// ECE requests options of a vendor's devices, or agrees to them in an answer. The zero
 	// value stands for none. Only InfiniBand and RoCE have it.
-	ECE ECE
-}
-
-// ECE describes enhanced connection establishment: options of a vendor, whose meaning is up to the two
-// devices.
-//
-// C: struct ibv_ece
-type ECE struct {
-	VendorID uint32 // 24 bits
-	Options  uint32
+	ECE verbs.ECE
 }
 
 // maxPrivateData is the limit of the kernel's interface, where the length is a byte.

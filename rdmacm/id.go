@@ -54,6 +54,7 @@ type ID struct {
 	limits    connLimits
 	to        sink // receives the events, for Dial, Listen and Accept
 	failed    bool // set-up failed after the peer's answer, so later events are hidden
+	rnr       rnrSettings
 }
 
 // NewID creates an ID. qpType is RC or UD. Zero stands for the type of the port space, which is RC for

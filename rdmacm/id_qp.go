@@ -146,6 +146,9 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 	if id.datagram || id.isIWARP() {
 		return nil
 	}
+	id.mu.Lock()
+	rnr := id.rnr
+	id.mu.Unlock()
 	return id.lendQP(func(qp queuePair) error {
 		// INIT once more: its access flags depend on the peer's request.
 		if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
@@ -155,6 +158,9 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 			if resources != nil {
 				a.MaxDestRDAtomic = *resources
 			}
+			if rnr.timer != 0 {
+				a.MinRNRTimer = rnr.timer
+			}
 		})
 		if err != nil {
 			return err
@@ -163,8 +169,21 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 			if depth != nil {
 				a.MaxRDAtomic = *depth
 			}
+			if rnr.retries != 0 {
+				a.RNRRetry = rnr.retries
+			}
 		})
 	})
+}
+
+// rnrSettings replace the kernel's attributes for messages that find no posted receive. Zero stands for the kernel's.
+type rnrSettings struct{ retries, timer uint8 }
+
+// setRNR sets the attributes that the queue pair gets when the connection is established.
+func (id *ID) setRNR(cfg *Config) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.rnr = rnrSettings{uint8(cfg.OwnRNRRetryCount), rnrTimer(cfg.RNRTimer)}
 }
 
 // failQP moves the attached queue pair to the error state, which flushes posted work. It ignores errors,

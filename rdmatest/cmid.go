@@ -77,7 +77,7 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		}
 	}
 	if id.d == nil && to != nil {
-		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.kind == to.kind && !d.removed })
+		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.meets(to) && !d.removed })
 		if i >= 0 {
 			id.d = m.f.devices[i]
 			id.src = m.anyPort(id, id.d.addrLike(id.dst.Addr()))
@@ -159,7 +159,7 @@ func (id *cmID) gids() (local, remote [16]byte) {
 	if id.d == nil {
 		return local, remote
 	}
-	if id.d.kind.isIWARP() {
+	if id.d.info.iwarp {
 		local = id.d.gids[0]
 		if to := id.m.f.owner(id.dst.Addr().Unmap()); to != nil {
 			remote = to.gids[0]
@@ -245,8 +245,8 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	}
 	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: readDepth, MaxRdAtomic: readDepth}
 	switch {
-	case id.d.kind.isIWARP() && state != abi.IB_QPS_INIT: // the kernel's own business
-	case id.d.kind.isIWARP():
+	case id.d.info.iwarp && state != abi.IB_QPS_INIT: // the kernel's own business
+	case id.d.info.iwarp:
 		a.QpAttrMask, a.QpAccessFlags = maskIWARP, remoteAccess
 	case id.datagram:
 		a.QpAttrMask, a.Qkey = maskUD, udpQKey

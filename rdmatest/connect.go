@@ -38,7 +38,7 @@ var private = map[uint32]uint8{
 
 // param returns an event's parameters of the peer.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
-	if !id.d.kind.isIWARP() {
+	if !id.d.info.iwarp {
 		p.PrivateDataLen = private[typ]
 	}
 	return abi.Bytes(&p)
@@ -50,8 +50,8 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 	}
 	id.begun, id.state, id.qpn, id.retries, id.rnr = true, connReqSent, p.QpNum, p.RetryCount, p.RnrRetryCount
 	param := *p
-	if id.d.kind.isIWARP() {
-		id.limit(kinds[id.d.kind].connectLimit)
+	if id.d.info.iwarp {
+		id.limit(id.d.info.connectLimit)
 		m.f.after(m.f.wire.latency, func() {
 			m.stream(id.d, id.to, firstSYN, func() bool { return id.state == connReqSent }, func() { m.request(id, param) })
 		})
@@ -77,7 +77,7 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 	}
 	l := m.listener(id)
 	switch {
-	case l == nil && id.d.kind.isIWARP():
+	case l == nil && id.d.info.iwarp:
 		m.f.after(m.f.wire.latency, id.refused)
 		return
 	case l == nil:
@@ -86,8 +86,8 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 	case id.datagram:
 		m.lookUp(id, l, &p)
 		return
-	case id.d.kind.isIWARP():
-		id.limit(kinds[id.d.kind].answerLimit)
+	case id.d.info.iwarp:
+		id.limit(id.d.info.answerLimit)
 	}
 	server := m.createChild(l, id)
 	server.retries, server.rnr = p.RetryCount, p.RnrRetryCount
@@ -99,7 +99,7 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 
 func (m *manager) listener(id *cmID) *cmID {
 	for _, l := range m.ids {
-		if l.listens && !l.dead && l.src == id.dst && l.datagram == id.datagram && l.d.kind == id.d.kind && !l.d.removed {
+		if l.listens && !l.dead && l.src == id.dst && l.datagram == id.datagram && l.d.meets(id.d) && !l.d.removed {
 			return l
 		}
 	}
@@ -123,7 +123,7 @@ func (id *cmID) refused() {
 	switch {
 	case id.datagram:
 		id.report(abi.RDMA_CM_EVENT_UNREACHABLE, noDatagramService, nil)
-	case id.d.kind.isIWARP():
+	case id.d.info.iwarp:
 		id.report(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNREFUSED), nil)
 	default:
 		id.report(abi.RDMA_CM_EVENT_REJECTED, rejectNoService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
@@ -143,7 +143,7 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 		return syscall.EINVAL
 	case id.datagram:
 		return m.answer(id, a)
-	case id.d.kind.isIWARP():
+	case id.d.info.iwarp:
 		return m.acceptStream(id, a)
 	case a.ConnParam.Valid == 0 && id.state == connRepRcvd: // the side that dialled is ready
 		id.settle(connEstablished)
@@ -239,7 +239,7 @@ func (m *manager) reject(id *cmID, data []byte) error {
 	switch {
 	case id.d == nil || !id.begun:
 		return syscall.EINVAL
-	case id.d.kind.isIWARP() && id.state == connReset:
+	case id.d.info.iwarp && id.state == connReset:
 		id.state = connIdle
 		return syscall.ECONNRESET
 	}
@@ -252,7 +252,7 @@ func (m *manager) reject(id *cmID, data []byte) error {
 // refuse sends a rejection if the state has one, and reports whether it has.
 func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 	asked := id.state == connReqRcvd
-	if over := id.d.kind.isIWARP() || id.datagram; over && !asked {
+	if over := id.d.info.iwarp || id.datagram; over && !asked {
 		return false
 	}
 	switch id.state {
@@ -269,7 +269,7 @@ func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 	}
 	p := abi.RdmaUcmConnParam{PrivateDataLen: uint8(len(data))}
 	copy(p.PrivateData[:], data)
-	if id.d.kind.isIWARP() {
+	if id.d.info.iwarp {
 		m.f.after(m.f.wire.latency, func() {
 			m.stream(id.d, id.to, retransmission, func() bool { return peer.state == connReqSent }, func() {
 				peer.settle(connIdle)
@@ -306,14 +306,14 @@ func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
 // have stood.
 func (m *manager) disconnect(id *cmID) error {
 	switch {
-	case !id.begun && (!id.listens || id.d.kind.isIWARP()):
+	case !id.begun && (!id.listens || id.d.info.iwarp):
 		return syscall.EINVAL
 	case id.state == connDreqRcvd:
 		m.confirmEnd(id)
 		return nil
 	case id.state != connEstablished:
 		return nil
-	case id.d.kind.isIWARP():
+	case id.d.info.iwarp:
 		id.hangUp()
 		m.ended(id)
 		return nil
@@ -361,7 +361,7 @@ func (id *cmID) partedToo() {
 // hangUp closes the TCP connection of an ID over iWARP, behind the data that it has sent.
 func (id *cmID) hangUp() {
 	f := id.m.f
-	if !id.begun || !id.d.kind.isIWARP() {
+	if !id.begun || !id.d.info.iwarp {
 		return
 	}
 	if p := f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
@@ -382,7 +382,7 @@ func (m *manager) finish(id *cmID) {
 	}
 	switch id.state {
 	case connReqSent:
-		if id.datagram || id.d.kind.isIWARP() {
+		if id.datagram || id.d.info.iwarp {
 			id.hangUp()
 			break
 		}
@@ -462,7 +462,7 @@ func (m *manager) join(id *cmID, r abi.RdmaUcmJoinMcast, out []byte) error {
 	switch {
 	case id.d == nil:
 		return syscall.EINVAL
-	case id.d.kind.isIWARP():
+	case id.d.info.iwarp:
 		return syscall.ENOSYS
 	}
 	m.lastID++

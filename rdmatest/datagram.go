@@ -55,7 +55,7 @@ func (f *Fabric) receive(l letter) {
 	case f.loses() || l.from.d.removed || !l.from.d.verbs.Up():
 		return
 	case l.from.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
-		f.receiveFrame(l.from.d, l.k)
+		f.receiveFrames(l.from.d, l.k)
 		return
 	case to.AH == nil || len(l.k.data) > mtu:
 		return

@@ -22,6 +22,7 @@ type Device struct {
 	fabric *Fabric
 	host   *Host
 	kind   Kind
+	info   kindInfo
 	name   string
 	index  uint32
 	addrs  []netip.Addr
@@ -45,18 +46,22 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 	if d.addrs == nil {
 		d.addrs = []netip.Addr{freeAddr(f)}
 	}
-	info := kinds[d.kind]
-	d.verbs = fakeverbs.NewDevice(info.driver)
+	d.info = kinds[d.kind]
+	d.verbs = fakeverbs.NewDevice(d.info.driver)
 	d.verbs.NodeGUID = reversed(d.guid())
+	if o.RoCE && d.info.roce != nil {
+		d.info = d.info.onRoCE()
+		d.verbs.SetRoCE()
+	}
+	d.rules = d.info.rules
 	d.gids = [][16]byte{{0: 2, 4: byte(d.index >> 8), 5: byte(d.index)}} // the MAC
-	d.rules = info.rules
-	if !d.kind.isIWARP() {
+	if !d.info.iwarp {
 		d.gids = [][16]byte{linkLocal(d.index)}
 		for _, a := range d.addrs {
 			d.gids = append(d.gids, a.As16())
 		}
 	}
-	if o.InfiniBand && info.infiniBand {
+	if o.InfiniBand && d.info.infiniBand {
 		d.lid = uint16(d.index%mostLIDs) + 1
 		d.verbs.SetInfiniBand(d.lid)
 	}
@@ -69,6 +74,11 @@ const mostLIDs = 0xbfff
 
 func linkLocal(index uint32) [16]byte {
 	return [16]byte{0: 0xfe, 1: 0x80, 8: 2, 11: 0xff, 12: 0xfe, 14: byte(index >> 8), 15: byte(index)}
+}
+
+// meets reports whether devices like these can be connected to each other.
+func (d *Device) meets(other *Device) bool {
+	return d.kind == other.kind && d.info.iwarp == other.info.iwarp
 }
 
 // Name is the name that package uverbs opens the device by.
@@ -146,7 +156,7 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	for _, d := range h.devices {
-		if d.kind == to.kind && !d.isRemoved() {
+		if d.meets(to) && !d.isRemoved() {
 			return d.addrLike(dst)
 		}
 	}

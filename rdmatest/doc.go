@@ -41,7 +41,8 @@
 // datagrams, multicast, shared receive queues, atomics, memory windows. [SIW] is like the
 // soft iWARP device: reliable connections, which only package rdmacm makes. [ERDMA] is like
 // Alibaba Cloud's network card, in which the model stands for the hardware too: reliable
-// connections of package rdmacm, with immediate data and atomics. [MLX5] is like NVIDIA's
+// connections of package rdmacm, with immediate data and atomics; DeviceOptions.RoCE puts it on
+// RoCE v2. [MLX5] is like NVIDIA's
 // network cards on Ethernet, also with a model of the hardware: it has what RXE has. The devices
 // are as strict as those: calls fail with the errno of Linux 6.12, and mistakes that end a
 // connection of a device of that kind end it here, with the same completions. The importer

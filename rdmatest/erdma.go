@@ -50,6 +50,47 @@ func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again t
 	return status, 0
 }
 
+// erdmaRoCERules are those of eRDMA on RoCE v2. Mistakes are those on iWARP, but packets that nobody
+// answers are sent again. So are those that find no receive, because the device has no status for that.
+type erdmaRoCERules struct{ erdmaRules }
+
+func (erdmaRoCERules) blocked(*pair) bool { return false }
+
+func (erdmaRoCERules) ended(*Fabric, *pair) {}
+
+func (erdmaRoCERules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
+	to := f.connected(p)
+	switch {
+	case k.givenUp:
+		return abi.IB_WC_RETRY_EXC_ERR, 0
+	case to == nil || f.loses() || takes(k.w) && !to.hasRecv():
+		// The driver passes neither the timeout nor the retry counts of a queue pair to the device.
+		const tries, wait = 7, 67 * time.Millisecond
+		k.tries++
+		k.givenUp = k.tries > tries
+		return 0, wait
+	case k.cut >= 0:
+		f.cut(p, to, k)
+		return 0, 0
+	}
+	status = f.serveERDMA(p, to, k)
+	if status != abi.IB_WC_SUCCESS {
+		to.qp.Raise(abi.IB_EVENT_QP_FATAL)
+		to.qp.Break()
+		to.end(f)
+	}
+	return status, 0
+}
+
+// hasRecv reports whether a message would find a receive.
+func (p *pair) hasRecv() bool {
+	if p.d.stalled {
+		return false
+	}
+	_, ok := p.qp.PeekRecv()
+	return ok
+}
+
 // serveERDMA carries out a message at the peer.
 func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	if right(k.w) == 0 {

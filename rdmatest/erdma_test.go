@@ -2,7 +2,11 @@ package rdmatest_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
@@ -41,9 +45,21 @@ func one(t *testing.T, cq *uverbs.CQ) verbs.WC {
 	return wcs[0]
 }
 
+// onRoCE is two hosts with a device of eRDMA on RoCE v2 each.
+func onRoCE(t *testing.T, strict bool) *rdmatest.Fabric {
+	host := rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.ERDMA, RoCE: true}}}
+	return rdmatest.NewWith(t, &rdmatest.Options{Hosts: []rdmatest.HostOptions{host, host}, Strict: strict})
+}
+
 // TestERDMA has what siw lacks: immediate data, atomics, keys that end.
 func TestERDMA(t *testing.T) {
-	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.ERDMA, Strict: true})
+	t.Run("iWARP", func(t *testing.T) {
+		messagesOfERDMA(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.ERDMA, Strict: true}))
+	})
+	t.Run("RoCE", func(t *testing.T) { messagesOfERDMA(t, onRoCE(t, true)) })
+}
+
+func messagesOfERDMA(t *testing.T, f *rdmatest.Fabric) {
 	dialled, accepted := meet(t, f, nil)
 	a, b := newEnd(t, dialled), newEnd(t, accepted)
 	remote := verbs.SendWR{Flags: verbs.SendSignaled, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), SGL: a.sge(t, 8)}
@@ -128,5 +144,74 @@ func TestERDMAErrors(t *testing.T) {
 				t.Errorf("%+v", wc)
 			}
 		})
+	}
+}
+
+// TestERDMARoCE connects queue pairs by hand. Mistakes end a connection as on iWARP.
+func TestERDMARoCE(t *testing.T) {
+	const rc = verbs.QPTypeRC
+	const broken, flushed = "1 remote access error; ERR", "1000 work request flushed, 1001 work request flushed; ERR"
+	runTrialsOn(t, func(t *testing.T) *rdmatest.Fabric { return onRoCE(t, false) }, map[string]trial{
+		"SEND":                        {rc, verbs.OpSend, 8, all, nil, "1 SEND success; RTS", "1000 RECV success 8, 1001 work request flushed; RTS"},
+		"SEND, local key":             {rc, verbs.OpSend, 8, all, badLKey, "1 local access error; ERR", "1000 work request flushed, 1001 work request flushed; RTS"},
+		"SEND, receive too short":     {rc, verbs.OpSend, recvSize + 1, all, nil, broken, "1000 remote access error, 1001 work request flushed; ERR"},
+		"WRITE, remote key":           {rc, verbs.OpRDMAWrite, 8, all, badRKey, broken, flushed},
+		"READ, remote key":            {rc, verbs.OpRDMARead, 8, all, badRKey, broken, flushed},
+		"atomic, not a multiple of 8": {rc, verbs.OpFetchAdd, 8, all, func(wr *verbs.SendWR) { wr.RemoteAddr++ }, broken, flushed},
+	})
+}
+
+// TestERDMARoCERetries: packets that nobody answers are sent again for half a second, whatever the
+// timeout and the retry count of the queue pair; so are messages for which there is no receive.
+func TestERDMARoCERetries(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost    bool
+		receive time.Duration // when there is a third receive
+		want    string
+	}{
+		"a receive in time":        {false, 400 * time.Millisecond, "1 SEND success; RTS"},
+		"a receive that is late":   {false, 600 * time.Millisecond, "1 transport retries exceeded; ERR"},
+		"nothing of it gets there": {true, time.Hour, "1 transport retries exceeded; ERR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := onRoCE(t, false)
+				a, b := two(t, f, verbs.QPTypeRC, all)
+				for range 2 {
+					a.post(a.to(b, verbs.OpSend, 8))
+					a.next()
+				}
+				if c.lost {
+					f.SetLoss(1)
+				}
+				time.AfterFunc(c.receive, func() { b.receive(1002, 0, recvSize) })
+				a.post(a.to(b, verbs.OpSend, 8))
+				time.Sleep(550 * time.Millisecond)
+				if got := a.story(); got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+				time.Sleep(c.receive)
+			})
+		})
+	}
+}
+
+// TestERDMAApart checks that devices on iWARP and on RoCE know nothing of each other.
+func TestERDMAApart(t *testing.T) {
+	hosts := []rdmatest.HostOptions{
+		{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.ERDMA}}},
+		{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.ERDMA, RoCE: true}}},
+	}
+	f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: hosts})
+	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0"))(t))
+	if _, err := rdmacm.Dial(f.Host(0).Context(t.Context()), l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Error(err)
+	}
+	for i, want := range []verbs.NodeType{verbs.NodeRNIC, verbs.NodeCA} {
+		dev := closed(t, must(uverbs.Open(f.Host(i).Device(0).Name()))(t))
+		gid := must(dev.ChooseGID(1, nil))(t)
+		if got := dev.Info().NodeType; got != want || (gid.Type == verbs.GIDTypeRoCEv2) != (want == verbs.NodeCA) {
+			t.Errorf("host %d: %v, %v", i, got, gid.Type)
+		}
 	}
 }

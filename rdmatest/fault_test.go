@@ -483,10 +483,14 @@ func badRKey(wr *verbs.SendWR) { wr.RKey ^= 0x5500 }
 func badLKey(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
 
 func runTrials(t *testing.T, kind rdmatest.Kind, trials map[string]trial) {
+	runTrialsOn(t, func(t *testing.T) *rdmatest.Fabric { return rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}) }, trials)
+}
+
+func runTrialsOn(t *testing.T, fabric func(*testing.T) *rdmatest.Fabric, trials map[string]trial) {
 	for name, c := range trials {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), c.typ, c.his)
+				a, b := two(t, fabric(t), c.typ, c.his)
 				wr := a.to(b, c.op, c.size)
 				if c.op == verbs.OpBindMW {
 					wr.SGL, wr.Bind = nil, a.unbindable(t)

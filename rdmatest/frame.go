@@ -19,10 +19,58 @@ const (
 	flowSniffer
 )
 
+// receiveFrames delivers a frame, or those that a TCP segment is cut into.
+func (f *Fabric) receiveFrames(from *Device, k *packet) {
+	if k.w.Opcode != abi.IB_UVERBS_WR_TSO {
+		f.receiveFrame(from, k, k.data)
+		return
+	}
+	for _, b := range cut(k.w.Front, k.data[len(k.w.Front):], int(k.w.MSS)) {
+		f.receiveFrame(from, k, b)
+	}
+}
+
+// The flags of TCP of which only the first packet of a segment has cwr, and only the last has the
+// others.
+const (
+	tcpFIN = 0x01
+	tcpPSH = 0x08
+	tcpCWR = 0x80
+
+	tcpFlagsAt = 13
+)
+
+// cut cuts a TCP segment into packets of at most mss bytes of payload, as a NIC does. If the headers
+// are not those of TCP, or not all of them, it returns none.
+func cut(headers, payload []byte, mss int) (frames [][]byte) {
+	if h := fakeverbs.ReadFrame(headers); h.IP == nil || h.Proto != fakeverbs.ProtoTCP || len(h.IP) < h.Inner+20 || len(h.IP) != h.Inner+int(h.IP[h.Inner+12]>>4)*4 {
+		return nil
+	}
+	for at := 0; at < len(payload); at += mss {
+		b := slices.Concat(headers, payload[at:min(at+mss, len(payload))])
+		h := fakeverbs.ReadFrame(b)
+		if h.IsIPv4() {
+			binary.BigEndian.PutUint16(h.IP[2:], uint16(len(h.IP)))
+			binary.BigEndian.PutUint16(h.IP[4:], binary.BigEndian.Uint16(h.IP[4:])+uint16(at/mss))
+		} else {
+			binary.BigEndian.PutUint16(h.IP[4:], uint16(len(h.IP)-h.Inner))
+		}
+		tcp := h.IP[h.Inner:]
+		binary.BigEndian.PutUint32(tcp[4:], binary.BigEndian.Uint32(tcp[4:])+uint32(at))
+		if at > 0 {
+			tcp[tcpFlagsAt] &^= tcpCWR
+		}
+		if at+mss < len(payload) {
+			tcp[tcpFlagsAt] &^= tcpFIN | tcpPSH
+		}
+		frames = append(frames, b)
+	}
+	return frames
+}
+
 // receiveFrame delivers a frame wherever a rule asks for it, also where it came from: the
 // NIC is a switch.
-func (f *Fabric) receiveFrame(from *Device, k *packet) {
-	b := k.data
+func (f *Fabric) receiveFrame(from *Device, k *packet, b []byte) {
 	if len(b) > longestFrame {
 		return
 	}
@@ -35,25 +83,28 @@ func (f *Fabric) receiveFrame(from *Device, k *packet) {
 	if fill {
 		checked.fill()
 	}
-	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
-	if checked.right() {
-		wc.WcFlags = abi.IB_WC_IP_CSUM_OK
-	}
+	found := fakeverbs.Packet{IPv4: frame.IsIPv4(), IPv6: frame.IP != nil && !frame.IsIPv4(),
+		TCP: frame.IP != nil && frame.Proto == fakeverbs.ProtoTCP, UDP: frame.IP != nil && frame.Proto == fakeverbs.ProtoUDP}
+	found.L3OK, found.L4OK = found.IPv6 || checked.ip != nil && checksum(checked.ip) == 0, checked.transportRight()
 	for _, d := range f.devices {
 		if !f.hasPath(from, d) {
 			continue
 		}
-		for _, qp := range d.takers(frame) {
-			if to := f.taker(d, qp, frame); to != nil {
-				f.receiveFrameAt(b, wc, to)
+		for _, r := range d.takers(frame) {
+			var ok bool
+			if found.Tag, ok = r.Take(len(b)); !ok {
+				continue
+			}
+			if to := f.taker(d, r.QP, frame); to != nil {
+				f.receiveFrameAt(b, found, to)
 			}
 		}
 	}
 }
 
-// takers are the queue pairs that rules give a frame to: those of the best rule, and where there
-// is none those of the rules for all the rest; and those that listen in.
-func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.QP) {
+// takers are the rules that a frame goes by: the best one of each queue pair, and where there
+// is none those for all the rest; and those that listen in.
+func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.Flow) {
 	var best, listening []*fakeverbs.Flow
 	for _, k := range d.verbs.Openings() {
 		for _, r := range k.Flows() {
@@ -69,8 +120,8 @@ func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.QP) {
 		}
 	}
 	for _, r := range append(best, listening...) {
-		if !slices.Contains(all, r.QP) {
-			all = append(all, r.QP)
+		if !slices.ContainsFunc(all, func(f *fakeverbs.Flow) bool { return f.QP == r.QP }) {
+			all = append(all, r)
 		}
 	}
 	return all
@@ -96,11 +147,11 @@ func goesBefore(a, b *fakeverbs.Flow) bool {
 	if a.Attr.Priority != b.Attr.Priority {
 		return a.Attr.Priority < b.Attr.Priority
 	}
-	return len(a.Specs) > len(b.Specs)
+	return a.Filters() > b.Filters()
 }
 
-// receiveFrameAt drops a frame that finds no receive. wc is the completion of one that has room.
-func (f *Fabric) receiveFrameAt(b []byte, wc abi.IbUverbsWc, to *pair) {
+// receiveFrameAt drops a frame that finds no receive.
+func (f *Fabric) receiveFrameAt(b []byte, found fakeverbs.Packet, to *pair) {
 	qp := to.qp
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
 		return
@@ -109,6 +160,13 @@ func (f *Fabric) receiveFrameAt(b []byte, wc abi.IbUverbsWc, to *pair) {
 	if r == nil {
 		return
 	}
+	const tagAt, tagSize = 12, 4
+	if len(b) >= tagAt+tagSize && b[tagAt] == 0x81 && b[tagAt+1] == 0 && qp.Strips() {
+		found.VLAN, found.Stripped = binary.BigEndian.Uint16(b[tagAt+2:]), true
+		b = slices.Concat(b[:tagAt], b[tagAt+tagSize:])
+	}
+	r.Packet = found
+	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
 	if long := len(b) > roomIn(r.SGL); long || !scatter(qp, r.SGL, b) {
 		wc.Status, _ = to.d.rules.(roce).unfit(long)
 	}
@@ -195,7 +253,5 @@ func (c *checked) fill() {
 	binary.BigEndian.PutUint16(c.l4[c.at:], v)
 }
 
-// right reports whether a packet of IPv4 has right checksums of its header and its transport.
-func (c *checked) right() bool {
-	return c.ip != nil && c.l4 != nil && checksum(c.ip) == 0 && fold(sum(c.pseudo, c.l4)) == 0
-}
+// transportRight reports whether the checksum of a packet's transport is right.
+func (c *checked) transportRight() bool { return c.l4 != nil && fold(sum(c.pseudo, c.l4)) == 0 }

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 var (
@@ -197,5 +198,193 @@ func TestFrameChecksums(t *testing.T) {
 	a.send(frame, 0)
 	if wc := b.next(); !errors.Is(wc.Err(), verbs.StatusLocLenErr) {
 		t.Errorf("%+v", wc)
+	}
+}
+
+// The device cuts a TCP segment into packets, and adapts their headers.
+func TestTSO(t *testing.T) {
+	const mss, sequence, id = 24, 0xfffffff0, 0xffff
+	const length = 2*mss + 7
+	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+			d := f.Host(1).Device(0)
+			n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRawPacket, all)
+			a := *n
+			a.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: n.cq, RecvCQ: n.cq, MaxTSOHeader: 128,
+				Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 2}}))(t))
+			if err := errors.Join(a.qp.Init(nil), a.qp.Connect(nil)); err != nil {
+				t.Fatal(err)
+			}
+			b := rawNode(t, d)
+			b.receive(1002, 2*recvSize, recvSize)
+			b.receive(1003, 3*recvSize, recvSize)
+			specs := []flow.Spec{ethernet(0x800), &flow.IPv4{Val: flow.IPv4Fields{Proto: 6}, Mask: flow.IPv4Fields{Proto: 255}}}
+			ip := []byte{0x45, 0, 0, 0, id >> 8, id & 255, 0x40, 0, 64, 6, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}
+			if v6 {
+				specs = []flow.Spec{ethernet(0x86dd)}
+				ip = append([]byte{0x60, 0, 0, 0, 0, 0, 6, 64}, bytes.Repeat([]byte{0xa1}, 32)...)
+			}
+			b.flow(&uverbs.FlowOptions{Specs: specs})
+			headers := append(bytes.Clone(groupMAC[:]), ownMAC[:]...)
+			if v6 {
+				headers = append(headers, 0x86, 0xdd)
+			} else {
+				headers = append(headers, 8, 0)
+			}
+			const all = 0xff // flags, of which CWR is only the first packet's, FIN and PSH only the last one's
+			headers = append(append(headers, ip...), 4, 0xd2, 0, 80, 0xff, 0xff, 0xff, 0xf0, 0, 0, 0, 1, 5<<4, all, 0, 0, 0, 0, 0, 0)
+			payload := a.mr.Bytes()[sendFrom:][:length]
+			for i := range payload {
+				payload[i] = byte(i)
+			}
+			a.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpTSO, Flags: verbs.SendIPCsum, MSS: mss, Inline: headers,
+				SGL: []verbs.SGE{a.mr.SGE(sendFrom, 5), a.mr.SGE(sendFrom+5, length-5)}})
+			if wc := a.next(); wc.Err() != nil || wc.Opcode != verbs.WCTSO {
+				t.Fatal(wc)
+			}
+			for i, c := range []struct {
+				size  int
+				flags byte
+			}{{mss, all &^ 0x09}, {mss, all &^ 0x89}, {7, all &^ 0x80}} {
+				wc := b.next()
+				got := b.mr.Bytes()[i*recvSize:][:wc.ByteLen]
+				if int(wc.ByteLen) != len(headers)+c.size || !bytes.Equal(got[len(headers):], payload[i*mss:][:c.size]) || !bytes.Equal(got[:14], headers[:14]) {
+					t.Fatalf("%d: %+v, %x", i, wc, got)
+				}
+				inner := got[14:]
+				if v6 {
+					if n := binary.BigEndian.Uint16(inner[4:]); int(n) != 20+c.size || wc.Flags != 0 {
+						t.Errorf("%d: %d bytes of payload, %+v", i, n, wc)
+					}
+					inner = inner[40:]
+				} else {
+					if n, at := binary.BigEndian.Uint16(inner[2:]), binary.BigEndian.Uint16(inner[4:]); int(n) != 40+c.size || at != uint16(id+i&0xffff) || wc.Flags != verbs.WCIPCsumOK {
+						t.Errorf("%d: length %d, id %#x, %+v", i, n, at, wc)
+					}
+					inner = inner[20:]
+				}
+				if at := binary.BigEndian.Uint32(inner[4:]); at != uint32((sequence+i*mss)&0xffffffff) || inner[13] != c.flags {
+					t.Errorf("%d: sequence %#x, flags %#x", i, at, inner[13])
+				}
+			}
+			a.post(verbs.SendWR{WRID: 2, Opcode: verbs.OpTSO, MSS: mss, Inline: headers[:len(headers)-1], SGL: []verbs.SGE{a.mr.SGE(sendFrom, 5)}})
+			if wc := a.next(); wc.Err() != nil {
+				t.Fatal(wc)
+			}
+			if got := b.story(); got != "1003 work request flushed; RTS" {
+				t.Errorf("headers that are cut off: %s", got)
+			}
+		})
+	}
+}
+
+// packetNode is a raw packet queue pair that is ready, with receives from 1000 on. Its completions
+// have all fields of packets.
+func packetNode(t *testing.T, d *rdmatest.Device, flags verbs.QPFlags, receives int) *node {
+	t.Helper()
+	n := newNode(t, d, verbs.QPTypeRawPacket, all)
+	ext := verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
+	n.cq = closed(t, must(n.dev.CreateCQ(16, &uverbs.CQOptions{Ext: ext}))(t))
+	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: n.cq, RecvCQ: n.cq, Flags: flags,
+		Cap: verbs.QPCap{MaxRecvWR: 8, MaxRecvSGE: 1}}))(t))
+	if err := errors.Join(n.qp.Init(nil), n.qp.Connect(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range receives {
+		n.receive(uint64(1000+i), i*recvSize, recvSize)
+	}
+	return n
+}
+
+// nextPacket returns the completion that has come, of which there is one.
+func (n *node) nextPacket() (verbs.WC, verbs.WCExt) {
+	n.t.Helper()
+	wcs, ext := make([]verbs.WC, 2), make([]verbs.WCExt, 2)
+	if got := must(n.cq.PollExt(wcs, ext))(n.t); got != 1 || wcs[0].Err() != nil {
+		n.t.Fatal(got, wcs)
+	}
+	return wcs[0], ext[0]
+}
+
+// A rule tags packets, drops or counts them, or all of these.
+func TestFlowActions(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a := rawNode(t, f.Host(0).Device(0))
+	b := packetNode(t, f.Host(1).Device(0), 0, 4)
+	counters := closed(t, must(b.dev.CreateCounters())(t))
+	if err := errors.Join(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
+		t.Fatal(err)
+	}
+	const tag = 0x123456
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), flow.Tag(tag), &uverbs.FlowCount{Counters: counters}}})
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x86dd), &uverbs.FlowCount{Counters: counters}}})
+	frame := frameOf(false)
+	a.send(frame, 0)
+	if _, ext := b.nextPacket(); ext != (verbs.WCExt{FlowTag: tag, Flags: verbs.WCExtIPv4 | verbs.WCExtUDP}) {
+		t.Errorf("%+v", ext)
+	}
+	a.send(frame, verbs.SendIPCsum)
+	if _, ext := b.nextPacket(); ext != (verbs.WCExt{FlowTag: tag, Flags: verbs.WCExtChecksumOK | verbs.WCExtIPv4 | verbs.WCExtUDP}) {
+		t.Errorf("%+v", ext)
+	}
+	a.send(frameOf(true), verbs.SendIPCsum)
+	if _, ext := b.nextPacket(); ext != (verbs.WCExt{Flags: verbs.WCExtChecksumOK | verbs.WCExtIPv6 | verbs.WCExtTCP}) {
+		t.Errorf("%+v", ext)
+	}
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), ipv4, flow.Drop{}, &uverbs.FlowCount{Counters: counters}}})
+	a.send(frame, 0)
+	if n := must(b.cq.Poll(make([]verbs.WC, 1)))(t); n != 0 {
+		t.Error("a packet was not dropped")
+	}
+	got := make([]uint64, 2)
+	if err := counters.Read(got, false); err != nil || got[0] != 4 || got[1] != 4*frameSize {
+		t.Errorf("%d, %v", got, err)
+	}
+}
+
+// VLAN tags are inserted on the way out, and stripped and reported on the way in, where the queue
+// pair or the WQ asks for it.
+func TestVLAN(t *testing.T) {
+	const tag = 0xa00b
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a := rawNode(t, f.Host(0).Device(0))
+	frame := frameOf(true)
+	copy(a.mr.Bytes()[sendFrom:], frame)
+	for flags, want := range map[verbs.QPFlags]uint16{0: 0, verbs.QPCVLANStripping: tag} {
+		b := packetNode(t, f.Host(1).Device(0), flags, 1)
+		b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x86dd)}})
+		a.post(verbs.SendWR{Opcode: verbs.OpSend, VLAN: tag, SGL: []verbs.SGE{a.mr.SGE(sendFrom, frameSize)}})
+		if wc := a.next(); wc.Err() != nil {
+			t.Fatal(wc)
+		}
+		expect := append(append(bytes.Clone(frame[:12]), 0x81, 0, tag>>8, tag&0xff), frame[12:]...)
+		if want != 0 {
+			expect = frame
+		}
+		wc, ext := b.nextPacket()
+		if got := b.mr.Bytes()[:wc.ByteLen]; !bytes.Equal(got, expect) || ext.VLAN != want {
+			t.Errorf("flags %#x: %x, want %x; %+v", flags, got, expect, ext)
+		}
+	}
+	b := packetNode(t, f.Host(1).Device(0), 0, 0)
+	w := closed(t, must(b.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 2, MaxSGE: 1, CQ: b.cq, Flags: rss.WQCVLANStripping}))(t))
+	table := closed(t, must(b.dev.CreateRWQIndTable([]*uverbs.WQ{w}))(t))
+	qp := closed(t, must(b.pd.CreateRSSQP(&uverbs.RSSOptions{Type: verbs.QPTypeRawPacket, Table: table,
+		Hash: rss.Hash{Function: rss.Toeplitz, Key: make([]byte, 40), Fields: rss.SrcIPv6}}))(t))
+	if err := w.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, must(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x86dd)}}))(t))
+	for _, want := range []uint16{tag, 0} {
+		must(w.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{b.mr.SGE(0, recvSize)}}}))(t)
+		a.post(verbs.SendWR{Opcode: verbs.OpSend, VLAN: tag, SGL: []verbs.SGE{a.mr.SGE(sendFrom, frameSize)}})
+		a.next()
+		if _, ext := b.nextPacket(); ext.VLAN != want {
+			t.Errorf("%+v, want tag %#x", ext, want)
+		}
+		if err := w.Modify(&rss.WQAttr{Mask: rss.WQCVLANStripping}, rss.WQAttrFlags); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

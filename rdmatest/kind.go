@@ -20,7 +20,7 @@ type Kind int
 const (
 	RXE   Kind = iota + 1 // soft RoCE: RC, UC and UD, SRQs, atomics, windows
 	SIW                   // soft iWARP: RC through rdma_cm
-	ERDMA                 // the network card of Alibaba Cloud: RC through rdma_cm, atomics, immediate data
+	ERDMA                 // the network card of Alibaba Cloud: RC through rdma_cm, atomics, immediate data; DeviceOptions.RoCE
 	MLX5                  // the network cards of NVIDIA, on Ethernet: what RXE has, raw packets, flow rules, RSS
 )
 
@@ -42,6 +42,8 @@ type kindInfo struct {
 	retriesForever bool
 	// infiniBand says that a device may be on InfiniBand in place of Ethernet.
 	infiniBand bool
+	// roce has the rules of a device on RoCE v2 in place of iWARP; nil: there are no such devices.
+	roce rules
 	// iwarp says that only the connection manager connects queue pairs, with TCP.
 	iwarp bool
 	// connectLimit bounds how long a connection takes over iWARP, and answerLimit how long the
@@ -55,7 +57,7 @@ var kinds = map[Kind]kindInfo{
 	SIW: {name: "siw", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_SIW, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: siwRules{},
 		iwarp: true, connectLimit: 127 * time.Second, answerLimit: 10 * time.Second},
 	ERDMA: {name: "erdma", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_ERDMA, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: erdmaRules{},
-		iwarp: true, connectLimit: 10 * time.Second, answerLimit: 20 * time.Second},
+		roce: erdmaRoCERules{}, iwarp: true, connectLimit: 10 * time.Second, answerLimit: 20 * time.Second},
 	MLX5: {name: "mlx5", nameFormat: "%v_%d", driver: abi.RDMA_DRIVER_MLX5, abi: 1, node: verbs.NodeCA, protocol: "roce", rules: mlx5Rules{},
 		infiniBand: true},
 }
@@ -71,5 +73,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// isIWARP reports whether only the connection manager connects queue pairs, with TCP.
-func (k Kind) isIWARP() bool { return kinds[k].iwarp }
+// onRoCE describes a device of the kind that is on RoCE v2 in place of iWARP.
+func (i kindInfo) onRoCE() kindInfo {
+	i.node, i.protocol, i.rules, i.iwarp = verbs.NodeCA, "roce", i.roce, false
+	return i
+}

@@ -44,15 +44,22 @@ func newNode(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access verbs.Ac
 // newNodeFor makes one that lets its peer do so much.
 func newNodeFor(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access, peer verbs.Access) *node {
 	t.Helper()
+	return newNodeOn(t, d, typ, access, peer, uverbs.CQOptions{})
+}
+
+// newNodeOn makes one whose CQ has these options.
+func newNodeOn(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access, peer verbs.Access, cq uverbs.CQOptions) *node {
+	t.Helper()
 	n := &node{t: t}
 	n.dev = closed(t, must(uverbs.Open(d.Name()))(t))
 	n.pd = closed(t, must(n.dev.AllocPD())(t))
 	n.ch = closed(t, must(n.dev.CreateCompChannel())(t))
-	n.cq = closed(t, must(n.dev.CreateCQ(64, &uverbs.CQOptions{Channel: n.ch}))(t))
+	cq.Channel = n.ch
+	n.cq = closed(t, must(n.dev.CreateCQ(64, &cq))(t))
 	n.mr = closed(t, must(n.pd.AllocMR(memory, access, nil))(t))
 	n.gid = must(n.dev.ChooseGID(1, nil))(t)
 	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: n.cq, RecvCQ: n.cq,
-		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}))(t))
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: min(2, must(n.dev.Query())(t).MaxSGE), MaxInline: 64}}))(t))
 	if err := n.qp.Init(&verbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
 		t.Fatal(err)
 	}

@@ -428,7 +428,7 @@ func (k asKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 		if d.isRemoved() && (req.Dump || d.isGone()) {
 			continue
 		}
-		info := kinds[d.kind]
+		info := &d.info
 		n.Devices = append(n.Devices, netlinkrdma.Device{Index: d.index, Name: d.name, NodeGUID: d.guid(), SysImageGUID: d.guid(), Ports: 1,
 			NodeType: info.node, Protocol: info.protocol})
 		n.Ports = append(n.Ports, d.port())

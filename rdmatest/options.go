@@ -46,6 +46,9 @@ type DeviceOptions struct {
 	Kind Kind
 	// InfiniBand puts a device of kind MLX5 on InfiniBand, with a LID, in place of Ethernet.
 	InfiniBand bool
+	// RoCE puts a device of kind ERDMA on RoCE v2 in place of iWARP. Its queue pairs may then be
+	// connected without package rdmacm too.
+	RoCE bool
 	// Name is the name of the device. Empty: the kind and the lowest number that is free.
 	Name string
 	// Addrs are the addresses of its network device. Nil: one that no other fabric of the

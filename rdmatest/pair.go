@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -275,9 +276,15 @@ func right(w *fakeverbs.Work) uint32 {
 	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP:
 		return abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
 	case abi.IB_UVERBS_WR_FLUSH:
-		return abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL
+		return cmp.Or(flushRights[w.FlushTypes], uint32(abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL))
 	}
 	return 0
+}
+
+var flushRights = map[uint8]uint32{
+	abi.IB_FLUSH_GLOBAL:                           abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL,
+	abi.IB_FLUSH_PERSISTENT:                       abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT,
+	abi.IB_FLUSH_GLOBAL | abi.IB_FLUSH_PERSISTENT: abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT,
 }
 
 // fetches reports whether a send brings data back.

@@ -30,7 +30,7 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 		return 0, forever
 	}
 	const always = 7
-	if k.tries++; k.tries > int(a.RetryCnt) && (!kinds[p.d.kind].retriesForever || a.RetryCnt != always) {
+	if k.tries++; k.tries > int(a.RetryCnt) && (!p.d.info.retriesForever || a.RetryCnt != always) {
 		k.givenUp = true
 	}
 	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)
@@ -128,7 +128,7 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	switch {
 	case right(k.w) == 0:
 		return f.message(p, to, k, r)
-	case to.qp.QPAccess()&right(k.w) == 0:
+	case to.qp.QPAccess()&right(k.w) != right(k.w):
 		f.mistake(to, "the queue pair does not let its peer do opcode %d", k.w.Opcode)
 		return invalid
 	case !isOpen(to, k):
@@ -219,7 +219,7 @@ func aligned(w *fakeverbs.Work) bool {
 
 func isOpen(to *pair, k *packet) bool {
 	n := reach(k)
-	return n == 0 || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
+	return n == 0 && k.w.Opcode != abi.IB_UVERBS_WR_FLUSH || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
 }
 
 // fetch reads the memory that a message asks for, and does its arithmetic.

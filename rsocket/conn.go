@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -45,12 +46,12 @@ type Conn struct {
 
 // side is the state that one kind of call waits with.
 type side struct {
-	deadline deadline
+	deadline netconn.Deadline
 	wake     chan struct{} // holds a token when something may have changed
 }
 
 func (s *side) init() {
-	s.deadline.init()
+	s.deadline.Init()
 	s.wake = make(chan struct{}, 1)
 }
 
@@ -125,7 +126,7 @@ func (c *Conn) setDeadline(s *side, t time.Time) error {
 	if c.isClosed() {
 		return c.fail("set", net.ErrClosed)
 	}
-	s.deadline.set(t)
+	s.deadline.Set(t)
 	return nil
 }
 

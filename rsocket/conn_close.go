@@ -35,7 +35,7 @@ func (c *Conn) CloseWrite() error {
 	c.watch()
 	// Wake a Write that waits, even one that waits for events.
 	c.changed()
-	c.writer.deadline.interrupt()
+	c.writer.deadline.Interrupt()
 	return nil
 }
 
@@ -138,8 +138,8 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 		done = c.stream.delivered()
 	}
 	c.mu.Unlock()
-	c.reader.deadline.close()
-	c.writer.deadline.close()
+	c.reader.deadline.Close()
+	c.writer.deadline.Close()
 	// The memory belongs to the program again when Close returns. A mapping that fails to close is
 	// tried again, and its error reported, when the connection is freed.
 	_ = c.mappings.Close()
@@ -162,7 +162,7 @@ func deliveryLimit(linger int) time.Duration {
 // deliver waits until the peer's machine has taken the data.
 func (c *Conn) deliver(limit time.Duration) error {
 	end := time.Now().Add(limit)
-	defer c.closer.deadline.close()
+	defer c.closer.deadline.Close()
 	for {
 		delivered, seen, next := c.tryDeliver(end)
 		if delivered {
@@ -171,7 +171,7 @@ func (c *Conn) deliver(limit time.Duration) error {
 		if time.Until(end) <= 0 {
 			return os.ErrDeadlineExceeded
 		}
-		c.closer.deadline.set(next)
+		c.closer.deadline.Set(next)
 		c.park(&c.closer, seen)
 	}
 }

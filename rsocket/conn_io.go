@@ -89,7 +89,7 @@ func (c *Conn) checkOpen(s *side) error {
 	switch {
 	case c.closed:
 		return net.ErrClosed
-	case s.deadline.isOver():
+	case s.deadline.IsOver():
 		return os.ErrDeadlineExceeded
 	}
 	return nil

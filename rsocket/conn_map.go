@@ -87,7 +87,7 @@ func (m *Mapping) Close() error {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	if m.all.held[m.index] != m {
-		return &net.OpError{Op: "close", Net: network, Err: net.ErrClosed}
+		return &net.OpError{Op: "close", Net: protocol, Err: net.ErrClosed}
 	}
 	return m.close()
 }

@@ -30,6 +30,12 @@ func TestConn(t *testing.T) {
 	}
 }
 
+// TestConnERDMARoCE is TestConn for eRDMA on RoCE v2.
+func TestConnERDMARoCE(t *testing.T) {
+	f := newFabricOf(t, rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true})
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(Config{}) })
+}
+
 // TestTend: a call that waits for events notices sends of other calls, so that a send
 // that fails ends its wait.
 func TestTend(t *testing.T) {

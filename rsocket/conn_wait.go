@@ -14,7 +14,7 @@ func (c *Conn) watch() {
 // park waits until c.changes may differ from seen, or the deadline of the side has passed.
 // The call that holds the turn waits for events and wakes the others.
 func (c *Conn) park(s *side, seen uint64) {
-	expiry := s.deadline.expiry()
+	expiry := s.deadline.Expiry()
 	if c.turn.Acquire(expiry, s.wake) != nil {
 		return
 	}

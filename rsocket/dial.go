@@ -4,10 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/dialer"
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
@@ -44,7 +44,7 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 // failed. It returns the connection that is established first. ctx bounds the dial, and does
 // not affect the connection. Errors are of type *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
-	return d.dial(ctx, network, address)
+	return d.dial(ctx, protocol, address)
 }
 
 // DialContext is [Dialer.Dial] with the signature of [net.Dialer.DialContext], so it can
@@ -68,7 +68,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	addrs, err := resolve(ctx, d.Resolver, network, address)
+	addrs, err := netconn.Resolve(ctx, d.Resolver, protocol, network, address)
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
@@ -118,38 +118,4 @@ func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config)
 	}
 	c.begin(rc, peer, cfg, true)
 	return c, nil
-}
-
-// resolve returns the addresses of host and port that the network allows.
-func resolve(ctx context.Context, resolver *net.Resolver, net_, address string) ([]netip.AddrPort, error) {
-	family, ok := strings.CutPrefix(net_, network)
-	if !ok {
-		family, ok = strings.CutPrefix(net_, "tcp")
-	}
-	if !ok || family != "" && family != "4" && family != "6" {
-		return nil, net.UnknownNetworkError(net_)
-	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
-	port, err := resolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return nil, err
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	ips, err := resolver.LookupNetIP(ctx, "ip"+family, host)
-	if err != nil {
-		return nil, err
-	}
-	addrs := make([]netip.AddrPort, len(ips))
-	for i, ip := range ips {
-		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
-	}
-	return addrs, nil
 }

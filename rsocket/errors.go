@@ -20,7 +20,7 @@ func violation(format string, args ...any) error {
 
 // opError returns an error such as package net's connections do.
 func opError(op string, local, remote netip.AddrPort, err error) error {
-	e := &net.OpError{Op: op, Net: network, Err: err}
+	e := &net.OpError{Op: op, Net: protocol, Err: err}
 	if local.IsValid() {
 		e.Source = Addr{local}
 	}

@@ -17,8 +17,13 @@ type fabric struct {
 const fabricHost = "198.51.100.1"
 
 func newFabric(t *testing.T, kind rdmatest.Kind) *fabric {
-	d := rdmatest.DeviceOptions{Addrs: []netip.Addr{netip.MustParseAddr(fabricHost)}}
-	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Strict: true, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{d}}}})
+	return newFabricOf(t, rdmatest.DeviceOptions{Kind: kind})
+}
+
+// newFabricOf has a device with the options, at the address of all.
+func newFabricOf(t *testing.T, d rdmatest.DeviceOptions) *fabric {
+	d.Addrs = []netip.Addr{netip.MustParseAddr(fabricHost)}
+	f := rdmatest.NewWith(t, &rdmatest.Options{Strict: true, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{d}}}})
 	return &fabric{f, t}
 }
 

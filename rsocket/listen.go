@@ -6,13 +6,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
-	"syscall"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // ListenConfig listens with options. The zero value is valid, and listening with it is what
@@ -106,38 +103,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return l.begin(rc), nil
 		case errors.Is(err, net.ErrClosed):
 			return nil, l.fail("accept", err)
-		case !isPeerFault(err):
-			return nil, l.fail("accept", &acceptError{err})
+		case !netconn.IsPeerFault(err, ErrProtocol):
+			return nil, l.fail("accept", netconn.Temporary(err))
 		}
 	}
-}
-
-// acceptError is an error that concerns one peer. Servers such as net/http's continue after it.
-type acceptError struct{ error }
-
-func (e *acceptError) Unwrap() error { return e.error }
-func (*acceptError) Timeout() bool   { return false }
-func (*acceptError) Temporary() bool { return true }
-
-// isPeerFault reports whether the peer caused the error. Accept hides such errors: net/http waits up to a
-// second after each temporary error, so peers that cause them would keep others out.
-//
-// Of the verbs, only modify counts, which fails when the peer leaves or sent wrong parameters. All errors
-// of the connection manager's commands and events count, except for shortages of this machine.
-func isPeerFault(err error) bool {
-	if isAny(err, ErrProtocol, rdmacm.ErrDisconnected, syscall.ENOTCONN, syscall.ECONNRESET) {
-		return true
-	}
-	var verb *uverbs.Error
-	if errors.As(err, &verb) && verb.Op != "modify" {
-		return false
-	}
-	return !isAny(err, rdmacm.ErrDeviceRemoved, verbs.ErrNotSupported, verbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
-		syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC)
-}
-
-func isAny(err error, causes ...error) bool {
-	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 func (l *Listener) begin(rc *rdmacm.Conn) *Conn {

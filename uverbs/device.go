@@ -30,6 +30,7 @@ type Device struct {
 	regions     regions
 	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
+	counting    sync.Mutex // held while flow rules with counters are created and closed
 	cleanup     runtime.Cleanup
 }
 
@@ -152,7 +153,18 @@ func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command
 // Query asks the kernel for the device's attributes.
 //
 // C: ibv_query_device_ex
-func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
+func (d *Device) Query() (*verbs.DeviceAttr, error) {
+	p, ok := d.provider.(driver.AttrExtender)
+	if !ok || p.AttrBytes() == 0 {
+		return d.query(nil)
+	}
+	private := make([]byte, p.AttrBytes())
+	a, err := d.query(private)
+	if err == nil {
+		p.ExtendAttr(a, private)
+	}
+	return a, err
+}
 
 // query is Query with room for the driver's private bytes in out.
 func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -21,9 +20,10 @@ import (
 // C: struct ibv_flow
 type Flow struct {
 	object
-	qp     *QP
-	handle uint32
-	memory *memory
+	qp       *QP
+	handle   uint32
+	memory   *memory
+	counters []*Counters
 }
 
 // FlowOptions describes a flow rule.
@@ -56,7 +56,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 	if err != nil {
 		return nil, qp.fail("create a flow of", syscall.EINVAL, err.Error())
 	}
-	f := &Flow{qp: qp}
+	f := &Flow{qp: qp, counters: counters}
 	parents := []*object{&qp.object}
 	for _, c := range counters {
 		parents = append(parents, &c.object)
@@ -64,7 +64,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 	if err := f.attach("flow", parents...); err != nil {
 		return nil, err
 	}
-	if err := f.create(opts, specs, counters); err != nil {
+	if err := f.create(opts, specs); err != nil {
 		f.detach()
 		return nil, f.fail("create", err, qp.flowHint(err))
 	}
@@ -91,20 +91,36 @@ func encodeSpecs(all []flow.Spec) (b []byte, counters []*Counters, err error) {
 	return b, counters, nil
 }
 
-func (f *Flow) create(opts *FlowOptions, specs []byte, counters []*Counters) (err error) {
+func (f *Flow) create(opts *FlowOptions, specs []byte) (err error) {
+	if len(f.counters) > 0 {
+		f.qp.dev.counting.Lock()
+		defer f.qp.dev.counting.Unlock()
+	}
 	c := f.qp.dev.creation(nil)
 	c.issue = func(u driver.UHW, extra []driver.Attr) error { return f.issueCreate(opts, specs, u, extra) }
 	f.memory = c.memory
 	if p, ok := f.qp.dev.provider.(driver.FlowCreator); ok {
 		r := &driver.CreateFlow{Call: c}
-		for _, c := range counters {
-			r.Counters = append(r.Counters, c.counted()...)
+		for _, c := range f.counters {
+			if c.flows == 0 {
+				r.Counters = append(r.Counters, c.points...)
+			}
 		}
 		err = p.CreateFlow(r)
 	} else {
 		err = c.Do(driver.UHW{})
 	}
-	return c.made(err, f.issueDestroy)
+	if err = c.made(err, f.issueDestroy); err == nil {
+		f.count(1)
+	}
+	return err
+}
+
+// count changes the number of flow rules that use the counters. The caller holds counting.
+func (f *Flow) count(by int) {
+	for _, c := range f.counters {
+		c.flows += by
+	}
 }
 
 func (f *Flow) issueCreate(opts *FlowOptions, specs []byte, u driver.UHW, extra []driver.Attr) error {
@@ -138,7 +154,20 @@ func (f *Flow) Close() error {
 	if f == nil {
 		return closeNil("Flow")
 	}
-	return f.close(f.issueDestroy, f.memory.free)
+	return f.close(f.destroy, f.memory.free)
+}
+
+func (f *Flow) destroy() error {
+	if len(f.counters) == 0 {
+		return f.issueDestroy()
+	}
+	f.qp.dev.counting.Lock()
+	defer f.qp.dev.counting.Unlock()
+	err := f.issueDestroy()
+	if err == nil {
+		f.count(-1)
+	}
+	return err
 }
 
 func (f *Flow) issueDestroy() error {
@@ -157,7 +186,10 @@ type Counters struct {
 	object
 	dev    *Device
 	handle uint32
-	points []driver.CounterPoint // guarded by the graph's lock
+
+	// guarded by the device's counting
+	points []driver.CounterPoint
+	flows  int // flow rules that use it
 }
 
 // CreateCounters creates an empty set of counters. [Counters.Count] adds counters to the set, and
@@ -190,27 +222,24 @@ func (c *Counters) create() error {
 	return nil
 }
 
-// Count adds a counter of the given kind at an index. It affects flow rules that are created
-// later.
+// Count adds a counter of the given kind at an index. While a flow rule uses the counters, their
+// kinds are fixed, and Count returns an error that matches ErrInUse.
 //
 // C: ibv_attach_counters_point_flow, without a flow
 func (c *Counters) Count(kind flow.CounterKind, index uint32) error {
 	return c.using("attach a point to", func() error {
-		c.graph.Lock()
-		defer c.graph.Unlock()
+		c.dev.counting.Lock()
+		defer c.dev.counting.Unlock()
+		if c.flows > 0 {
+			return c.fail("attach a point to", verbs.ErrInUse, "close the flow rules that use it")
+		}
 		c.points = append(c.points, driver.CounterPoint{Counts: kind, Index: index})
 		return nil
 	})
 }
 
-func (c *Counters) counted() []driver.CounterPoint {
-	c.graph.Lock()
-	defer c.graph.Unlock()
-	return slices.Clone(c.points)
-}
-
-// Read reads the counters from index 0 on, as many as values has room for. With cached, the
-// device may return older values, which is cheaper.
+// Read reads the counters from index 0 on. values must have room for the largest index that is
+// counted. With cached, the device may return older values, which is cheaper.
 //
 // C: ibv_read_counters
 func (c *Counters) Read(values []uint64, cached bool) error {
@@ -233,7 +262,7 @@ func (c *Counters) Read(values []uint64, cached bool) error {
 
 func countersHint(err error) string {
 	if errors.Is(err, syscall.EINVAL) {
-		return "no flow has them, or fewer numbers are counted"
+		return "no flow has them, or there is no room for the largest index that is counted"
 	}
 	return ""
 }

@@ -21,6 +21,9 @@ type memory struct {
 	room [2]io.Closer // backing array of held; few objects have more
 }
 
+// PageSize implements driver.Memory.
+func (m *memory) PageSize() int { return m.file.PageSize() }
+
 // Map implements driver.Memory.
 func (m *memory) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
 	r, err := m.file.Map(offset, length, prot)

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,10 @@ type QPOptions struct {
 	SignalAll      bool // every send generates a completion (C: sq_sig_all)
 	Flags          verbs.QPFlags
 	SourceQPN      uint32 // source QP number in packets, 0 for the QP's own; needs CAP_NET_RAW
+	// MaxTSOHeader is the largest number of bytes of headers of an OpTSO. A QP without it
+	// refuses OpTSO. A device that can't do OpTSO on such a QP returns an error that matches
+	// ErrNotSupported: see [Device.Supports].
+	MaxTSOHeader uint16
 }
 
 // CreateQP creates a queue pair.
@@ -100,10 +105,13 @@ func (qp *QP) create(opts *QPOptions) error {
 	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == verbs.QPTypeXRCInitiator {
 		return verbs.ErrNotSupported
 	}
+	if opts.MaxTSOHeader > 0 && !qp.dev.Supports(qp.typ, verbs.OpTSO) {
+		return fmt.Errorf("%w: %v QPs of this device have no %v", verbs.ErrNotSupported, qp.typ, verbs.OpTSO)
+	}
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
 	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
-		Flags: opts.Flags, SourceQPN: opts.SourceQPN, PD: qp.pd.data, PDHandle: qp.pd.handle,
+		Flags: opts.Flags, SourceQPN: opts.SourceQPN, MaxTSOHeader: uint32(opts.MaxTSOHeader), PD: qp.pd.data, PDHandle: qp.pd.handle,
 		SendCQ: opts.SendCQ.ring, Bind: qp.bind}
 	if opts.RecvCQ != nil {
 		r.RecvCQ = opts.RecvCQ.ring
@@ -217,6 +225,45 @@ func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
 		order |= verbs.DataOrderAligned128
 	}
 	return order
+}
+
+// ECE returns the QP's options of enhanced connection establishment: after CreateQP what the device
+// offers, and after Modify what it agreed to. If the device or its kernel has none, the error matches
+// ErrNotSupported.
+//
+// C: ibv_query_ece
+func (qp *QP) ECE() (e verbs.ECE, err error) {
+	err = qp.withECE("query the ECE of", func(s driver.ECESetter) (err error) {
+		e, err = s.ECE()
+		return err
+	})
+	return e, err
+}
+
+// SetECE requests options of enhanced connection establishment, usually what the peer answered.
+// The next Modify passes them to the device, so call SetECE before the QP leaves INIT. ECE returns
+// what the device made of them. If the device has none, the error matches ErrNotSupported.
+//
+// C: ibv_set_ece
+func (qp *QP) SetECE(e verbs.ECE) error {
+	return qp.withECE("set the ECE of", func(s driver.ECESetter) error { return s.SetECE(e) })
+}
+
+func (qp *QP) withECE(op string, f func(driver.ECESetter) error) error {
+	return qp.using(op, func() error {
+		s, ok := qp.ring.(driver.ECESetter)
+		if !ok {
+			return qp.fail(op, verbs.ErrNotSupported, "the device has no options of enhanced connection establishment")
+		}
+		qp.sq.Lock()
+		defer qp.sq.Unlock()
+		qp.rq.Lock()
+		defer qp.rq.Unlock()
+		if err := f(s); err != nil {
+			return qp.fail(op, err, "")
+		}
+		return nil
+	})
 }
 
 // AttachMcast makes a UD QP receive the messages sent to a multicast group. lid is the group's

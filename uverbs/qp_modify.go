@@ -27,6 +27,9 @@ func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if why := tooWide(attr, mask); why != "" {
 		return qp.fail("modify", syscall.EINVAL, why)
 	}
+	if err := qp.checkPacing(attr, mask); err != nil {
+		return qp.fail("modify", err, "")
+	}
 	modify := qp.modifyHeld
 	if mask&verbs.QPAttrState != 0 && attr.State == verbs.QPStateReset {
 		modify = qp.reset
@@ -37,6 +40,20 @@ func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		}
 		return nil
 	})
+}
+
+// checkPacing returns an error for a burst or a packet size that the device can't take into account.
+func (qp *QP) checkPacing(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	if mask&verbs.QPAttrRateLimit == 0 || a.MaxBurst == 0 && a.TypicalPacket == 0 {
+		return nil
+	}
+	if a.RateLimit == 0 {
+		return fmt.Errorf("%w: MaxBurst and TypicalPacket need a RateLimit", syscall.EINVAL)
+	}
+	if d, err := qp.dev.Attr(); err != nil || !d.PacketPacing.Burst {
+		return errors.Join(err, fmt.Errorf("%w: the device's rate limits have no MaxBurst and TypicalPacket", verbs.ErrNotSupported))
+	}
+	return nil
 }
 
 // modifyHeld carries out a Modify that is not to RESET, with both queues held. So nothing

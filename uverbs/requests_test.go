@@ -1,7 +1,10 @@
 package uverbs_test
 
 import (
+	"errors"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
@@ -9,6 +12,8 @@ import (
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // TestRequests makes the same requests of the kernel as test/sandbox/requests.c. Row sandbox compares
@@ -23,14 +28,18 @@ func TestRequests(t *testing.T) {
 		{"testdata/requests-siw.rec", uverbs.DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1, Ports: 1}},
 	} {
 		t.Run(c.info.Name, func(t *testing.T) {
-			providertest.Requests(t, c.golden, func(attach func(*fakeverbs.Kernel)) {
+			all := func(attach func(*fakeverbs.Kernel)) {
 				k := fakeverbs.New(uint32(c.info.Driver))
 				attach(k)
 				c.info.Node = kernel.Node(k)
 				a := newAsker(t, c.info)
 				a.twin = func() (*uverbs.Device, error) { return uverbs.ImportOn(c.info, k.Dup()) }
 				a.all()
-			})
+			}
+			providertest.Requests(t, c.golden, all)
+			if c.info.Driver == verbs.DriverMLX5 {
+				providertest.Private(t, "testdata/private-mlx5.rec", all)
+			}
 		})
 	}
 }
@@ -84,6 +93,12 @@ func (a *asker) all() {
 		a.datagrams()
 	} else {
 		a.ok(a.pair(verbs.QPTypeRC, srq, false).Close(), a.pair(verbs.QPTypeRC, nil, true).Close())
+	}
+	if a.rereg {
+		a.domains()
+		a.memoryOfDevice()
+		a.extended()
+		a.spread()
 	}
 	a.ok(srq.Close(), a.cq.Close(), a.pd.Close())
 	if a.rereg {
@@ -180,4 +195,70 @@ func (a *asker) datagrams() {
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
 	group := verbs.GID{0: 0xff, 1: 0x0e, 15: 7}
 	a.ok(qp.AttachMcast(group, 0xc001), qp.DetachMcast(group, 0xc001), qp.Close())
+}
+
+func (a *asker) domains() {
+	xrcd := asked(a.dev.OpenXRCD(nil, os.O_CREATE))(a.t)
+	srq := asked(a.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 8, MaxSGE: 1, XRCD: xrcd, CQ: a.cq}))(a.t)
+	target := asked(xrcd.CreateQP())(a.t)
+	initiator := asked(a.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: a.cq,
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 2, MaxInline: 32}}))(a.t)
+	a.ok(initiator.Close(), target.Close(), srq.Close(), xrcd.Close())
+}
+
+func (a *asker) memoryOfDevice() {
+	dm := asked(a.dev.AllocDM(4096, 64))(a.t)
+	a.ok(asked(a.pd.RegDM(dm, 64, 128, verbs.AccessZeroBased|verbs.AccessLocalWrite))(a.t).Close(), dm.Close())
+}
+
+func (a *asker) extended() {
+	cq := asked(a.dev.CreateCQ(100, &uverbs.CQOptions{Ext: verbs.WCExtTimestamp}))(a.t)
+	a.ok(cq.Moderate(16, 200*time.Microsecond), cq.Close())
+}
+
+func (a *asker) spread() {
+	var wqs []*uverbs.WQ
+	for range 2 {
+		wq := asked(a.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 8, MaxSGE: 2, CQ: a.cq}))(a.t)
+		a.ok(wq.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState))
+		wqs = append(wqs, wq)
+	}
+	table := asked(a.dev.CreateRWQIndTable(wqs))(a.t)
+	key := make([]byte, 40)
+	for i := range key {
+		key[i] = byte(i + 1)
+	}
+	qp := asked(a.pd.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: rss.Hash{Function: rss.Toeplitz, Key: key,
+		Fields: rss.SrcIPv4 | rss.DstIPv4 | rss.SrcPortUDP | rss.DstPortUDP}}))(a.t)
+	a.flows(qp)
+	a.ok(qp.Close(), table.Close(), wqs[1].Close(), wqs[0].Close())
+}
+
+func (a *asker) flows(qp *uverbs.QP) {
+	eth := func(typ uint16) flow.Spec {
+		return &flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}, SrcMAC: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: typ},
+			Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}, SrcMAC: [6]byte{255}, EtherType: 0xffff}}
+	}
+	ipv4 := &flow.IPv4{Val: flow.IPv4Fields{Src: [4]byte{1, 2, 3, 4}, Dst: [4]byte{5, 6, 7, 8}, Proto: 17, TOS: 8},
+		Mask: flow.IPv4Fields{Src: [4]byte{255, 255, 255, 255}, Dst: [4]byte{255, 255}, Proto: 0xff, TOS: 0xfc}}
+	val, mask := flow.Ports{Dst: 5678, Src: 1234}, flow.Ports{Dst: 0xffff, Src: 0xffff}
+	udp, tcp := &flow.UDP{Val: val, Mask: mask}, &flow.TCP{Val: val, Mask: mask}
+	ipv6 := &flow.IPv6{Val: flow.IPv6Fields{Src: [16]byte{0: 0xa1, 15: 1}, Dst: [16]byte{0: 0xb2, 15: 2}, FlowLabel: 0x12345, NextHeader: 6, TrafficClass: 8, HopLimit: 9},
+		Mask: flow.IPv6Fields{Src: [16]byte{0xff}, Dst: [16]byte{0xff}, FlowLabel: 0xfffff, NextHeader: 0xff, TrafficClass: 0xff, HopLimit: 0xff}}
+	for _, o := range []uverbs.FlowOptions{
+		{Specs: []flow.Spec{eth(0x800), ipv4, udp}},
+		{Specs: []flow.Spec{eth(0x800), ipv4, udp, flow.Tag(77)}},
+		{Specs: []flow.Spec{eth(0x86dd), ipv6, tcp}},
+		{Specs: []flow.Spec{eth(0x800), flow.Drop{}}, Priority: 1},
+		{Specs: []flow.Spec{eth(0x800), ipv4, udp, &flow.VXLAN{Val: 0x1234, Mask: 0xffffff}}},
+		{Specs: []flow.Spec{eth(0x800), ipv4, &flow.GRE{Val: flow.GREFields{Protocol: 0x6558, Key: 99}, Mask: flow.GREFields{Protocol: 0xffff, Key: 0xffffffff}}}},
+		{Specs: []flow.Spec{eth(0x8847), &flow.MPLS{Val: 0x12345000, Mask: 0xfffff000}}},
+	} {
+		// The device may refuse: the question is what it is asked.
+		if f, err := qp.CreateFlow(&o); err == nil {
+			a.ok(f.Close())
+		} else if !errors.Is(err, errors.ErrUnsupported) {
+			a.t.Fatal(err)
+		}
+	}
 }

@@ -38,6 +38,8 @@ type DeviceAttr struct {
 	MaxWQTypeRQ                   uint32 // receive queues that belong to no QP
 	RawPacketCaps                 uint32 // a set of IB_UVERBS_RAW_PACKET_CAP_…
 	TagMatching                   TagMatchingCaps
+	TSO                           TSOCaps
+	PacketPacing                  PacketPacingCaps
 }
 
 // DeviceCap is a set of capabilities of a device.
@@ -177,6 +179,24 @@ type RSSCaps struct {
 	SupportedQPTypes        uint32 // one bit for each QP type
 	MaxIndirectionTables    uint32
 	MaxIndirectionTableSize uint32 // entries in one table
+}
+
+// TSOCaps has the limits of OpTSO. It is zero if the device or its provider has no OpTSO.
+//
+// C: struct ibv_tso_caps
+type TSOCaps struct {
+	MaxPayload       uint32 // bytes of SGL in one work request
+	SupportedQPTypes uint32 // one bit for each QP type
+}
+
+// PacketPacingCaps has the limits of QPAttr.RateLimit. It is zero if the device or its provider has
+// no rate limits.
+//
+// C: struct ibv_packet_pacing_caps
+type PacketPacingCaps struct {
+	MinRate, MaxRate uint32 // kbit/s
+	SupportedQPTypes uint32 // one bit for each QP type
+	Burst            bool   // QPAttr.MaxBurst and QPAttr.TypicalPacket have an effect
 }
 
 // TagMatchingCaps has the limits of SRQs that match tags.

@@ -73,8 +73,10 @@ type QPFlags uint32
 const (
 	QPBlockMulticastLoopback QPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
 	QPScatterFCS             QPFlags = abi.IB_UVERBS_QP_CREATE_SCATTER_FCS
-	QPCVLANStripping         QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
-	QPPCIWriteEndPadding     QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
+	// QPCVLANStripping removes the VLAN tag of received raw packets; with WCExtVLAN, completions
+	// have it.
+	QPCVLANStripping     QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
+	QPPCIWriteEndPadding QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 )
 
 // QPAttr has the attributes of a QP. A QPAttrMask says which fields are valid. Times have the
@@ -109,8 +111,27 @@ type QPAttr struct {
 	AltTimeout   uint8 // as Timeout
 	PathMigState PathMigState
 
-	RateLimit uint32 // kbit/s; 0 means none; raw packet QPs, Modify only; experimental, see docs/stability.md
-	Cap       QPCap  // Query only: the kernel's values; see uverbs.QP.Cap
+	// RateLimit is in kbit/s; 0 means none. It is for raw packet QPs and Modify only, and
+	// experimental: see docs/stability.md. DeviceAttr.PacketPacing has the limits.
+	RateLimit uint32
+	// MaxBurst is the number of bytes that may leave at once within the RateLimit, and
+	// TypicalPacket the usual size of a packet in bytes. 0 leaves them to the device. Modify
+	// uses them with QPAttrRateLimit. Devices without PacketPacingCaps.Burst refuse them with
+	// an error that matches ErrNotSupported. C: struct ibv_qp_rate_limit_attr
+	MaxBurst      uint32
+	TypicalPacket uint16
+
+	Cap QPCap // Query only: the kernel's values; see uverbs.QP.Cap
+}
+
+// ECE describes enhanced connection establishment: options of a vendor, whose meaning is up to the two
+// ends' drivers. A program passes what uverbs.QP.ECE returns to the peer, for example in
+// rdmacm.ConnParam, and passes what the peer answers to uverbs.QP.SetECE.
+//
+// C: struct ibv_ece
+type ECE struct {
+	VendorID uint32 // 24 bits
+	Options  uint32
 }
 
 // QPAttrMask is the set of valid fields of a QPAttr.

@@ -62,6 +62,7 @@ const (
 	WCFetchAdd        WCOpcode = 4
 	WCBindMW          WCOpcode = 5
 	WCLocalInv        WCOpcode = 6
+	WCTSO             WCOpcode = 7
 	WCFlush           WCOpcode = 8
 	WCAtomicWrite     WCOpcode = 9
 	WCRecv            WCOpcode = 128
@@ -71,7 +72,7 @@ const (
 var wcOpcodeNames = map[WCOpcode]string{
 	WCSend: "SEND", WCRDMAWrite: "RDMA_WRITE", WCRDMARead: "RDMA_READ", WCCompareSwap: "COMP_SWAP",
 	WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV",
-	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
+	WCTSO: "TSO", WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
 	WCRecv: "RECV", WCRecvRDMAWithImm: "RECV_RDMA_WITH_IMM",
 }
 
@@ -175,16 +176,29 @@ func (s Status) String() string { return s.Error() }
 type WCExt struct {
 	Timestamp uint64 // ticks of the device's clock (DeviceAttr.HCACoreClock)
 	WallClock int64  // the same in nanoseconds since 1970, by the host's clock
-	FlowTag   uint32
-	VLAN      uint16 // tag of the packet, 0 for none
+	FlowTag   uint32 // of the flow rule that the raw packet matched (flow.Tag), 0 for none
+	VLAN      uint16 // tag that the device stripped from the raw packet, 0 for none: see QPCVLANStripping
 	Flags     WCExtFlags
 }
 
-// WCExtFlags describe a received packet.
+// WCExtFlags describe a received raw packet; the values combine with |.
 type WCExtFlags uint16
 
-// WCExtChecksumOK means that the checksums of the packet's IP, TCP and UDP headers are correct.
-const WCExtChecksumOK WCExtFlags = 1 << 0
+const (
+	// WCExtL3OK: the device found an IPv4 header with a correct checksum, or an IPv6 header.
+	WCExtL3OK WCExtFlags = 1 << iota
+	// WCExtL4OK: the device found a TCP or UDP header with a correct checksum.
+	WCExtL4OK
+	// WCExtIPv4 and WCExtIPv6: the packet has such a header.
+	WCExtIPv4
+	WCExtIPv6
+	// WCExtTCP and WCExtUDP: the packet has such a header.
+	WCExtTCP
+	WCExtUDP
+
+	// WCExtChecksumOK: both checksums are correct.
+	WCExtChecksumOK = WCExtL3OK | WCExtL4OK
+)
 
 // WCExtMask selects fields of a WCExt; the values combine with |.
 //
@@ -195,9 +209,9 @@ type WCExtMask uint32
 const (
 	// WCExtTimestamp: the time of the completion by the device's clock.
 	WCExtTimestamp WCExtMask = 1 << iota
-	WCExtFlowTag
-	WCExtVLAN
-	WCExtChecksum
+	WCExtFlowTag             // FlowTag
+	WCExtVLAN                // VLAN
+	WCExtChecksum            // Flags
 	// WCExtWallClock: the same time by the host's clock. The kernel compares both clocks from
 	// time to time and publishes a factor. Each poll reads the factor once, without a system
 	// call, so differences of times from one poll are exact. If the host's clock was set back

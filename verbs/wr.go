@@ -36,6 +36,9 @@ type SendWR struct {
 
 	Flush Flush   // OpFlush
 	Bind  *BindMW // OpBindMW
+
+	MSS  uint16 // OpTSO: bytes of SGL in each packet, the last of which may have fewer
+	VLAN uint16 // raw packets: the VLAN tag (priority and VID) to insert before the EtherType; 0 means none
 }
 
 // RecvWR is a work request for a receive queue. The rules of [SendWR] apply.
@@ -77,15 +80,21 @@ const (
 	OpLocalInv     Opcode = 7
 	OpBindMW       Opcode = 8
 	OpSendWithInv  Opcode = 9
-	OpReadWithInv  Opcode = 11
-	OpFlush        Opcode = 14
-	OpAtomicWrite  Opcode = 15 // writes the 8 bytes of Inline atomically to a multiple of 8
+	// OpTSO sends a TCP segment that the device cuts into packets. Inline has the headers, from
+	// Ethernet to TCP, of at most uverbs.QPOptions.MaxTSOHeader bytes, and SGL has the payload.
+	// The device repeats the headers before each MSS bytes of payload and adapts lengths,
+	// sequence numbers and flags. With SendIPCsum it also fills in the checksums.
+	// DeviceAttr.TSO has the limits.
+	OpTSO         Opcode = 10
+	OpReadWithInv Opcode = 11
+	OpFlush       Opcode = 14
+	OpAtomicWrite Opcode = 15 // writes the 8 bytes of Inline atomically to a multiple of 8
 )
 
 var opcodeNames = map[Opcode]string{
 	OpRDMAWrite: "RDMA_WRITE", OpRDMAWriteImm: "RDMA_WRITE_WITH_IMM", OpSend: "SEND", OpSendImm: "SEND_WITH_IMM",
 	OpRDMARead: "RDMA_READ", OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD",
-	OpLocalInv: "LOCAL_INV", OpBindMW: "BIND_MW", OpSendWithInv: "SEND_WITH_INV", OpReadWithInv: "RDMA_READ_WITH_INV",
+	OpLocalInv: "LOCAL_INV", OpBindMW: "BIND_MW", OpSendWithInv: "SEND_WITH_INV", OpTSO: "TSO", OpReadWithInv: "RDMA_READ_WITH_INV",
 	OpFlush: "FLUSH", OpAtomicWrite: "ATOMIC_WRITE",
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/devinfo"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/doctor"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/fabriccmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perfcmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/ping"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/pingpong"
@@ -27,6 +28,7 @@ func root() cli.Command {
 		doctor.Command(),
 		qpstates.Command(),
 		dump.Command(),
+		fabriccmd.Command(),
 		trace.Command(),
 		ping.Command(),
 		rping.Command(),

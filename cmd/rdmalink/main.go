@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/fabriccmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
@@ -20,9 +22,21 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// commandLine returns the words of the command line. A link to the program with the name of a C program
+// runs the command that replaces that program.
+func commandLine(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	if words, ok := fabriccmd.Alias(filepath.Base(args[0])); ok {
+		return append(words, args[1:]...)
+	}
+	return args[1:]
 }
 
 // run is the program without its process. It returns the exit code.

@@ -15,6 +15,7 @@ type CreateCQ struct {
 	HasChannel bool // the CQ can be armed
 	Flags      verbs.CQFlags
 	Ext        verbs.WCExtMask // the fields that PollExt fills in; 0 means that it is not called
+	MaxInline  uint32          // bytes of a message that a completion may hold, at most CQInliner's
 	// Handle is set by Do.
 	Handle uint32
 }

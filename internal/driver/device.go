@@ -127,6 +127,8 @@ type Attr struct {
 // Memory maps and allocates memory that a provider shares with a device, for one object or for the
 // whole device.
 type Memory interface {
+	// PageSize returns the bytes of a page of the kernel's, in which many offsets count.
+	PageSize() int
 	// Map maps device memory that the kernel offers at an offset, such as a queue.
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
 	// MapPage maps registers, for stores only.

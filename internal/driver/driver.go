@@ -28,7 +28,7 @@ type Importer interface {
 //
 // It may implement [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
 // [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator],
-// [NullKeyer], [ClockReader], [Supporter] and [Closer]. Without these, PDs, MRs, MWs and flow rules
+// [NullKeyer], [ClockReader], [AttrExtender], [CQInliner], [Supporter] and [Closer]. Without these, PDs, MRs, MWs and flow rules
 // have no private bytes, and AHs, SRQs, XRC, WQs and device memory are not supported.
 type Context interface {
 	CreateCQ(r *CreateCQ) (CQ, error)
@@ -99,6 +99,17 @@ type NullKeyer interface{ NullKey() (lkey uint32, ok bool) }
 type ClockReader interface {
 	Clock() (ticks uint64, err error)
 }
+
+// AttrExtender is a Context whose kernel driver adds private bytes to a device's attributes.
+// ExtendAttr stores what they say in a. AttrBytes returns their number, 0 if this kernel has none.
+type AttrExtender interface {
+	AttrBytes() int
+	ExtendAttr(a *verbs.DeviceAttr, private []byte)
+}
+
+// CQInliner is a Context whose device can write short messages to completions. MaxCQInline returns
+// the largest number of bytes.
+type CQInliner interface{ MaxCQInline() uint32 }
 
 // DMImporter is a Context that maps device memory by a handle.
 type DMImporter interface {

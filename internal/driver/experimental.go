@@ -32,7 +32,8 @@ type DM interface {
 }
 
 // CreateFlow asks a provider for a flow rule. The request contains everything that the kernel's core
-// needs. The provider adds the kinds of the counters.
+// needs. The provider adds the kinds of the counters. Counters is empty if another flow rule uses
+// the counters already, since their kinds are fixed then.
 type CreateFlow struct {
 	Call
 	Counters []CounterPoint

@@ -16,6 +16,9 @@ type CreateQP struct {
 	SignalAll bool // every send generates a completion
 	Flags     verbs.QPFlags
 	SourceQPN uint32 // source QP number in packets, 0 for the QP's own
+	// MaxTSOHeader is the largest number of bytes of headers of an OpTSO. It is 0 unless Supports
+	// says that such a QP accepts OpTSO.
+	MaxTSOHeader uint32
 	// PD is the data that AllocPD returned, and PDHandle is the kernel's number.
 	PD       any
 	PDHandle uint32
@@ -61,6 +64,14 @@ type ModifyQP struct {
 	From, To verbs.QPState
 	Attr     *verbs.QPAttr // read-only
 	Mask     verbs.QPAttrMask
+}
+
+// ECESetter is a QP whose device has options of enhanced connection establishment. ECE returns those
+// that are in force. SetECE requests others for the next modification of the QP. Both are called with
+// both queues held.
+type ECESetter interface {
+	ECE() (verbs.ECE, error)
+	SetECE(e verbs.ECE) error
 }
 
 // Flusher is a QP whose device does not complete all work of a failed QP. When the QP

@@ -19,9 +19,10 @@ type Crossing struct {
 	// drivers in software the handle of the CQ.
 	Object uint32
 	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
-	// send is of a UD QP, with drivers in software, and XRC that it is of an initiator.
-	SRQ, UD, XRC bool
-	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software.
+	// send is of a UD QP, XRC that it is of an initiator, and Raw that it is a raw packet.
+	SRQ, UD, XRC, Raw bool
+	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software,
+	// and of the queue that a record of a new object is of, with eRDMA.
 	Queue CrossingKind
 	// Bytes are the entry as it is read or about to be written, or the private bytes of a
 	// call, or all that a doorbell says that is a call. They may be changed.
@@ -73,7 +74,8 @@ func (k *Kernel) CrossEntry(kind CrossingKind, object uint32, entry []byte) {
 // CrossSend is crossEntry for a send.
 func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	if k.Cross != nil {
-		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, UD: qp.Type == abi.IB_UVERBS_QPT_UD, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI,
+			Raw: qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET, Bytes: entry})
 	}
 }
 
@@ -186,7 +188,14 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
+	b, _ := k.Model.(loader)
 	return func(s mmap.Store) {
+		if s.Kind == mmap.LoadBarrier {
+			if b != nil {
+				b.LoadBarrier()
+			}
+			return
+		}
 		k.mu.Lock()
 		defer k.unlock()
 		if !k.listens() {
@@ -237,3 +246,7 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 type watcher interface {
 	Watch(key int64, s mmap.Store)
 }
+
+// loader is a model of loads that are not ordered. LoadBarrier is called without the lock, or
+// within a store.
+type loader interface{ LoadBarrier() }

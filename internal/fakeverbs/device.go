@@ -31,6 +31,7 @@ type Device struct {
 	GIDTable []abi.IbUverbsGidEntry // of port 1
 	down     atomic.Bool
 	removed  atomic.Bool
+	roce     bool // v2, unless it is on InfiniBand
 }
 
 // NewDevice makes a device that driver runs.
@@ -41,6 +42,7 @@ func NewDevice(driver uint32) *Device {
 		d.Shared = d.driver.NewShared()
 	}
 	d.GIDTable, d.NodeGUID = d.Limits.GIDs, d.Limits.Device.NodeGuid
+	d.roce = d.driver.RoCE
 	return d
 }
 
@@ -122,6 +124,16 @@ func (d *Device) SetInfiniBand(lid uint16) {
 	p.LinkLayer, p.Lid, p.Flags = LinkInfiniBand, lid, 0
 }
 
+// SetRoCE puts a device that may be on iWARP or on RoCE v2 on the latter. It comes before SetGIDs,
+// and before the device is opened.
+func (d *Device) SetRoCE() {
+	d.roce = true
+	d.driver.OnRoCE(&d.Limits)
+}
+
+// IsRoCE reports whether the device is on RoCE v2.
+func (d *Device) IsRoCE() bool { return d.roce && !d.IsInfiniBand() }
+
 // LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
 const LinkInfiniBand = 1
 
@@ -131,7 +143,7 @@ func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInf
 // SetGIDs replaces the GID table, which begins with the GID of index 0.
 func (d *Device) SetGIDs(gids ...[16]byte) {
 	typ := uint32(0)
-	if !d.IsInfiniBand() && d.driver.RoCE {
+	if d.IsRoCE() {
 		typ = abi.IB_UVERBS_GID_TYPE_ROCE_V2
 	}
 	d.mu.Lock()
@@ -305,10 +317,18 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
 		return syscall.EINVAL
 	}
+	if m, ok := k.Model.(attrModel); ok {
+		if err := m.QueryDevice(r); err != nil {
+			return err
+		}
+	}
 	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.Device, ResponseLength: 304, DeviceCapFlagsEx: l.Caps,
 		MaxDmSize: l.MaxDM, TimestampMask: l.ClockMask, HcaCoreClock: l.ClockKHz, RawPacketCaps: l.RawCaps, CqModerationCaps: l.Moderation,
-		OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
+		RssCaps: l.RSS, OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
 }
+
+// attrModel is a driver that adds private bytes to the device's attributes.
+type attrModel interface{ QueryDevice(*ioctl.Request) error }
 
 // queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
 // commands go by ioctl.

@@ -21,12 +21,13 @@ type Driver struct {
 	// be nil.
 	NewShared func() any
 
-	Software      bool   // it has no more than the software drivers of Linux have
-	RoCE          bool   // its GIDs are those of RoCE v2, unless it is on InfiniBand
-	RateLimits    bool   // its QPs may have a rate limit
-	DMABufs       bool   // it registers dma-bufs
-	FirstQPN      uint32 // the number of the first QP; 1 if it is 0
-	RefusedAccess uint32 // access flags of regions that it does not support
+	Software      bool          // it has no more than the software drivers of Linux have
+	RoCE          bool          // its devices are on RoCE v2, unless they are put on something else
+	OnRoCE        func(*Limits) // what is different of a device that is put on RoCE v2
+	RateLimits    bool          // its QPs may have a rate limit
+	DMABufs       bool          // it registers dma-bufs
+	FirstQPN      uint32        // the number of the first QP; 1 if it is 0
+	RefusedAccess uint32        // access flags of regions that it does not support
 
 	Methods  map[[2]uint16]*Method // of its own, by object and number
 	Own      map[uint16]bool       // attributes of its own, of methods of the core
@@ -274,6 +275,7 @@ type Limits struct {
 	ClockKHz   uint64
 	RawCaps    uint32
 	Moderation abi.IbUverbsCqModerationCaps
+	RSS        abi.IbUverbsRssCaps
 	ODP        abi.IbUverbsOdpCaps
 	ODPXRC     uint32
 }

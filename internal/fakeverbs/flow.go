@@ -20,6 +20,7 @@ type Flow struct {
 type FlowSpec struct {
 	Type      uint32
 	Val, Mask []byte
+	Counters  *Counters // of an action that counts
 }
 
 const (
@@ -31,18 +32,26 @@ const (
 	flowSpecSize    = 88 // of the longest
 	flowInner       = 0x100
 	flowFirstAction = 0x1000
-	flowCount       = 0x1003
+)
+
+// The actions of rules, as their types.
+const (
+	FlowTag   = 0x1000
+	FlowDrop  = 0x1001
+	FlowCount = 0x1003
 )
 
 // flowFilters are the sizes of the headers' filters, and flowActions those of the actions with
 // their own header.
 var (
 	flowFilters = map[uint32]int{0x20: 16, 0x30: 12, 0x31: 40, 0x34: 8, 0x40: 4, 0x41: 4, 0x50: 4, 0x51: 8, 0x60: 4}
-	flowActions = map[uint32]int{0x1000: 16, 0x1001: 8, flowCount: 16}
+	flowActions = map[uint32]int{FlowTag: 16, FlowDrop: 8, FlowCount: 16}
 )
 
 // flowModel is a driver that does not take all rules that the core does.
-type flowModel interface{ CreateFlow(*Flow) error }
+type flowModel interface {
+	CreateFlow(*Flow, *ioctl.Request) error
+}
 
 func (k *Kernel) createFlow(r *ioctl.Request) error {
 	in := request[abi.IbUverbsCreateFlow](r)
@@ -68,11 +77,27 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 		return err
 	}
 	if m, ok := k.Model.(flowModel); ok {
-		if err := m.CreateFlow(f); err != nil {
+		if err := m.CreateFlow(f, r); err != nil {
 			return err
 		}
 	}
-	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.Add("FLOW", f, nothing, append(uses, o)...)})
+	for _, s := range f.Specs {
+		if s.Counters != nil {
+			s.Counters.flows++
+		}
+	}
+	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.Add("FLOW", f, f.free, append(uses, o)...)})
+}
+
+// free makes the counters forget their kinds with the last rule that uses them.
+func (f *Flow) free() {
+	for _, s := range f.Specs {
+		if c := s.Counters; c != nil {
+			if c.flows--; c.flows == 0 {
+				c.Kinds = nil
+			}
+		}
+	}
 }
 
 // readSpecs reads all specs, and finds the counters that they name.
@@ -89,12 +114,12 @@ func (k *Kernel) readSpecs(f *Flow, b []byte) (uses []*object, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if typ == flowCount {
-			o, err := k.Find("COUNTERS", binary.NativeEndian.Uint32(s.Val))
+		if typ == FlowCount {
+			o, c, err := find[*Counters](k, "COUNTERS", binary.NativeEndian.Uint32(s.Val))
 			if err != nil {
 				return nil, syscall.EINVAL
 			}
-			uses = append(uses, o)
+			uses, s.Counters = append(uses, o), c
 		}
 		f.Specs, b = append(f.Specs, s), b[size:]
 	}
@@ -121,7 +146,7 @@ func readSpec(typ uint32, b []byte) (s FlowSpec, err error) {
 	case half > known && !IsZero(b[half+known:]):
 		return s, syscall.EINVAL
 	}
-	s = FlowSpec{typ, b[:half], b[half:]}
+	s = FlowSpec{Type: typ, Val: b[:half], Mask: b[half:]}
 	for _, part := range [][]byte{s.Val, s.Mask} {
 		label := typ&^flowInner == 0x31 && half >= 36 && binary.BigEndian.Uint32(part[32:]) >= 1<<20
 		if label || typ == 0x50 && binary.BigEndian.Uint32(part) >= 1<<24 {
@@ -232,6 +257,9 @@ func (f *Frame) ports(b []byte) {
 // Matches reports whether a frame matches all specs of a rule.
 func (r *Flow) Matches(f *Frame) bool {
 	for _, s := range r.Specs {
+		if s.Type >= flowFirstAction {
+			continue
+		}
 		b := f.headers[s.Type]
 		if b == nil {
 			return false
@@ -245,10 +273,68 @@ func (r *Flow) Matches(f *Frame) bool {
 	return true
 }
 
+// Filters returns the number of headers that a rule asks for.
+func (r *Flow) Filters() (n int) {
+	for _, s := range r.Specs {
+		if s.Type < flowFirstAction {
+			n++
+		}
+	}
+	return n
+}
+
+// action returns a rule's action of a type, or nil.
+func (r *Flow) action(typ uint32) *FlowSpec {
+	for i := range r.Specs {
+		if r.Specs[i].Type == typ {
+			return &r.Specs[i]
+		}
+	}
+	return nil
+}
+
+// Take carries out the rule's actions on a packet of n bytes. It returns the packet's flow tag, and
+// reports whether it is not dropped.
+func (r *Flow) Take(n int) (tag uint32, ok bool) {
+	if s := r.action(FlowCount); s != nil {
+		r.QP.k.mu.Lock()
+		s.Counters.packets++
+		s.Counters.bytes += uint64(n)
+		r.QP.k.mu.Unlock()
+	}
+	if s := r.action(FlowTag); s != nil {
+		tag = binary.NativeEndian.Uint32(s.Val)
+	}
+	return tag, r.action(FlowDrop) == nil
+}
+
 // Counters are the kernel's side of counters.
 type Counters struct {
 	Values []uint64 // that are read, and no more
 	Cached bool     // the last reader took cached ones
+	// Kinds are those of a driver that counts: which number stands at which index. Values
+	// mean nothing then.
+	Kinds          []CounterKind
+	packets, bytes uint64
+	flows          int
+}
+
+// CounterKind is a counter: 0 counts packets, and 1 bytes.
+type CounterKind struct{ Kind, Index uint32 }
+
+// read returns the values. There must be room for all of a driver that counts.
+func (c *Counters) read(room int) (values []uint64, ok bool) {
+	if c.Kinds == nil {
+		return c.Values, room <= len(c.Values)
+	}
+	values = make([]uint64, room)
+	for _, k := range c.Kinds {
+		if int(k.Index) >= room {
+			return nil, false
+		}
+		values[k.Index] += [2]uint64{c.packets, c.bytes}[k.Kind]
+	}
+	return values, true
 }
 
 func (k *Kernel) createCounters(r *ioctl.Request) error {
@@ -269,12 +355,13 @@ func (k *Kernel) readCounters(r *ioctl.Request) error {
 	}
 	flags, _ := r.Value(abi.UVERBS_ATTR_READ_COUNTERS_FLAGS)
 	b, _ := r.Bytes(abi.UVERBS_ATTR_READ_COUNTERS_BUFF)
-	if o.refs == 0 || flags&^abi.IB_UVERBS_READ_COUNTERS_PREFER_CACHED != 0 || len(b)/8 > len(c.Values) {
+	values, ok := c.read(len(b) / 8)
+	if o.refs == 0 || flags&^abi.IB_UVERBS_READ_COUNTERS_PREFER_CACHED != 0 || !ok {
 		return syscall.EINVAL
 	}
 	c.Cached = flags != 0
 	for i := range len(b) / 8 {
-		copy(b[8*i:], abi.Bytes(&c.Values[i]))
+		copy(b[8*i:], abi.Bytes(&values[i]))
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ type Kernel struct {
 	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
+	// Page is the bytes of a page, a power of two; 0 is the system's. Set it before use.
+	Page int
 	// InBubble delivers events through memory instead of pipes, so that testing/synctest
 	// sees that a goroutine waits for one. Set it before use.
 	InBubble bool

@@ -41,7 +41,7 @@ func (m *QueueMemory) Alloc(k *Kernel, offset int64, size int) (*mmap.Region, er
 // ShareMemory makes memory that user space may map, and returns the kernel's view of it.
 func (k *Kernel) ShareMemory(offset int64, size int) (o Offer, r *mmap.Region, err error) {
 	if k.Share == nil {
-		o.own = newOwn(kernels, size)
+		o.own = newOwn(kernels, size, k.PageSize())
 		r, err = o.own.region(size)
 	} else {
 		r, err = k.Share(offset, size)
@@ -76,10 +76,20 @@ func (o Offer) Mapped(length int) (*mmap.Region, error) {
 }
 
 // RoundUp rounds up to whole pages.
-func RoundUp(n int) int { return (n + PageSize - 1) / PageSize * PageSize }
+func RoundUp(n int) int { return roundUp(n, PageSize) }
+
+func roundUp(n, page int) int { return (n + page - 1) / page * page }
 
 // PageSize is the page size of the system.
 var PageSize = os.Getpagesize()
+
+// PageSize implements ioctl.File.
+func (k *Kernel) PageSize() int {
+	if k.Page > 0 {
+		return k.Page
+	}
+	return PageSize
+}
 
 // own is memory of this process itself, where the race detector watches both sides of a
 // queue. When all have let go of it, another queue of that length has it: else most of the time
@@ -116,8 +126,14 @@ func newSpares(rest int) *[mostPages + 1]spare {
 	return all
 }
 
-// newOwn returns zeroed memory.
-func newOwn(from *[mostPages + 1]spare, size int) *own {
+// heapPage is how far the heap aligns memory of whole pages.
+const heapPage = 8192
+
+// newOwn returns zeroed memory of whole pages.
+func newOwn(from *[mostPages + 1]spare, size, page int) *own {
+	if page > heapPage {
+		return &own{bytes: aligned(size, page)}
+	}
 	pages := size / PageSize
 	if pages > mostPages {
 		return &own{bytes: make([]byte, size)}
@@ -128,6 +144,18 @@ func newOwn(from *[mostPages + 1]spare, size int) *own {
 		return o
 	}
 	return &own{bytes: make([]byte, size), spare: s}
+}
+
+// aligned returns memory that begins at a page.
+func aligned(size, page int) []byte {
+	b := make([]byte, size+page)
+	r, err := mmap.Wrap(b)
+	if err != nil {
+		return nil
+	}
+	at := -int(r.Addr()) & (page - 1)
+	_ = r.Close()
+	return b[at:][:size:size]
 }
 
 // region views the first bytes, until it is closed.
@@ -355,7 +383,8 @@ func (k *Kernel) Alloc(length int, _ *mmap.AnonymousOptions) (*mmap.Region, erro
 	if err := k.fault("ALLOC"); err != nil {
 		return nil, err
 	}
-	r, err := newOwn(users, RoundUp(length)).region(RoundUp(length))
+	size := roundUp(length, k.PageSize())
+	r, err := newOwn(users, size, k.PageSize()).region(size)
 	if err == nil {
 		k.lent.add(piece{r.Addr(), r, true})
 	}

@@ -16,25 +16,25 @@ func TestOwn(t *testing.T) {
 	}{"the kernel's": {newSpares(0), 0}, "user space's": {newSpares(3), 3}} {
 		t.Run(name, func(t *testing.T) {
 			size := 2 * PageSize
-			o := newOwn(c.from, size)
+			o := newOwn(c.from, size, PageSize)
 			one, two := view(t, o, size), view(t, o, 8)
 			two.Bytes()[7] = 1
 			if one.Bytes()[7] != 1 {
 				t.Error("two views of a queue differ")
 			}
 			closed(t, one)
-			if other := newOwn(c.from, size); other == o {
+			if other := newOwn(c.from, size, PageSize); other == o {
 				t.Fatal("memory that somebody holds was given away")
 			}
 			closed(t, two)
 			for range c.rest {
-				other := newOwn(c.from, size)
+				other := newOwn(c.from, size, PageSize)
 				if other == o {
 					t.Fatal("memory of user space was given away at once")
 				}
 				closed(t, view(t, other, size))
 			}
-			if again := newOwn(c.from, size); again != o || again.bytes[7] != 0 {
+			if again := newOwn(c.from, size, PageSize); again != o || again.bytes[7] != 0 {
 				t.Error("memory is not used again, or not zero")
 			}
 		})
@@ -47,7 +47,7 @@ func TestOwnLong(t *testing.T) {
 	for _, pages := range []int{mostPages + 1, mostPages, 1} {
 		var held []*mmap.Region
 		for range mostSpare + 1 {
-			held = append(held, view(t, newOwn(from, pages*PageSize), PageSize))
+			held = append(held, view(t, newOwn(from, pages*PageSize, PageSize), PageSize))
 		}
 		for _, r := range held {
 			closed(t, r)

@@ -12,9 +12,17 @@ import (
 
 type pd struct{}
 
+// pdModel is a model whose driver answers ALLOC_PD with private bytes.
+type pdModel interface{ AllocPD(*ioctl.Request) error }
+
 func (k *Kernel) allocPD(r *ioctl.Request) error {
 	if err := k.insist("ALLOC_PD", r); err != nil {
 		return err
+	}
+	if m, ok := k.Model.(pdModel); ok {
+		if err := m.AllocPD(r); err != nil {
+			return err
+		}
 	}
 	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.Add("PD", pd{}, nothing)})
 }
@@ -341,6 +349,9 @@ type DM struct {
 
 // SetMemory sets the memory behind the DM.
 func (dm *DM) SetMemory(r *mmap.Region) { dm.memory.add(piece{0, r, true}) }
+
+// Read reads its bytes, as the device has them.
+func (dm *DM) Read(offset uint64, b []byte) error { return dm.memory.Read(dm.Start+offset, b) }
 
 // dmModel is a model with device memory. The others only count it.
 type dmModel interface {

@@ -21,6 +21,7 @@ type QP struct {
 	PD             uint32    // handle
 	Table          *IndTable // WQs among which it distributes packets, instead of having queues
 	Hash           *Hash     // chooses the WQ of Table
+	WQ             *WQ       // that it stands for, or nil
 
 	// Made holds the queues that the device's model created, or nil if it has none.
 	Made Queues
@@ -36,6 +37,17 @@ type QP struct {
 	target   *target // of an XRC domain
 	domain   *domain // that one
 	Mem      QueueMemory
+}
+
+// Strips reports whether the device takes VLAN tags off the packets that the queue pair, or the WQ
+// that it stands for, receives.
+func (qp *QP) Strips() bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if qp.WQ != nil {
+		return qp.WQ.Flags&abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0
+	}
+	return qp.Flags&abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING != 0
 }
 
 // NewQP makes qp a queue pair of the opening, for models that need one without a request.

@@ -12,7 +12,7 @@ func (k *Kernel) modifyQP(r *ioctl.Request) error {
 	if in.AttrMask&^abi.IB_QP_ATTR_STANDARD_BITS != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	return k.modify(&in)
+	return k.modify(&in, 0, r)
 }
 
 func (k *Kernel) exModifyQP(r *ioctl.Request) error {
@@ -20,13 +20,19 @@ func (k *Kernel) exModifyQP(r *ioctl.Request) error {
 	if in.Base.AttrMask&^(abi.IB_QP_ATTR_STANDARD_BITS|abi.IB_QP_RATE_LIMIT) != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	if err := k.modify(&in.Base); err != nil {
+	if err := k.modify(&in.Base, in.RateLimit, r); err != nil {
 		return err
 	}
 	return respond(r, abi.IbUverbsExModifyQpResp{ResponseLength: 8})
 }
 
-func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
+// privateModifier is a driver that has private bytes for a modification. It sees them before the QP
+// changes.
+type privateModifier interface {
+	ModifyPrivate(qp *QP, mask, rate uint32, r *ioctl.Request) error
+}
+
+func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
 	_, qp, err := find[*QP](k, "QP", in.QpHandle)
 	if err != nil {
 		return err
@@ -37,6 +43,11 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 		}
 		if qp.target != nil {
 			return Bare{}.ModifyQP(qp, in)
+		}
+		if m, ok := k.Model.(privateModifier); ok {
+			if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
+				return err
+			}
 		}
 		return k.Model.ModifyQP(qp, in)
 	})

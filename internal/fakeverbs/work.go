@@ -14,6 +14,7 @@ type Work struct {
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
 	Flags  uint32 // IB_SEND_; signaled also because the queue pair signals all
 	Front  []byte // of a raw packet, before its data: the part that is in the request itself
+	MSS    uint16 // of a TSO, whose headers are Front
 	Inline []byte // with IB_SEND_INLINE, or
 	SGL    []SGE
 
@@ -24,7 +25,8 @@ type Work struct {
 	Compare, Swap uint64 // Compare is also the addend
 	To            Destination
 	Bind          Binding
-	Flush         uint32 // bytes
+	Flush         uint32 // bytes from RemoteAddr on; 0 for all of the region
+	FlushTypes    uint8  // IB_FLUSH_
 
 	Index   uint32 // for the model's own use, as is the next
 	Code    uint8  // of the operation
@@ -72,6 +74,16 @@ type Recv struct {
 	Index   uint32 // for the driver's own use
 	SGLRoom [2]SGE // as in Work
 	Data    []byte // that come in the completion
+	Packet  Packet // of a raw packet
+}
+
+// Packet is what a device finds in a raw packet that arrives.
+type Packet struct {
+	Tag                  uint32 // of the flow rule
+	VLAN                 uint16 // with Stripped
+	Stripped             bool
+	IPv4, IPv6, TCP, UDP bool
+	L3OK, L4OK           bool
 }
 
 // Queues is a model's side of a queue pair's queues. The kernel's lock is held. Statuses and

@@ -250,11 +250,15 @@ const (
 
 // Deal returns the queue pair that stands for the WQ to which a frame goes, or nil.
 func (qp *QP) Deal(f *Frame) *QP {
-	wqs := qp.Table.WQs
-	if w := wqs[toeplitz(qp.Hash.Key, qp.Hash.input(f))%uint32(len(wqs))]; w.Queue != nil {
+	if w := qp.Table.WQs[qp.Place(f)]; w.Queue != nil {
 		return w.Queue.StandIn()
 	}
 	return nil
+}
+
+// Place returns the place in the table to which a frame goes.
+func (qp *QP) Place(f *Frame) int {
+	return int(toeplitz(qp.Hash.Key, qp.Hash.input(f)) % uint32(len(qp.Table.WQs)))
 }
 
 // input returns the fields that are hashed, in the order of Microsoft's RSS: sources before destinations,

@@ -15,7 +15,7 @@ import (
 func translated(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"README.md": "README.zh.md", "docs/glossary.md": "docs/zh/glossary.md",
-		"docs/first-hour.md": "docs/zh/first-hour.md", "docs/second-hour.md": "docs/zh/second-hour.md"}
+		"docs/first-hour.md": "docs/zh/first-hour.md", "docs/second-hour.md": "docs/zh/second-hour.md", "docs/card.md": "docs/zh/card.md"}
 	files, err := filepath.Glob(filepath.Join(top, "docs/concepts/*.md"))
 	if err != nil || len(files) < 16 {
 		t.Fatal(len(files), err)

@@ -82,6 +82,8 @@ func (d *device) Command(wire []byte) error {
 	return err
 }
 
+func (d *device) PageSize() int { return os.Getpagesize() }
+
 func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
 	return mmap.Map(d.fd, offset, length, prot)
 }

@@ -13,6 +13,8 @@ type File interface {
 	// Ioctl executes r and stores its outputs. It must not keep r, which is reused for
 	// other requests. The error is a plain syscall.Errno, so that failing allocates nothing.
 	Ioctl(r *Request) error
+	// PageSize returns the bytes of a page of the kernel's.
+	PageSize() int
 	// Map maps length bytes of device memory at offset.
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
 	// MapPage maps length bytes of registers at offset, for stores only.

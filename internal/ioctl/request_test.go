@@ -19,6 +19,7 @@ type file func(*Request) error
 
 func (f file) Ioctl(r *Request) error                        { return f(r) }
 func (file) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return nil, syscall.ENODEV }
+func (file) PageSize() int                                   { return 4096 }
 func (file) MapPage(int64, int) (*mmap.Page, error)          { return nil, syscall.EINVAL }
 
 func (file) Alloc(int, *mmap.AnonymousOptions) (*mmap.Region, error) {

@@ -26,6 +26,12 @@ func Requests(t *testing.T, golden string, run func(attach func(*fakeverbs.Kerne
 	compared(t, golden, run, record.Requests)
 }
 
+// Private is Golden for the private bytes of calls alone.
+func Private(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel))) {
+	t.Helper()
+	compared(t, golden, run, record.Private)
+}
+
 func compared(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel)), part func(recording string) string) {
 	t.Helper()
 	var b bytes.Buffer

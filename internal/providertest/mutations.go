@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -16,6 +17,8 @@ type Mutations struct {
 	Tours []Tour
 	// Bits returns the bits of byte i of a site to change, one at a time.
 	Bits func(s *Site, i int) []int
+	// Answers are attributes of the driver's own methods, whose answers are sites, too.
+	Answers map[string][]uint16
 	// Stores are changes of how and when something is stored.
 	Stores func(*Site) []Change
 	// Address reports whether a byte is part of an address, as any memory may be at another
@@ -75,14 +78,18 @@ func (m *Mutations) Test(t *testing.T) {
 		t.Skip("one goroutine: nothing for the race detector")
 	}
 	var rows []row
+	count := make(map[notice]int)
 	for _, s := range m.sites(t) {
-		rows = append(rows, m.eachByte(t, s)...)
+		rows = append(rows, m.eachByte(t, s, count)...)
 		for _, c := range m.Stores(s) {
-			rows = append(rows, row{what: s.String(), other: c.What, who: s.mutated(t, c.Do)})
+			r := row{what: s.String(), other: c.What, who: m.mutated(t, s, -1, c.Do)}
+			count[r.who]++
+			rows = append(rows, r)
 		}
 	}
 	var b strings.Builder
 	b.WriteString(m.Head)
+	fmt.Fprintf(&b, "Changes that the model notices: %d; the traffic: %d; either: %d; nobody: %d.\n\n", count[byModel], count[byTraffic], count[byEither], count[byNobody])
 	for _, r := range m.explained(t, rows) {
 		b.WriteString(r.text(m.Width) + "\n")
 	}
@@ -99,16 +106,17 @@ func without(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(others, l) })
 }
 
-func (m *Mutations) eachByte(t *testing.T, s *Site) (rows []row) {
+func (m *Mutations) eachByte(t *testing.T, s *Site, count map[notice]int) (rows []row) {
 	for i := range s.Bytes {
 		bits := m.Bits(s, i)
 		by := map[notice]string{}
 		for _, bit := range bits {
-			who := s.mutated(t, flip(i, bit))
+			who := m.mutated(t, s, i, flip(i, bit))
 			if who != byNobody && s.Kind == fakeverbs.CallIn && m.Address != nil && m.Address(s, i) {
 				who = byEither
 			}
 			by[who] += fmt.Sprint(bit)
+			count[who]++
 		}
 		for _, who := range []notice{byModel, byTraffic, byEither, byNobody} {
 			if by[who] == "" {
@@ -178,10 +186,13 @@ type Tour struct {
 	Labels func() func(*fakeverbs.Crossing) string
 	// Keep leaves out sites. Nil keeps all.
 	Keep func(site string) bool
+	// Only makes this a second tour for sites of others: a change of one of these bytes is made
+	// here if nobody noticed it there.
+	Only func(site string, i int) bool
 }
 
 // Site is a place where something crosses the seam: the first crossing of its kind and label
-// in a tour.
+// in each of the tours that have it.
 type Site struct {
 	Kind  fakeverbs.CrossingKind
 	Label string
@@ -189,8 +200,7 @@ type Site struct {
 	// First of its kind in all tours.
 	First bool
 
-	tour *Tour
-	n    int // which crossing of the tour it is
+	tours []*Tour
 }
 
 func (s *Site) String() string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Kind, s.Label)) }
@@ -201,31 +211,60 @@ type Change struct {
 	Do   func(*Pair, *fakeverbs.Crossing)
 }
 
-// sites lists the sites but those of earlier tours.
+// sites lists the sites of all tours, in order of their first place.
 func (m *Mutations) sites(t *testing.T) (all []*Site) {
-	seen := make(map[string]bool)
+	known := make(map[string]*Site)
 	kinds := make(map[fakeverbs.CrossingKind]bool)
 	for i := range m.Tours {
-		tour, n := &m.Tours[i], 0
-		label := tour.Labels()
+		tour := &m.Tours[i]
+		label, here := tour.Labels(), make(map[string]bool)
 		p, run := tour.Start(t, func(k *fakeverbs.Kernel) {
-			k.Cross = func(c *fakeverbs.Crossing) {
-				s := &Site{Kind: c.Kind, Label: label(c), Bytes: m.bytes(c), tour: tour, n: n}
-				n++
+			m.watch(k, func(c *fakeverbs.Crossing) {
+				s := &Site{Kind: c.Kind, Label: label(c), Bytes: m.bytes(c)}
 				name := s.String()
-				if len(s.Bytes) == 0 || seen[name] || tour.Keep != nil && !tour.Keep(name) {
+				if len(s.Bytes) == 0 || here[name] || tour.Keep != nil && !tour.Keep(name) {
 					return
 				}
-				s.First = !kinds[s.Kind]
-				seen[name], kinds[s.Kind] = true, true
+				here[name] = true
+				if before := known[name]; before != nil {
+					before.tours = append(before.tours, tour)
+					return
+				}
+				if tour.Only != nil {
+					return
+				}
+				s.First, s.tours = !kinds[s.Kind], []*Tour{tour}
+				known[name], kinds[s.Kind] = s, true
 				all = append(all, s)
-			}
+			})
 		})
 		run()
 		p.Close()
 		p.NoViolations()
 	}
 	return all
+}
+
+// watch calls f with each crossing, and with the answers of the driver's own methods.
+func (m *Mutations) watch(k *fakeverbs.Kernel, f func(*fakeverbs.Crossing)) {
+	k.Cross = f
+	k.Tamper = func(call string, r *ioctl.Request) {
+		ids := m.Answers[call]
+		if len(ids) == 0 {
+			return
+		}
+		c := &fakeverbs.Crossing{Kind: fakeverbs.CallOut, Call: call + " answer"}
+		for _, id := range ids {
+			b, _ := r.Bytes(id)
+			c.Bytes = append(c.Bytes, b...)
+		}
+		f(c)
+		rest := c.Bytes
+		for _, id := range ids {
+			b, _ := r.Bytes(id)
+			rest = rest[copy(b, rest):]
+		}
+	}
 }
 
 // bytes returns the bytes of an entry or a call, or else of the value.
@@ -242,9 +281,10 @@ func (m *Mutations) bytes(c *fakeverbs.Crossing) []byte {
 // flip changes a bit.
 func flip(byte, bit int) func(*Pair, *fakeverbs.Crossing) {
 	return func(_ *Pair, c *fakeverbs.Crossing) {
-		if c.Bytes != nil {
+		switch {
+		case byte < len(c.Bytes):
 			c.Bytes[byte] ^= 1 << bit
-		} else {
+		case c.Bytes == nil:
 			c.Value ^= 1 << (8*byte + bit)
 		}
 	}
@@ -279,29 +319,47 @@ const (
 	byNobody  notice = "-"
 )
 
-// mutated runs the tour with a change at the site, and returns the observers that noticed.
-// A panic is an error for any change.
-func (s *Site) mutated(t *testing.T, change func(*Pair, *fakeverbs.Crossing)) notice {
+// mutated runs the tours with a change at the site, or at byte i of it, until somebody notices.
+func (m *Mutations) mutated(t *testing.T, s *Site, i int, change func(*Pair, *fakeverbs.Crossing)) notice {
+	for _, tour := range s.tours {
+		if only := tour.Only; only != nil && (i < 0 || !only(s.String(), i)) {
+			continue
+		}
+		if who := m.mutatedIn(t, s, tour, change); who != byNobody {
+			return who
+		}
+	}
+	return byNobody
+}
+
+// mutatedIn runs a tour with a change of the first crossing that has the site's name, and returns
+// the observers that noticed. Its number may differ from run to run, because the program hears of
+// events whenever it likes. A panic is an error for any change.
+func (m *Mutations) mutatedIn(t *testing.T, s *Site, tour *Tour, change func(*Pair, *fakeverbs.Crossing)) notice {
 	var p *Pair
 	var k *fakeverbs.Kernel
 	probe := &probe{}
-	at := 0
+	label, name, done := tour.Labels(), s.String(), false
 	panicked := probe.run(func() {
 		var run func()
-		p, run = s.tour.Start(probe, func(kernel *fakeverbs.Kernel) {
+		p, run = tour.Start(probe, func(kernel *fakeverbs.Kernel) {
 			k = kernel
-			k.Cross = func(c *fakeverbs.Crossing) {
-				if at == s.n {
+			m.watch(k, func(c *fakeverbs.Crossing) {
+				if done {
+					return
+				}
+				here := Site{Kind: c.Kind, Label: label(c)}
+				if here.String() == name && (len(c.Bytes) > 0 || c.Kind == fakeverbs.Record || c.Kind == fakeverbs.Doorbell) {
+					done = true
 					change(p, c)
 				}
-				at++
-			}
+			})
 		})
 		run()
 	})
 	switch {
 	case panicked != "":
-		t.Errorf("%v, crossing %d: %s", s, s.n, panicked)
+		t.Errorf("%v: %s", s, panicked)
 		return byNobody
 	case len(k.Violations()) > 0:
 		return byModel

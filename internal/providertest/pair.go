@@ -38,6 +38,7 @@ type Side struct {
 	SRQ  *uverbs.SRQ
 	QP   *uverbs.QP
 	Hear *uverbs.QP // that receives: QP, or of XRC a target
+	Idle *uverbs.QP // that is there only, see Options.Spare
 	MR   *uverbs.MR
 	Mem  []byte
 	Want []verbs.WC // completions that are owed, oldest first
@@ -52,16 +53,26 @@ type Options struct {
 	// Kernel is called with the kernel before that is used.
 	Kernel func(*fakeverbs.Kernel)
 	Type   verbs.QPType
+	Flags  verbs.QPFlags
 	// SignalAll makes every send complete with a completion.
 	SignalAll bool
 	// SRQ makes a side receive from an SRQ.
-	SRQ    [2]bool
-	CQE    int
-	Cap    verbs.QPCap
-	Access verbs.Access // of the regions
-	AH     *verbs.AHAttr
+	SRQ [2]bool
+	CQE int
+	// CQInline is the MaxInline of the CQs.
+	CQInline uint32
+	Cap      verbs.QPCap
+	Access   verbs.Access // of the regions
+	AH       *verbs.AHAttr
 	// Pieces has long receives posted in up to three pieces.
 	Pieces bool
+	// Spare makes another QP first, so that no index or number of a queue is 0.
+	Spare bool
+	// Exact compares each receive that is used with those that were posted.
+	Exact bool
+	// Ext are the fields of extended completions. Described is called with each that is polled.
+	Ext       verbs.WCExtMask
+	Described func(p *Pair, side int, wc *verbs.WC, ext *verbs.WCExt)
 	// Expect says how the completion of a send, or with nil of a receive, differs from others.
 	Expect func(p *Pair, wr *verbs.SendWR, want *verbs.WC)
 	// Ended gives a key of a side's that SEND_WITH_INV ends. Nil is that of its region.
@@ -96,6 +107,7 @@ func New(t testing.TB, o *Options) *Pair {
 		o.Kernel(k)
 	}
 	p := &Pair{Options: *o, T: t, K: k, Reach: Target, Wire: newWire(t, k)}
+	p.Wire.exact = o.Exact
 	info := o.Info
 	info.Node = kernel.Node(k)
 	p.Dev = Must[*uverbs.Device](t)(info.Open())
@@ -109,7 +121,11 @@ func New(t testing.TB, o *Options) *Pair {
 		p.makeSide(i)
 	}
 	p.makeTargets()
-	if qps := k.QueuePairs(); p.XRCD == nil {
+	qps := k.QueuePairs()
+	if o.Spare {
+		qps = qps[1:]
+	}
+	if p.XRCD == nil {
 		p.Wire.Join(qps[0], qps[1])
 	} else {
 		p.Wire.Peers[qps[0]], p.Wire.Peers[qps[1]] = qps[3], qps[2]
@@ -122,16 +138,19 @@ func New(t testing.TB, o *Options) *Pair {
 
 func (p *Pair) makeSide(i int) {
 	t, s := p.T, &p.Side[i]
-	s.CQ = Must[*uverbs.CQ](t)(p.Dev.CreateCQ(p.CQE, &uverbs.CQOptions{Channel: p.Ch}))
+	s.CQ = Must[*uverbs.CQ](t)(p.Dev.CreateCQ(p.CQE, &uverbs.CQOptions{Channel: p.Ch, Ext: p.Ext, MaxInline: p.CQInline}))
 	s.MR = Must[*uverbs.MR](t)(p.PD.AllocMR(Memory, p.Access, nil))
 	s.Mem = s.MR.Bytes()
-	opts := &uverbs.QPOptions{Type: p.Type, SignalAll: p.SignalAll, SendCQ: s.CQ, RecvCQ: s.CQ, Cap: p.Cap}
+	opts := &uverbs.QPOptions{Type: p.Type, Flags: p.Flags, SignalAll: p.SignalAll, SendCQ: s.CQ, RecvCQ: s.CQ, Cap: p.Cap}
+	if p.Spare && i == 0 {
+		s.Idle = Must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1}}))
+	}
 	if p.XRCD != nil {
 		p.makeXRC(s, opts)
 		return
 	}
 	if p.SRQ[i] {
-		s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: Depth, MaxSGE: p.Cap.MaxRecvSGE}))
+		s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: max(Depth, p.Cap.MaxRecvWR), MaxSGE: p.Cap.MaxRecvSGE}))
 		opts.SRQ = s.SRQ
 	}
 	s.QP = Must[*uverbs.QP](t)(p.PD.CreateQP(opts))
@@ -144,7 +163,7 @@ func (p *Pair) makeSide(i int) {
 // makeXRC makes an SRQ, and a QP that sends to the other side's.
 func (p *Pair) makeXRC(s *Side, opts *uverbs.QPOptions) {
 	t := p.T
-	s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: Depth, MaxSGE: p.Cap.MaxRecvSGE, XRCD: p.XRCD, CQ: s.CQ}))
+	s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: max(Depth, p.Cap.MaxRecvWR), MaxSGE: p.Cap.MaxRecvSGE, XRCD: p.XRCD, CQ: s.CQ}))
 	opts.RecvCQ, opts.Cap.MaxRecvWR, opts.Cap.MaxRecvSGE = nil, 0, 0
 	s.QP = Must[*uverbs.QP](t)(p.PD.CreateQP(opts))
 	Bring(t, s.QP)
@@ -172,6 +191,7 @@ func (p *Pair) Close() {
 	}
 	a, b := &p.Side[0], &p.Side[1]
 	for _, s := range []*Side{a, b} {
+		close(s.Idle != nil, s.Idle)
 		close(s.QP != nil, s.QP)
 		close(s.Hear != nil && s.Hear != s.QP, s.Hear)
 	}
@@ -270,6 +290,9 @@ func (p *Pair) Recv(i, at, n int, want verbs.WC) {
 	if k, err := post([]verbs.RecvWR{wr}); k != 1 || err != nil {
 		p.T.Fatal(k, err)
 	}
+	if p.Exact {
+		p.Wire.Posted(wr.SGL)
+	}
 	want.WRID, want.QPN = p.Next, s.Hear.Num()
 	if p.Type == verbs.QPTypeUD && want.Status == verbs.StatusSuccess {
 		want.ByteLen += uint32(p.grh())
@@ -333,7 +356,7 @@ func (p *Pair) Reap() {
 		wcs := make([]verbs.WC, 4*p.CQE)
 		n := copy(wcs, s.Early)
 		s.Early = nil
-		more, err := s.CQ.Poll(wcs[n:])
+		more, err := p.poll(i, wcs[n:])
 		n += more
 		if err != nil || n != len(s.Want) {
 			p.T.Fatalf("side %d: %d completions of %d, %v\n%+v\nwant %+v", i, n, len(s.Want), err, wcs[:n], s.Want)
@@ -344,6 +367,19 @@ func (p *Pair) Reap() {
 			}
 		}
 	}
+}
+
+func (p *Pair) poll(i int, wcs []verbs.WC) (n int, err error) {
+	cq := p.Side[i].CQ
+	if p.Ext == 0 {
+		return cq.Poll(wcs)
+	}
+	ext := make([]verbs.WCExt, len(wcs))
+	n, err = cq.PollExt(wcs, ext)
+	for j := range n {
+		p.Described(p, i, &wcs[j], &ext[j])
+	}
+	return n, err
 }
 
 // owed takes a completion off the list: the oldest of sends or of receives.

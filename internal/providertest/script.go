@@ -57,6 +57,19 @@ func (p *Pair) Run(s *Script) {
 	}
 }
 
+// ethernetHeader is the length of two addresses and a type.
+const ethernetHeader = 14
+
+// Frames sends Ethernet frames from side 0 to side 1.
+func (p *Pair) Frames() {
+	p.T.Helper()
+	for step := 1; step <= 4*len(payloads); step++ {
+		if l := payloads[step%len(payloads)]; l.Len() > ethernetHeader && l.Len() <= 1200 {
+			p.OneMessage(0, step, verbs.OpSend, l)
+		}
+	}
+}
+
 // Batches posts lists of up to eight requests, of which the last is signaled. All queues go
 // around many times.
 func (p *Pair) Batches(rounds int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -19,6 +20,12 @@ type Wire struct {
 
 	t testing.TB
 	k *fakeverbs.Kernel
+
+	// Found is what the device found in the raw packets that arrived.
+	Found []fakeverbs.Packet
+
+	exact  bool // see Options.Exact
+	posted [][]verbs.SGE
 }
 
 func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
@@ -29,7 +36,7 @@ func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
 
 // isIWARP reports whether a connection manager connects the device's QPs.
 func isIWARP(k *fakeverbs.Kernel) bool {
-	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA
+	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA && !k.Device.IsRoCE()
 }
 
 // Join connects two QPs to each other. Datagrams carry their own addresses.
@@ -71,7 +78,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	if r := right(s); r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
 		local = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	data := append([]byte(nil), s.Inline...)
+	data := slices.Concat(s.Front, s.Inline)
 	for _, g := range s.SGL {
 		if !w.opens(g.LKey, g.Addr, uint64(g.Length), local) {
 			return abi.IB_WC_LOC_PROT_ERR
@@ -83,6 +90,10 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	}
 	if from.Type == abi.IB_UVERBS_QPT_UD {
 		w.datagram(s, data, from)
+		return abi.IB_WC_SUCCESS
+	}
+	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET {
+		w.frame(s, append(slices.Clone(s.Front), data...))
 		return abi.IB_WC_SUCCESS
 	}
 	to := w.Peers[from]
@@ -175,6 +186,39 @@ func (w *Wire) datagram(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
 	}
 }
 
+// frame goes wherever a rule asks for it. It is one of IPv4 and UDP, whose checksums are right if
+// they were filled in.
+func (w *Wire) frame(s *fakeverbs.Work, b []byte) {
+	const tagAt, tagSize = 12, 4
+	f := fakeverbs.ReadFrame(b)
+	for _, rule := range w.k.Flows() {
+		to := rule.QP
+		if to.Table != nil {
+			to = to.Deal(f)
+		}
+		if !rule.Matches(f) || to == nil {
+			continue
+		}
+		r, ok := to.TakeRecv()
+		if !ok {
+			continue
+		}
+		found, right := fakeverbs.Packet{IPv4: true, UDP: true}, s.Flags&abi.IB_SEND_IP_CSUM != 0
+		found.L3OK, found.L4OK = right, right
+		found.Tag, _ = rule.Take(len(b))
+		if b[tagAt] == 0x81 && to.Strips() {
+			found.Stripped, found.VLAN = true, binary.BigEndian.Uint16(b[tagAt+2:])
+			b = slices.Concat(b[:tagAt], b[tagAt+tagSize:])
+		}
+		r.Packet = found
+		w.Found = append(w.Found, found)
+		w.finish(s, b, to, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV})
+	}
+}
+
+// Posted notes a receive that was not posted with Recv, see [Options].Exact.
+func (w *Wire) Posted(sgl []verbs.SGE) { w.posted = append(w.posted, sgl) }
+
 // arrive takes a receive. iWARP has no receiver-not-ready.
 func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
 	r, ok := to.TakeRecv()
@@ -192,6 +236,9 @@ func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
 
 func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakeverbs.Recv, wc *abi.IbUverbsWc) uint32 {
 	wc.ByteLen = uint32(len(data))
+	if w.exact && !w.wasPosted(r.SGL) {
+		w.t.Errorf("the device finds the receive %+v, which was not posted", r.SGL)
+	}
 	switch s.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
 		wc.Opcode, wc.WcFlags, wc.Ex = abi.IB_WC_RECV_RDMA_WITH_IMM, wc.WcFlags|abi.IB_WC_WITH_IMM, s.Imm
@@ -222,6 +269,19 @@ func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakev
 	}
 	to.Received(r, wc, s.Flags&abi.IB_SEND_SOLICITED != 0)
 	return abi.IB_WC_SUCCESS
+}
+
+// wasPosted takes a receive off the list.
+func (w *Wire) wasPosted(sgl []fakeverbs.SGE) bool {
+	for i, want := range w.posted {
+		if slices.EqualFunc(sgl, want, func(a fakeverbs.SGE, b verbs.SGE) bool {
+			return a.Addr == b.Addr && a.Length == b.Length && a.LKey == b.LKey
+		}) {
+			w.posted = slices.Delete(w.posted, i, i+1)
+			return true
+		}
+	}
+	return false
 }
 
 // refuse ends the receiver's side.
@@ -352,6 +412,9 @@ func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	}
 	if step%4 == 0 {
 		wr.Flags |= verbs.SendSolicited
+	}
+	if p.Type == verbs.QPTypeRawPacket && step%5 == 0 {
+		wr.Flags |= verbs.SendIPCsum
 	}
 	data := p.Message(i, &wr, l)
 	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}

@@ -22,8 +22,10 @@ func erdmaLine(c *fakeverbs.Crossing) (*line, bool) {
 		return completionLine(c), true
 	case fakeverbs.Doorbell:
 		return doorbellLine(c), true
+	case fakeverbs.Record:
+		return recordLine(c)
 	}
-	return nil, false // a record, which equals the doorbell, or else the model complains
+	return nil, false
 }
 
 var erdmaCalls = map[string][]field{
@@ -197,12 +199,34 @@ func doorbellLine(c *fakeverbs.Crossing) *line {
 		l.num("index", v&0xffff) // the rest is nobody's
 	default:
 		l.stream = fmt.Sprintf("cq%%c%d", num&0xffffff)
-		l.num("arm", v>>31&1)
-		l.num("solicited", v>>30&1)
-		l.num("events", v>>28&3)
-		l.num("index", v>>56)
-		l.num("consumed", v&0xffffff)
+		l.arm(v)
 	}
 	l.num("size", uint64(c.Size))
 	return l
+}
+
+// recordLine decodes the record of a new object. Later ones equal their doorbells, or else the
+// model complains.
+func recordLine(c *fakeverbs.Crossing) (*line, bool) {
+	l := &line{stream: "calls", kind: "record"}
+	switch c.Queue {
+	case fakeverbs.EntryCQE:
+		l.add("cq", fmt.Sprintf("%%c%d", c.Object))
+		l.add("cqn", fmt.Sprintf("%%c%d", c.Value>>32&0xffffff))
+		l.arm(c.Value)
+	case fakeverbs.EntrySQE, fakeverbs.EntryRQE:
+		l.qpn("qp", c.Object)
+		l.add("of", string(c.Queue))
+		l.hex("value", c.Value)
+	}
+	return l, c.Call != ""
+}
+
+// arm decodes the doorbell of a CQ, or its record.
+func (l *line) arm(v uint64) {
+	l.num("arm", v>>31&1)
+	l.num("solicited", v>>30&1)
+	l.num("events", v>>28&3)
+	l.num("index", v>>56)
+	l.num("consumed", v&0xffffff)
 }

@@ -21,6 +21,9 @@ func mlx5Line(c *fakeverbs.Crossing) (*line, bool) {
 		if c.Call == "GET_CONTEXT" && len(c.Bytes) > 8 && c.Bytes[8]&abi.MLX5_IB_ALLOC_UCTX_DEVX != 0 {
 			return nil, false
 		}
+		if c.Call == "CREATE_FLOW" && len(bytes.Trim(c.Bytes, "\x00")) == 0 { // rdma-core's empty list of counters
+			return nil, false
+		}
 		return callLine(mlx5Target(c), mlx5Calls)
 	case fakeverbs.CallOut:
 		if c.Call == "GET_CONTEXT" || c.Call == "QUERY_DEVICE" { // limits, as long as their reader is new
@@ -39,10 +42,16 @@ func mlx5Line(c *fakeverbs.Crossing) (*line, bool) {
 	return nil, false // a record, which equals the doorbell, or else the model complains
 }
 
+// rssCall creates a QP that distributes frames, whose private bytes are others.
+const rssCall = "QP_CREATE(RSS)"
+
 // mlx5Target keeps only the index of a call that creates a QP without queues. The driver
 // reads nothing else, and rdma-core passes memory for the queues.
 func mlx5Target(c *fakeverbs.Crossing) *fakeverbs.Crossing {
 	const queues, end, index = 16, 28, 32
+	if c.Call == "QP_CREATE" && len(c.Bytes) == len(abi.Bytes(new(abi.Mlx5IbCreateQpRss))) {
+		return &fakeverbs.Crossing{Kind: c.Kind, Call: rssCall, Bytes: c.Bytes}
+	}
 	if c.Call != "QP_CREATE" || len(c.Bytes) < index+4 || len(bytes.Trim(c.Bytes[queues:end], "\x00")) > 0 {
 		return c
 	}
@@ -60,6 +69,8 @@ var mlx5Calls = map[string][]field{
 	"CQ_CREATE out": {{"%cqn", 4}},
 	"QP_CREATE in": {{"@buf_addr", 8}, {"@db_addr", 8}, {"sq_wqe_count", 4}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"flags", 4},
 		{"%index", 4}, {"%uar", 4}, {"@sq_buf_addr", 8}},
+	rssCall + " in":  {{"rx_hash_fields_mask", 8}, {"rx_hash_function", 1}, {"rx_key_len", 1}, {"reserved", 6}},
+	"WQ_CREATE in":   {{"@buf_addr", 8}, {"@db_addr", 8}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"%index", 4}, {"flags", 4}, {"comp_mask", 4}},
 	"SRQ_CREATE in":  {{"@buf_addr", 8}, {"@db_addr", 8}, {"flags", 4}, {"reserved", 4}, {"%index", 4}},
 	"SRQ_CREATE out": {{"%srqn", 4}},
 	"RESIZE_CQ in":   {{"@buf_addr", 8}, {"cqe_size", 2}},
@@ -122,10 +133,10 @@ func mlx5Send(c *fakeverbs.Crossing) *line {
 		l.key("inv", b.u32(12))
 		l.mlx5Data(l.mlx5Shared(c, b.from(16)))
 	default:
-		if imm := b.u32(12); imm != 0 {
+		if imm := b.u32(12); imm != 0 && strings.HasSuffix(op, "_IMM") { // elsewhere the model looks
 			l.hex("imm", uint64(imm))
 		}
-		l.mlx5Message(op, l.mlx5Shared(c, b.from(16)))
+		l.mlx5Message(c, op, l.mlx5Shared(c, b.from(16)))
 	}
 	return l
 }
@@ -139,8 +150,50 @@ func (l *line) mlx5Shared(c *fakeverbs.Crossing, b mlx5Entry) mlx5Entry {
 	return b.from(16)
 }
 
+// mlx5Address decodes where a datagram goes.
+func (l *line) mlx5Address(b mlx5Entry) mlx5Entry {
+	l.hex("qkey", uint64(b.u32(0)))
+	l.qpn("to", b.u32(8)&0xffffff)
+	l.hex("extended", uint64(b.u32(8)>>24))
+	l.hex("rate-sl", uint64(b.u32(12)>>24))
+	l.hex("path-bits", uint64(b.u32(12)>>16&0xff))
+	l.hex("lid-or-port", uint64(b.u32(12)&0xffff))
+	l.add("mac", fmt.Sprintf("%012x", b.u64(20)>>16))
+	l.hex("class", b.u64(20)>>8&0xff)
+	l.num("hops", b.u64(20)&0xff)
+	l.hex("grh-gid-flow", uint64(b.u32(28)))
+	l.add("gid", fmt.Sprintf("%016x%016x", b.u64(32), b.u64(40)))
+	if odd := uint64(b.u32(4))<<32 | uint64(b.u32(16)); odd != 0 {
+		l.hex("reserved-address", odd)
+	}
+	return b.from(48)
+}
+
+// mlx5Ethernet decodes what a device does to a frame, and the part of the frame that is in the
+// request.
+func (l *line) mlx5Ethernet(b mlx5Entry) mlx5Entry {
+	l.hex("checksums", uint64(b.u32(4)>>24))
+	l.num("mss", uint64(b.u32(4)&0xffff))
+	start := int(b.u32(12) >> 16)
+	l.num("start", uint64(start))
+	if odd := uint64(b.u32(0))<<32 | uint64(b.u32(4)>>16&0xff)<<16 | uint64(b.u32(8)); odd != 0 {
+		l.hex("reserved-ethernet", odd)
+	}
+	if start == 0 {
+		return b.from(16)
+	}
+	l.add("front", fmt.Sprintf("%x", []byte(b.from(14)[:min(start, len(b.from(14)))])))
+	return b.from((14 + start + 15) &^ 15)
+}
+
 // mlx5Message decodes the segments behind the first.
-func (l *line) mlx5Message(op string, b mlx5Entry) {
+func (l *line) mlx5Message(c *fakeverbs.Crossing, op string, b mlx5Entry) {
+	switch {
+	case c.UD:
+		b = l.mlx5Address(b)
+	case c.Raw:
+		b = l.mlx5Ethernet(b)
+	}
 	if !strings.HasPrefix(op, "SEND") {
 		l.addr("raddr", b.u64(0))
 		l.key("rkey", b.u32(8))
@@ -148,7 +201,9 @@ func (l *line) mlx5Message(op string, b mlx5Entry) {
 	}
 	if op == "CAS" || op == "FAA" {
 		l.hex("operand", b.u64(0))
-		l.hex("compare", b.u64(8))
+		if op == "CAS" {
+			l.hex("compare", b.u64(8))
+		}
 		b = b.from(16)
 	}
 	l.mlx5Data(b)

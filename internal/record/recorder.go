@@ -306,6 +306,21 @@ func read(r io.Reader) (lines []recorded, err error) {
 // looks has the calls of an opening that create nothing.
 var looks = regexp.MustCompile(`^(calls |asks\.)(GET_CONTEXT|QUERY_|ASYNC_EVENT_ALLOC)`)
 
+// Private keeps the private bytes of calls, without the indexes that user space gives to queues:
+// libmlx5 uses them again when a queue is gone, and provider/mlx5 not so soon, because completions may
+// still name them.
+func Private(recording string) string {
+	var b strings.Builder
+	for l := range strings.Lines(recording) {
+		if _, rest, _ := strings.Cut(l, " "); strings.HasPrefix(rest, "calls ") {
+			b.WriteString(indexes.ReplaceAllString(l, ""))
+		}
+	}
+	return b.String()
+}
+
+var indexes = regexp.MustCompile(` index=\S+`)
+
 // Requests keeps the requests of a recording, and Crossings the rest.
 func Requests(recording string) string  { return keep(recording, true) }
 func Crossings(recording string) string { return keep(recording, false) }
@@ -331,7 +346,7 @@ func busy(lines []recorded) []recorded {
 
 // Diff compares two recordings, and returns where they differ: the lines of the first behind
 // a minus, those of the second behind a plus. It is empty when they are the same but for
-// the values that are masked.
+// the values that are masked and the order in which streams began.
 func Diff(a, b io.Reader) (string, error) {
 	before, err := Masked(a)
 	if err != nil {
@@ -341,7 +356,20 @@ func Diff(a, b io.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return compare(before, after), nil
+	return compare(byStream(before), byStream(after)), nil
+}
+
+// byStream sorts the streams of a recording by their names.
+func byStream(recording string) string {
+	lines := strings.SplitAfter(recording, "\n")
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(streamOf(a), streamOf(b)) })
+	return strings.Join(lines, "")
+}
+
+// streamOf returns the opening and the stream that a line begins with.
+func streamOf(line string) string {
+	fields := strings.SplitN(line, " ", 3)
+	return strings.Join(fields[:min(len(fields), 2)], " ")
 }
 
 // compare goes through both, line by line, and looks ahead for where they meet again.

@@ -38,7 +38,7 @@ func newRig(t testing.TB) *rig {
 	consumer := must[*mmap.LapConsumer[cqe]](t)(mmap.NewLapConsumer[cqe](ring, 64, 0, cqeOwner))
 	r := &rig{cq: &cq{ctx: ctx, ring: *consumer, record: must[record](t)(ctx.records.take()), num: 1}}
 	r.ring = must[mmap.Array[cqe]](t)(mmap.NewArray[cqe](ring, 0, 64))
-	r.qp = &qp{ctx: ctx, num: 5, sendCQ: r.cq, recvCQ: r.cq, record: must[record](t)(ctx.records.take()), flags: 5 << hdrQPNShift, maxSGE: 6, maxRecvSGE: 1}
+	r.qp = &qp{ctx: ctx, num: 5, state: verbs.QPStateRTS, sendCQ: r.cq, recvCQ: r.cq, record: must[record](t)(ctx.records.take()), flags: 5 << hdrQPNShift, maxSGE: 6, maxRecvSGE: 1}
 	buf := memory(2 * 4096)
 	if err := r.sq.init(buf, 0, 128); err != nil {
 		t.Fatal(err)

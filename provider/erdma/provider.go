@@ -25,6 +25,7 @@ type erdmaContext struct {
 	sdbType       uint32
 	sdbOffset     uint64 // in bytes, with sdbEntry
 	atomics       bool
+	roce          bool // RoCE v2 in place of iWARP
 	qps           driver.Table[qp]
 	records       records
 }
@@ -54,6 +55,7 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 		return nil, err
 	}
 	c.atomics = attr.AtomicCap != verbs.AtomicNone
+	c.roce = attr.MaxPKeys > 0 // iWARP has no partitions
 	c.records.alloc = r.Device.Alloc
 	return c, nil
 }

@@ -23,14 +23,18 @@ type qp struct {
 	flags          uint64 // of every send
 	maxSGE         int
 	maxRecvSGE     int
-	failed         bool // later posts are not passed to the device; written with both queues held
+	state          verbs.QPState // RTS if only the kernel knows it; written with both queues held
+	failed         bool          // later posts are not passed to the device; written with both queues held
 	flushed        driver.Flushed
 }
 
 // CreateQP lays out the queues as the kernel does: four blocks for each send, then the
 // receives on the next page.
 func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
-	if r.Type != verbs.QPTypeRC || r.SRQ != nil {
+	switch {
+	case r.Type == verbs.QPTypeUD && c.roce:
+		return nil, fmt.Errorf("%w: the kernel gives user space no address handles of erdma, without which UD QPs can't send", verbs.ErrNotSupported)
+	case r.Type != verbs.QPTypeRC || r.SRQ != nil:
 		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", verbs.ErrNotSupported)
 	}
 	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel has no QP without
@@ -52,7 +56,10 @@ func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 		c.records.give(rec)
 		return nil, err
 	}
-	q := &qp{ctx: c, num: resp.QpId, sendCQ: r.SendCQ.(*cq), recvCQ: r.RecvCQ.(*cq), record: rec}
+	q := &qp{ctx: c, num: resp.QpId, sendCQ: r.SendCQ.(*cq), recvCQ: r.RecvCQ.(*cq), record: rec, state: verbs.QPStateRTS}
+	if c.roce {
+		q.state = verbs.QPStateReset
+	}
 	if err := q.adopt(r, buf, &resp); err != nil {
 		return nil, err
 	}
@@ -91,6 +98,23 @@ func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCre
 	r.Cap.MaxSendWR, r.Cap.MaxRecvWR, r.Cap.MaxInline = resp.NumSqe/maxBlocks, resp.NumRqe, maxInline
 	r.Cap.MaxSendSGE, r.Cap.MaxRecvSGE = min(r.Cap.MaxSendSGE, maxSGE), min(r.Cap.MaxRecvSGE, 1)
 	q.maxSGE, q.maxRecvSGE = int(r.Cap.MaxSendSGE), int(r.Cap.MaxRecvSGE)
+	return nil
+}
+
+// Modify implements driver.QPModifier. On RoCE a move to RESET empties the queues, as the kernel's
+// driver does with QPs of its own. On iWARP it has no effect: the device knows of no RESET.
+func (q *qp) Modify(r *driver.ModifyQP) error {
+	if err := r.Do(driver.UHW{}); err != nil || !q.ctx.roce {
+		return err
+	}
+	if q.state = r.To; r.To == verbs.QPStateReset {
+		q.sq.reset()
+		q.rq.reset()
+		for _, word := range q.record.word {
+			word.Store(0)
+		}
+		q.failed, q.flushed = false, driver.Flushed{}
+	}
 	return nil
 }
 
@@ -144,6 +168,12 @@ func (q *queue) init(memory *mmap.Region, offset int, depth uint32) (err error) 
 	q.blocks, err = mmap.NewArray[block](memory, offset, depth)
 	q.depth, q.wrs = depth, make([]wr, depth)
 	return err
+}
+
+// reset empties the queue. Its blocks keep their content, as those of a new queue may have any.
+func (q *queue) reset() {
+	q.produced.Store(0)
+	q.consumed.Store(0)
 }
 
 // room returns the number of free blocks if the queue's producer index is pi.

@@ -1,6 +1,9 @@
 package erdma
 
 import (
+	"fmt"
+	"syscall"
+
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
@@ -8,6 +11,9 @@ import (
 
 // PostRecv queues receives. It rings for each receive, because the doorbell takes one.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
+	if q.state == verbs.QPStateReset {
+		return 0, fmt.Errorf("%w: the QP is in %v, receives can be posted from INIT on", syscall.EINVAL, q.state)
+	}
 	pi := q.rq.produced.Load()
 	room := q.rq.room(pi)
 	for i := range wrs {

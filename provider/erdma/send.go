@@ -3,6 +3,7 @@ package erdma
 import (
 	"fmt"
 	"math"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -12,6 +13,9 @@ import (
 
 // PostSend queues sends and rings the doorbell once.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
+	if q.state < verbs.QPStateRTS {
+		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
+	}
 	pi := q.sq.produced.Load()
 	room := q.sq.room(pi)
 	for n < len(wrs) {

@@ -34,7 +34,7 @@ func newRig(t testing.TB) *rig {
 	page := must[*mmap.Page](t)(mmap.NewPage(memory(4096), nil))
 	ctx := &mlx5Context{indexed: true, atomics: true}
 	ctx.limits.MaxSqDescSz, ctx.limits.MaxRqDescSz, ctx.limits.MaxSendWqebb, ctx.limits.MaxRecvWr = 1024, 512, 1<<15, 1<<15
-	ctx.records = records{line: 64, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }}
+	ctx.records = records{page: 4096, line: 64, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }}
 	ctx.registers.cq = page
 	r := &rig{cq: newCQ(ctx, 1)}
 	r.cq.record = must[record](t)(ctx.records.take())

@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +37,7 @@ func (c *clock) open(d driver.Device) error {
 	if c.page != nil {
 		return nil
 	}
-	size := os.Getpagesize()
+	size := d.PageSize()
 	page, err := d.Map(clockKey*int64(size), size, mmap.ProtRead)
 	if err == nil {
 		c.page = page
@@ -82,54 +81,6 @@ func (r *reading) time(ticks uint64) int64 {
 	return int64(r.nsec - (before*r.mult-r.frac)>>r.shift)
 }
 
-// extend prepares a CQ for extended work completions.
-func (q *cq) extend(want verbs.WCExtMask) error {
-	if odd := want &^ (verbs.WCExtTimestamp | verbs.WCExtWallClock); odd != 0 {
-		return fmt.Errorf("%w: this mlx5 provider tells time stamps of completions, and nothing else beside them", verbs.ErrNotSupported)
-	}
-	q.ext = want
-	if want&verbs.WCExtWallClock == 0 {
-		return nil
-	}
-	if q.ctx.limits.ClockInfoVersions&1 == 0 {
-		return fmt.Errorf("%w: this kernel does not tell how to make times of the device's clock", verbs.ErrNotSupported)
-	}
-	return q.ctx.clock.open(q.ctx.device)
-}
-
-// PollExt implements driver.ExtPoller.
-func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
-	if q.lost {
-		return 0, false, errLost
-	}
-	var now reading
-	if q.ext&verbs.WCExtWallClock != 0 {
-		now = q.ctx.clock.read()
-	}
-	odd, first := verbs.StatusSuccess, q.ci
-	for n < len(wcs) && q.ready(1) > 0 {
-		if q.complete(q.ci, &wcs[n]) {
-			odd |= wcs[n].Status
-			ext[n] = verbs.WCExt{}
-			if wcs[n].Status == verbs.StatusSuccess { // failed completions have no time stamp
-				ticks := be64(q.at(q.ci).timestamp())
-				if q.ext&verbs.WCExtTimestamp != 0 {
-					ext[n].Timestamp = ticks
-				}
-				if q.ext&verbs.WCExtWallClock != 0 {
-					ext[n].WallClock = now.time(ticks)
-				}
-			}
-			n++
-		}
-		q.advance()
-	}
-	if q.ci != first {
-		q.consumed()
-	}
-	return n, odd != verbs.StatusSuccess, nil
-}
-
 // ticks is the device's clock: two big-endian words in a page of its registers.
 type ticks struct {
 	mu        sync.Mutex
@@ -156,7 +107,7 @@ func (t *ticks) open(d driver.Device, offset uint64) error {
 	if t.low != nil {
 		return nil
 	}
-	size := os.Getpagesize()
+	size := d.PageSize()
 	if offset > uint64(size)-8 {
 		return fmt.Errorf("mlx5: the kernel tells of a clock at %#x of a page, which can't be", offset)
 	}

@@ -28,6 +28,7 @@ type cq struct {
 	peek     mmap.Peek
 	byIndex  *driver.Table[qp] // the QPs, if completions name them by index; else empty
 	ext      verbs.WCExtMask   // the fields that PollExt fills in
+	short    bool              // short messages may come in completions
 }
 
 // maxCQE is the number of entries that the arming word's index has room for.
@@ -36,7 +37,12 @@ const maxCQE = 1 << 24
 // CreateCQ creates a CQ. It asks the kernel for one entry less than the queue has, because
 // the kernel adds one and rounds up.
 func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
-	q := newCQ(c, c.tuning.cqeSize/cqeSize)
+	step := uint32(1)
+	if r.MaxInline > cqeInsideSize {
+		step = longCQESize / cqeSize
+	}
+	q := newCQ(c, step)
+	q.short = r.MaxInline > 0
 	if err := q.extend(r.Ext); err != nil {
 		return nil, err
 	}
@@ -69,7 +75,7 @@ var noQPs driver.Table[qp]
 
 func (q *cq) create(r *driver.CreateCQ) error {
 	s := &q.ctx.registers
-	req := abi.Mlx5IbCreateCq{BufAddr: q.region.Addr(), DbAddr: q.record.addr, CqeSize: q.ctx.tuning.cqeSize}
+	req := abi.Mlx5IbCreateCq{BufAddr: q.region.Addr(), DbAddr: q.record.addr, CqeSize: q.step * cqeSize}
 	var uar []driver.Attr
 	switch {
 	case !s.dynamic:
@@ -179,7 +185,10 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 			return 0, false, nil
 		}
 	}
-	mmap.FromDevice()
+	if q.register.Watched() {
+		q.register.FromDevice()
+	}
+	mmap.FromDevice() // inlined, as the method can't be
 	queue := e.queue
 	if p := q.byIndex.Get(be32(queue) & cqeNumberMask); p != nil && p.sendCQ == q {
 		s := &p.sq
@@ -253,7 +262,10 @@ func (q *cq) ready(want int) (n int) {
 		return 0
 	}
 	if n = q.count(want); n > 0 {
-		mmap.FromDevice()
+		if q.register.Watched() {
+			q.register.FromDevice()
+		}
+		mmap.FromDevice() // inlined, as the method can't be
 	}
 	return n
 }
@@ -295,7 +307,7 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	if p.typ == verbs.QPTypeXRCTarget {
 		wc.QPN = be32(e.opQPN) & cqeNumberMask
 	}
-	data := q.message(i, last)
+	data := q.message(p, i, last)
 	switch op {
 	case cqeRequest:
 		return p.sendCQ == q && p.sq.complete(q.ctx, index, be32(e.byteCount), data, wc)
@@ -304,6 +316,10 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
 		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
 	case cqeRespError:
+		if s != nil && e.syndrome == syndromeAborted && e.vendor == vendorPageFault {
+			s.repost(index)
+			return false
+		}
 		return p.recvCQ == q && p.received(s, index, nil, wc) && e.fail(wc)
 	}
 	return false
@@ -365,6 +381,87 @@ func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
 	return true
 }
 
+// extend prepares a CQ for extended work completions.
+func (q *cq) extend(want verbs.WCExtMask) error {
+	const packet = verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
+	switch {
+	case want&^(verbs.WCExtTimestamp|verbs.WCExtWallClock|packet) != 0:
+		return fmt.Errorf("%w: this mlx5 provider knows no field %#x", verbs.ErrNotSupported, uint32(want))
+	case want&verbs.WCExtFlowTag != 0 && !q.ctx.indexed:
+		return fmt.Errorf("%w: completions of this mlx5 device have the QP's number where others have the flow tag", verbs.ErrNotSupported)
+	}
+	q.ext = want
+	if want&verbs.WCExtWallClock == 0 {
+		return nil
+	}
+	if q.ctx.limits.ClockInfoVersions&1 == 0 {
+		return fmt.Errorf("%w: this kernel does not publish how to make times of the device's clock", verbs.ErrNotSupported)
+	}
+	return q.ctx.clock.open(q.ctx.device)
+}
+
+// PollExt implements driver.ExtPoller.
+func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
+	if q.lost {
+		return 0, false, errLost
+	}
+	var now reading
+	if q.ext&verbs.WCExtWallClock != 0 {
+		now = q.ctx.clock.read()
+	}
+	odd, first := verbs.StatusSuccess, q.ci
+	for n < len(wcs) && q.ready(1) > 0 {
+		if q.complete(q.ci, &wcs[n]) {
+			odd |= wcs[n].Status
+			ext[n] = verbs.WCExt{}
+			if wcs[n].Status == verbs.StatusSuccess { // failed completions have none of the fields
+				q.at(q.ci).extend(q, &now, &ext[n])
+			}
+			n++
+		}
+		q.advance()
+	}
+	if q.ci != first {
+		q.consumed()
+	}
+	return n, odd != verbs.StatusSuccess, nil
+}
+
+// extend fills in the fields that the CQ was created with. Those of packets are 0 in completions
+// of sends and of other QPs.
+func (e *cqe) extend(q *cq, now *reading, ext *verbs.WCExt) {
+	ticks := be64(e.timestamp())
+	if q.ext&verbs.WCExtTimestamp != 0 {
+		ext.Timestamp = ticks
+	}
+	if q.ext&verbs.WCExtWallClock != 0 {
+		ext.WallClock = now.time(ticks)
+	}
+	op := e.counterOwn.Load() >> cqeOpShift
+	if op != cqeRecv || q.ext&(verbs.WCExtFlowTag|verbs.WCExtVLAN|verbs.WCExtChecksum) == 0 {
+		return
+	}
+	if p, _ := q.ctx.find(e, op); p == nil || p.typ != verbs.QPTypeRawPacket {
+		return
+	}
+	if q.ext&verbs.WCExtFlowTag != 0 {
+		ext.FlowTag = be32(e.opQPN) & cqeNumberMask
+	}
+	headers := e.headers
+	if q.ext&verbs.WCExtVLAN != 0 && headers&hasVLAN != 0 {
+		ext.VLAN = be16(e.vlan)
+	}
+	if q.ext&verbs.WCExtChecksum != 0 {
+		ext.Flags = verbs.WCExtFlags(e.right&layersRight)>>1 | layer3s[headers>>2&3] | layer4s[headers>>4&7]
+	}
+}
+
+// The headers that the device found in a packet, by their numbers. TCP has several.
+var (
+	layer3s = [4]verbs.WCExtFlags{1: verbs.WCExtIPv6, headerIPv4: verbs.WCExtIPv4}
+	layer4s = [8]verbs.WCExtFlags{1: verbs.WCExtTCP, 2: verbs.WCExtUDP, 3: verbs.WCExtTCP, 4: verbs.WCExtTCP}
+)
+
 var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")
 
 // Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
@@ -378,7 +475,7 @@ func (q *cq) Resize(r *driver.ResizeCQ) error {
 	if err := next.alloc(r, r.CQE); err != nil {
 		return err
 	}
-	req := abi.Mlx5IbResizeCq{BufAddr: next.region.Addr(), CqeSize: uint16(q.ctx.tuning.cqeSize)}
+	req := abi.Mlx5IbResizeCq{BufAddr: next.region.Addr(), CqeSize: uint16(q.step * cqeSize)}
 	r.CQE = next.entries - 1
 	if err := r.Do(driver.UHW{In: abi.Bytes(&req)}); err != nil {
 		return err
@@ -409,6 +506,7 @@ func (q *cq) copyTo(next *cq) bool {
 		if last>>cqeOpShift == cqeResize {
 			return true
 		}
+		q.ctx.registers.cq.FromDevice()
 		to := next.at(i + 1)
 		q.copyEntry(next, i+1, i)
 		last &^= cqeOwner
@@ -434,6 +532,7 @@ func (q *cq) Clean(of any) {
 	for end-q.ci < q.entries && q.owned(q.at(end).counterOwn.Load(), end) {
 		end++
 	}
+	q.ctx.registers.cq.FromDevice()
 	to := end
 	for from := end; from != q.ci; {
 		from--
@@ -490,20 +589,27 @@ func (q *cq) copyEntry(to *cq, at, from uint32) {
 
 // statuses maps the device's syndromes. Other syndromes become StatusGeneralErr.
 var statuses = [...]verbs.Status{
-	0x01: verbs.StatusLocLenErr,
-	0x02: verbs.StatusLocQPOpErr,
-	0x04: verbs.StatusLocProtErr,
-	0x05: verbs.StatusWRFlushErr,
-	0x06: verbs.StatusMWBindErr,
-	0x10: verbs.StatusBadRespErr,
-	0x11: verbs.StatusLocAccessErr,
-	0x12: verbs.StatusRemInvReqErr,
-	0x13: verbs.StatusRemAccessErr,
-	0x14: verbs.StatusRemOpErr,
-	0x15: verbs.StatusRetryExcErr,
-	0x16: verbs.StatusRNRRetryExcErr,
-	0x22: verbs.StatusRemAbortErr,
+	0x01:            verbs.StatusLocLenErr,
+	0x02:            verbs.StatusLocQPOpErr,
+	0x04:            verbs.StatusLocProtErr,
+	0x05:            verbs.StatusWRFlushErr,
+	0x06:            verbs.StatusMWBindErr,
+	0x10:            verbs.StatusBadRespErr,
+	0x11:            verbs.StatusLocAccessErr,
+	0x12:            verbs.StatusRemInvReqErr,
+	0x13:            verbs.StatusRemAccessErr,
+	0x14:            verbs.StatusRemOpErr,
+	0x15:            verbs.StatusRetryExcErr,
+	0x16:            verbs.StatusRNRRetryExcErr,
+	syndromeAborted: verbs.StatusRemAbortErr,
 }
+
+// With this syndrome the device reports that a receive of an SRQ has memory in an on-demand region
+// that is not there yet. The message comes again, and the QP has not failed.
+const (
+	syndromeAborted = 0x22
+	vendorPageFault = 0x93
+)
 
 func statusOf(syndrome uint8) verbs.Status {
 	if int(syndrome) < len(statuses) && statuses[syndrome] != verbs.StatusSuccess {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 	"sync/atomic"
 	"syscall"
 
@@ -55,7 +54,7 @@ func (c *mlx5Context) ImportDM(r *driver.ImportDM) (driver.DM, error) {
 
 // mapDM maps as many whole pages as the length takes; the kernel offers no more.
 func mapDM(m driver.Memory, page uint16, start, length uint64) (driver.DM, error) {
-	size := uint64(os.Getpagesize())
+	size := uint64(m.PageSize())
 	start %= size
 	mapped := (length + size - 1) / size * size
 	if length > math.MaxInt32 || start+length > mapped {

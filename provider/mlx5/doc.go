@@ -29,21 +29,17 @@
 // This provider supports RC, UC and UD queue pairs with SEND, SEND_WITH_IMM, RDMA_WRITE and
 // RDMA_WRITE_WITH_IMM, on RC also SEND_WITH_INV, RDMA_READ, COMPARE_SWAP and FETCH_ADD;
 // windows of both types and LOCAL_INV on RC and UC; XRC with all operations of RC;
-// raw packet queue pairs, whose SEND takes a whole Ethernet frame; WQs, to which an RSS QP
-// distributes frames; inline data; SRQs; CQs that can be resized and can report time
-// stamps; device memory; the null key; address handles, on RoCE where the kernel finds the
-// MAC (Linux 4.4 and later). There are no TSO, FLUSH, ATOMIC_WRITE and RDMA_READ_WITH_INV,
-// and no on-demand paging of receives on SRQs yet.
+// raw packet queue pairs, whose SEND takes a whole Ethernet frame and whose TSO a TCP segment
+// with its headers; VLAN tags, which the provider inserts; WQs, to which an RSS QP distributes
+// frames; flow rules that tag, drop and count; inline data; SRQs; CQs that can be resized and can
+// report time stamps, flow tags, VLAN tags and checksums; device memory; the null key; address
+// handles, on RoCE where the kernel finds the MAC (Linux 4.4 and later). There are no FLUSH,
+// ATOMIC_WRITE and RDMA_READ_WITH_INV.
 //
 // Send queues have the sizes of rdma-core's, whose requests on RC and UC have room for a
 // window's binding. A QP with one SGE therefore takes 60 bytes inline; QP.Cap holds the
 // actual sizes. Nothing may be posted to a send queue before RTS, or to a receive queue
 // before INIT: the device would carry it out later, without a report.
-//
-// Two environment variables are those of rdma-core's provider. MLX5_CQE_SIZE is the size of
-// a completion, 64 or 128 bytes. With MLX5_SCATTER_TO_CQE=1, which is not the default here,
-// the device writes messages of up to half that size to the completion, and Poll copies
-// them to the receive's memory, which must be in a region of this program, not of a GPU.
 //
 // All queues are memory of this process that the device reads and writes. A doorbell is a
 // record in memory, followed by a store to a register, or by a copy of the whole request to

@@ -167,11 +167,20 @@ func TestCreateRefused(t *testing.T) {
 
 // TestManyQPs: more QPs than registers share these, and many have records of their own.
 func TestManyQPs(t *testing.T) {
+	type machine struct {
+		device fakemlx5.Options
+		page   int // bytes
+		qps    int
+	}
+	machines := map[string]machine{"all static UARs": {fakemlx5.Options{StaticUARs: true, Registers: maxStatic}, 0, maxStatic}}
 	for name, device := range devices {
+		machines[name], machines[name+", pages of 64 KiB"] = machine{device, 0, 70}, machine{device, 1 << 16, 70}
+	}
+	for name, m := range machines {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { *fakemlx5.OptionsOf(k) = device })
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.Page, *fakemlx5.OptionsOf(k) = m.page, m.device })
 			var qps []*uverbs.QP
-			for range 70 {
+			for range m.qps {
 				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
 				providertest.Bring(t, qp)
 				qps = append(qps, qp)
@@ -284,17 +293,19 @@ func TestHostileAnswers(t *testing.T) {
 func TestHostileOpen(t *testing.T) {
 	type answer = abi.Mlx5IbAllocUcontextResp
 	for name, change := range map[string]func(*answer){
-		"version":           func(a *answer) { a.CqeVersion = 2 },
-		"no cache line":     func(a *answer) { a.CacheLineSize = 0 },
-		"odd cache line":    func(a *answer) { a.CacheLineSize = 96 },
-		"long cache line":   func(a *answer) { a.CacheLineSize = 1 << 20 },
-		"long registers":    func(a *answer) { a.BfRegSize = 2048 },
-		"longest registers": func(a *answer) { a.BfRegSize = 1 << 31 },
-		"odd registers":     func(a *answer) { a.BfRegSize = 96 },
-		"many registers":    func(a *answer) { a.TotBfregs = 1 << 20 },
-		"odd number":        func(a *answer) { a.TotBfregs = 3 },
-		"unmapped":          func(a *answer) { a.TotBfregs = 64 },
-		"many UARs a page":  func(a *answer) { a.TotBfregs, a.NumUarsPerPage = 64, 16 },
+		"version":            func(a *answer) { a.CqeVersion = 2 },
+		"no cache line":      func(a *answer) { a.CacheLineSize = 0 },
+		"odd cache line":     func(a *answer) { a.CacheLineSize = 96 },
+		"long cache line":    func(a *answer) { a.CacheLineSize = 1 << 20 },
+		"long registers":     func(a *answer) { a.BfRegSize = 2048 },
+		"longest registers":  func(a *answer) { a.BfRegSize = 1 << 31 },
+		"odd registers":      func(a *answer) { a.BfRegSize = 96 },
+		"many registers":     func(a *answer) { a.TotBfregs = 1 << 20 },
+		"too many keys":      func(a *answer) { a.TotBfregs = maxStatic + 2 },
+		"UARs beyond a page": func(a *answer) { a.NumUarsPerPage = 2 },
+		"odd number":         func(a *answer) { a.TotBfregs = 3 },
+		"unmapped":           func(a *answer) { a.TotBfregs = 64 },
+		"many UARs a page":   func(a *answer) { a.TotBfregs, a.NumUarsPerPage = 64, 16 },
 	} {
 		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		k.Tamper = tamper("GET_CONTEXT", change)

@@ -42,6 +42,7 @@ const (
 	opWriteImm = 0x09
 	opSend     = 0x0a
 	opSendImm  = 0x0b
+	opTSO      = 0x0e
 	opRead     = 0x10
 	opCompare  = 0x11
 	opFetchAdd = 0x12
@@ -73,8 +74,8 @@ type cqe struct {
 	slid       uint16
 	flagsQPN   uint32 // 28 to 29 GRH, 24 to 27 SL, 0 to 23 the sender's QP
 	right      uint8  // layers of a raw packet
-	headers    uint8  // 2 to 3 its layer 3
-	_          [2]uint8
+	headers    uint8  // 0 a VLAN tag was stripped, 2 to 3 its layer 3, 4 to 6 its layer 4
+	vlan       uint16 // that tag
 	queue      uint32 // SRQ's number, or the provider's index, in 24 bits
 	imm        uint32
 	_          [4]uint8
@@ -82,7 +83,7 @@ type cqe struct {
 	_          [6]uint8
 	vendor     uint8 // of an error
 	syndrome   uint8
-	opQPN      uint32        // 24 to 31 the request's opcode, 0 to 23 the QP's number
+	opQPN      uint32        // 24 to 31 the request's opcode, 0 to 23 the QP's number, or a raw packet's flow tag
 	counterOwn atomic.Uint32 // 16 bits of index, big-endian; 8 of signature; 8 of opcode, format and owner
 }
 

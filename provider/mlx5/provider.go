@@ -3,8 +3,6 @@ package mlx5
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -29,7 +27,7 @@ type mlx5Context struct {
 	indexed   bool // completions name QPs by the provider's index, not by their numbers
 	atomics   bool
 	checksums bool // of raw packets
-	tuning    tuning
+	tso       abi.Mlx5IbTsoCaps
 	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
 	srqs      driver.Table[srq] // by number, when completions name them
 	records   records
@@ -50,11 +48,8 @@ const (
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
 		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
-	c, err := newContext(r)
-	if err != nil {
-		return nil, err
-	}
-	in := abi.Bytes(&req)
+	c := &mlx5Context{device: r.Device}
+	in, err := abi.Bytes(&req), error(nil)
 	for _, length := range []int{len(in), requestWithVersion, requestWithFlags} {
 		if err = r.Do(driver.UHW{In: in[:length], Out: abi.Bytes(&c.limits)}); !errors.Is(err, syscall.EINVAL) {
 			break
@@ -66,23 +61,22 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 	return c.start()
 }
 
-func newContext(r *driver.Open) (c *mlx5Context, err error) {
-	c = &mlx5Context{device: r.Device}
-	c.tuning, err = readTuning()
-	return c, err
-}
-
 // start sets up the context that the kernel's answer describes.
 func (c *mlx5Context) start() (driver.Context, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, err
 	}
 	c.indexed = c.limits.CqeVersion == 1
-	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), c.device.Alloc
-	attr, err := c.device.Query(nil)
+	c.records = records{page: c.device.PageSize(), line: int(c.limits.CacheLineSize), alloc: c.device.Alloc}
+	var private []byte
+	if n := c.AttrBytes(); n > 0 {
+		private = make([]byte, n)
+	}
+	attr, err := c.device.Query(private)
 	if err != nil {
 		return nil, err
 	}
+	c.tso = readAttr(private).TsoCaps
 	c.atomics = attr.AtomicCap != verbs.AtomicNone
 	c.checksums = attr.CapFlags&verbs.DeviceCapRawIPCsum != 0
 	if err := c.registers.init(c); err != nil {
@@ -101,7 +95,7 @@ const (
 // name entries of queues with 16 bits.
 func (c *mlx5Context) checkLimits() error {
 	l := &c.limits
-	line, page := l.CacheLineSize, uint32(os.Getpagesize())
+	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
 		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)
@@ -141,10 +135,7 @@ func (c *mlx5Context) Close() error { return c.registers.close(c) }
 // Import implements driver.Importer. Static registers can't be shared, because each process
 // would alternate between the halves of a register on its own.
 func (provider) Import(r *driver.Open) (driver.Context, error) {
-	c, err := newContext(r)
-	if err != nil {
-		return nil, err
-	}
+	c := &mlx5Context{device: r.Device}
 	if err := r.Do(driver.UHW{}, driver.Attr{ID: abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, Out: abi.Bytes(&c.limits)}); err != nil {
 		return nil, err
 	}
@@ -167,24 +158,26 @@ func (c *mlx5Context) NullKey() (lkey uint32, ok bool) {
 	return c.limits.DumpFillMkey, c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY != 0
 }
 
-// tuning holds the settings of the environment, in rdma-core's variables.
-type tuning struct {
-	cqeSize uint32
-	short   bool // short messages come in completions
+// AttrBytes implements driver.AttrExtender.
+func (c *mlx5Context) AttrBytes() int {
+	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE == 0 {
+		return 0
+	}
+	return len(abi.Bytes(new(abi.Mlx5IbQueryDeviceResp)))
 }
 
-// readTuning reads the environment. Unlike rdma-core, it enables short messages in
-// completions only on request.
-func readTuning() (t tuning, err error) {
-	t.cqeSize = cqeSize
-	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {
-		n, _ := strconv.Atoi(v)
-		if n != cqeSize && n != longCQESize {
-			return t, fmt.Errorf("%w: MLX5_CQE_SIZE is %q in the environment, and completions have %d bytes or %d", syscall.EINVAL, v, cqeSize, longCQESize)
-		}
-		t.cqeSize = uint32(n)
-	}
-	v, set := os.LookupEnv("MLX5_SCATTER_TO_CQE")
-	t.short = set && v != "0"
-	return t, nil
+// readAttr returns the kernel's private bytes of a device's attributes. Those that the kernel
+// left out are 0.
+func readAttr(private []byte) (r abi.Mlx5IbQueryDeviceResp) {
+	copy(abi.Bytes(&r), private)
+	return r
+}
+
+// ExtendAttr implements driver.AttrExtender.
+func (c *mlx5Context) ExtendAttr(a *verbs.DeviceAttr, private []byte) {
+	r := readAttr(private)
+	a.TSO = verbs.TSOCaps{MaxPayload: r.TsoCaps.MaxTso, SupportedQPTypes: r.TsoCaps.SupportedQpts}
+	p := &r.PacketPacingCaps
+	a.PacketPacing = verbs.PacketPacingCaps{MinRate: p.QpRateLimitMin, MaxRate: p.QpRateLimitMax, SupportedQPTypes: p.SupportedQpts,
+		Burst: p.CapFlags&abi.MLX5_IB_PP_SUPPORT_BURST != 0}
 }

@@ -25,12 +25,15 @@ type qp struct {
 	register       *register
 	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
-	state          verbs.QPState        // written with both queues held
-	ethernet       bool                 // its port is an Ethernet port
-	front          [ethernetHeader]byte // start of the frame that is being posted
-	signal         uint32               // ctrlCompletion of every send
-	smallFence     bool                 // of the next send
+	state          verbs.QPState // written with both queues held
+	ethernet       bool          // its port is an Ethernet port
+	front          []byte        // start of the frame that is being posted
+	maxTSOHeader   int
+	signal         uint32 // ctrlCompletion of every send
+	smallFence     bool   // of the next send
+	short          bool   // short messages come in completions
 	maxInline      uint32
+	ece, wantECE   uint32                           // options in force, and those to ask for with the next modification
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
@@ -47,6 +50,10 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
+	q.short = q.sendCQ.short || q.recvCQ != nil && q.recvCQ.short
+	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
+		q.front = make([]byte, max(ethernetHeader, q.maxTSOHeader))
+	}
 	if r.SignalAll {
 		q.signal = ctrlCompletion
 	}
@@ -69,7 +76,10 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 		return err
 	}
 	req.DbAddr = q.record.addr
-	if c.tuning.short {
+	if c.hasECE() {
+		req.EceOptions = askECE
+	}
+	if q.short {
 		req.Flags = abi.MLX5_QP_FLAG_SCATTER_CQE
 	}
 	if size.receives > 0 {
@@ -91,6 +101,7 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	if err := r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)}); err != nil {
 		return err
 	}
+	q.ece = resp.EceOptions
 	return q.adopt(r.Num, resp.BfregIndex)
 }
 
@@ -197,7 +208,7 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 		}
 		q.ethernet = ethernet
 	}
-	if err := r.Do(driver.UHW{}); err != nil {
+	if err := q.modify(r); err != nil {
 		return err
 	}
 	q.state = r.To
@@ -211,6 +222,57 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 		q.record.set(recvWord, 0)
 		q.record.set(sendWord, 0)
 	}
+	return nil
+}
+
+// modify calls the kernel, with private bytes if there is something to say.
+func (q *qp) modify(r *driver.ModifyQP) error {
+	in := abi.Mlx5IbModifyQp{EceOptions: q.wantECE}
+	if r.Mask&verbs.QPAttrRateLimit != 0 {
+		in.BurstInfo.MaxBurstSz, in.BurstInfo.TypicalPktSz = r.Attr.MaxBurst, r.Attr.TypicalPacket
+	}
+	if in == (abi.Mlx5IbModifyQp{}) {
+		return r.Do(driver.UHW{})
+	}
+	if q.wantECE == 0 {
+		return r.Do(driver.UHW{In: abi.Bytes(&in)})
+	}
+	var out abi.Mlx5IbModifyQpResp
+	if err := r.Do(driver.UHW{In: abi.Bytes(&in), Out: abi.Bytes(&out)}); err != nil {
+		return err
+	}
+	q.wantECE, q.ece = 0, out.EceOptions
+	return nil
+}
+
+const (
+	vendorMellanox = 0x15b3
+	askECE         = 1 << 28 // at creation: for the options that the device offers
+)
+
+func (c *mlx5Context) hasECE() bool {
+	return c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE != 0
+}
+
+var errNoECE = fmt.Errorf("%w: this mlx5 device or its kernel has no options of enhanced connection establishment", verbs.ErrNotSupported)
+
+// ECE implements driver.ECESetter.
+func (q *qp) ECE() (verbs.ECE, error) {
+	if !q.ctx.hasECE() {
+		return verbs.ECE{}, errNoECE
+	}
+	return verbs.ECE{VendorID: vendorMellanox, Options: q.ece}, nil
+}
+
+// SetECE implements driver.ECESetter.
+func (q *qp) SetECE(e verbs.ECE) error {
+	switch {
+	case !q.ctx.hasECE():
+		return errNoECE
+	case e.VendorID != vendorMellanox:
+		return fmt.Errorf("%w: options of vendor %#x, the device has those of %#x", verbs.ErrNotSupported, e.VendorID, vendorMellanox)
+	}
+	q.wantECE, q.ece = e.Options, 0
 	return nil
 }
 
@@ -255,21 +317,22 @@ func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
 	}
 	s.cap = r.Cap
-	if err := c.sendSizes(&s, overhead(r.Type)); err != nil {
+	if err := c.sendSizes(&s, overhead(r.Type), align(r.MaxTSOHeader, segmentSize)); err != nil {
 		return s, err
 	}
 	return s, c.receiveSizes(&s, r.SRQ != nil)
 }
 
-func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
+// sendSizes computes the sizes of the send queue. A request has SGEs and headers, or inline data.
+func (c *mlx5Context) sendSizes(s *sizes, overhead, headers uint32) error {
 	want, most := &s.cap, uint32(c.limits.MaxSqDescSz)
 	if want.MaxSendWR == 0 {
 		return nil
 	}
-	if want.MaxSendSGE > most/segmentSize || want.MaxInline > most {
+	if want.MaxSendSGE > most/segmentSize || want.MaxInline > most || headers > most {
 		return tooLarge("sends", most)
 	}
-	size := overhead + want.MaxSendSGE*segmentSize
+	size := overhead + headers + want.MaxSendSGE*segmentSize
 	if want.MaxInline > 0 {
 		size = max(size, overhead+align(inlineHeader+want.MaxInline, segmentSize))
 	}

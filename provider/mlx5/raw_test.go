@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -11,6 +13,7 @@ import (
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // rawWorld is a world with a raw packet QP. Receives that are posted early count from RTR on,
@@ -166,5 +169,370 @@ func TestFrameBeforeRTR(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(fmt.Sprint(c), err)
 		}
+	}
+}
+
+// tcpHeaders are the headers of a TCP segment over IPv4, of 54 bytes and options.
+func tcpHeaders(options int) []byte {
+	b := data(54 + options)
+	b[12], b[13], b[14], b[23], b[46] = 8, 0, 0x45, 6, byte(20+options)/4<<4
+	return b
+}
+
+// tagged is a frame with a VLAN tag.
+func tagged(frame []byte, tag uint16) []byte {
+	return slices.Concat(frame[:12], []byte{0x81, 0, byte(tag >> 8), byte(tag)}, frame[12:])
+}
+
+// A TSO leaves with its headers in the request, wherever in the queue it begins.
+func TestSendTSO(t *testing.T) {
+	const most, payload, tag = 70, 3000, 0xe123
+	for name, options := range map[string]fakemlx5.Options{"no header": {}, "header": {InlineHeaders: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+				*fakemlx5.OptionsOf(k), o.Type, o.MaxTSOHeader = options, verbs.QPTypeRawPacket, most
+			})
+			if !w.dev.Supports(verbs.QPTypeRawPacket, verbs.OpTSO) || w.dev.Supports(verbs.QPTypeRC, verbs.OpTSO) || w.dev.Supports(verbs.QPTypeUD, verbs.OpTSO) {
+				t.Error("Supports")
+			}
+			copy(w.mr.Bytes(), data(payload))
+			for i := range 64 {
+				wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpTSO, Flags: verbs.SendSignaled, MSS: uint16(1400 + i),
+					Inline: tcpHeaders(i % 5 * 4), SGL: []verbs.SGE{w.mr.SGE(0, 1000), w.mr.SGE(1000, payload-1000)}}
+				want := wr.Inline
+				if i%3 == 1 {
+					wr.VLAN, want = tag, nil
+					if len(wr.Inline)+4 > most {
+						wr.Inline = wr.Inline[:most-4]
+					}
+					want = tagged(wr.Inline, tag)
+				}
+				if i%2 == 1 {
+					wr.Flags |= verbs.SendIPCsum
+				}
+				w.post(t, wr)
+				got := w.take(t)
+				if got.Opcode != abi.IB_UVERBS_WR_TSO || got.MSS != wr.MSS || !bytes.Equal(got.Front, want) || got.Flags&abi.IB_SEND_IP_CSUM != uint32(wr.Flags&verbs.SendIPCsum) {
+					t.Errorf("%d: %+v, want %x", i, got, want)
+				}
+				if b := w.read(t, got); !bytes.Equal(b[len(want):], data(payload)) {
+					t.Errorf("%d: %x", i, b)
+				}
+				w.kqp.Sent(got, abi.IB_WC_SUCCESS)
+				if wc := w.one(t); wc.WRID != wr.WRID || wc.Opcode != verbs.WCTSO || wc.Err() != nil {
+					t.Errorf("%+v", wc)
+				}
+			}
+		})
+	}
+}
+
+// A TSO that no device would carry out is refused, and so is the QP where there is none.
+func TestRefusesTSO(t *testing.T) {
+	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.Type, o.MaxTSOHeader = verbs.QPTypeRawPacket, 70 })
+	payload := []verbs.SGE{w.mr.SGE(0, 4000)}
+	for name, wr := range map[string]verbs.SendWR{
+		"no MSS":           {Inline: tcpHeaders(0), SGL: payload},
+		"no headers":       {MSS: 1, SGL: payload},
+		"short headers":    {MSS: 1, Inline: data(13), SGL: payload},
+		"long headers":     {MSS: 1, Inline: data(71), SGL: payload},
+		"long with a tag":  {MSS: 1, Inline: data(67), SGL: payload, VLAN: 1},
+		"no payload":       {MSS: 1, Inline: tcpHeaders(0)},
+		"too much payload": {MSS: 1, Inline: tcpHeaders(0), SGL: []verbs.SGE{{Addr: 1, Length: 1<<18 + 1, LKey: 1}}},
+	} {
+		wr.Opcode = verbs.OpTSO
+		if n, err := w.qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+	without := rawWorld(t, fakemlx5.Options{})
+	if _, err := without.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpTSO, MSS: 1, Inline: tcpHeaders(0), SGL: payload}}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error("a QP without MaxTSOHeader:", err)
+	}
+	old := rawWorld(t, fakemlx5.Options{NoTSO: true})
+	opts := &uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: old.cq, RecvCQ: old.cq, MaxTSOHeader: 54, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
+	if _, err := old.pd.CreateQP(opts); !errors.Is(err, verbs.ErrNotSupported) || old.dev.Supports(verbs.QPTypeRawPacket, verbs.OpTSO) {
+		t.Error("a device without TSO:", err)
+	}
+	opts.MaxTSOHeader, opts.SendCQ, opts.RecvCQ, opts.Cap.MaxSendWR = 128, w.cq, w.cq, 8
+	roomy := must[*uverbs.QP](t)(w.pd.CreateQP(opts)) // requests of 48 + 128 + 16 bytes, in a queue of 2 KiB
+	if got, want := roomy.Cap(), (verbs.QPCap{MaxSendWR: 10, MaxSendSGE: 1, MaxInline: 140}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if err := roomy.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq, MaxTSOHeader: 2000,
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error("headers that no request has room for:", err)
+	}
+}
+
+// A frame gets its VLAN tag, whether the device wants its start in the request or not.
+func TestSendVLAN(t *testing.T) {
+	const length, tag = 100, 0xa5c3
+	for name, options := range map[string]fakemlx5.Options{"no header": {}, "header": {InlineHeaders: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := rawWorld(t, options)
+			copy(w.mr.Bytes(), data(length))
+			wrs := []verbs.SendWR{{Inline: data(length)}, {Inline: data(14)}}
+			for _, to := range []int{1, 12, 13, 14, 15} {
+				wrs = append(wrs, verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(0, to), w.mr.SGE(to, length-to)}})
+			}
+			for i, wr := range wrs {
+				wr.WRID, wr.Opcode, wr.VLAN, wr.Flags = uint64(i), verbs.OpSend, tag, verbs.SendSignaled
+				w.post(t, wr)
+				got := w.take(t)
+				want := data(length)
+				if wr.Inline != nil {
+					want = wr.Inline
+				}
+				if b := w.read(t, got); !bytes.Equal(b, tagged(want, tag)) {
+					t.Errorf("%d: %x, want %x", i, b, tagged(want, tag))
+				}
+				w.kqp.Sent(got, abi.IB_WC_SUCCESS)
+				w.one(t)
+			}
+			if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, VLAN: 1, Inline: data(13)}}); !errors.Is(err, verbs.ErrInvalidWR) {
+				t.Error("a frame without an EtherType:", err)
+			}
+		})
+	}
+}
+
+// TestPacketLimits changes each field of the kernel's own attributes of the device.
+func TestPacketLimits(t *testing.T) {
+	var change func(b []byte)
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.CallOut && c.Call == "QUERY_DEVICE" && change != nil {
+				change(c.Bytes)
+			}
+		}
+	})
+	const raw = 1 << 8
+	want := verbs.DeviceAttr{TSO: verbs.TSOCaps{MaxPayload: 1 << 18, SupportedQPTypes: raw},
+		PacketPacing: verbs.PacketPacingCaps{MinRate: 1, MaxRate: 100_000_000, SupportedQPTypes: raw, Burst: true}}
+	for name, c := range map[string]struct {
+		at  int
+		set func(*verbs.DeviceAttr)
+	}{
+		"":               {-1, func(*verbs.DeviceAttr) {}},
+		"max_tso":        {8, func(a *verbs.DeviceAttr) { a.TSO.MaxPayload ^= 1 }},
+		"tso qpts":       {12, func(a *verbs.DeviceAttr) { a.TSO.SupportedQPTypes ^= 1 }},
+		"rate_limit_min": {40, func(a *verbs.DeviceAttr) { a.PacketPacing.MinRate ^= 1 }},
+		"rate_limit_max": {44, func(a *verbs.DeviceAttr) { a.PacketPacing.MaxRate ^= 1 }},
+		"pacing qpts":    {48, func(a *verbs.DeviceAttr) { a.PacketPacing.SupportedQPTypes ^= 1 }},
+		"cap_flags":      {52, func(a *verbs.DeviceAttr) { a.PacketPacing.Burst = false }},
+	} {
+		change = func(b []byte) {
+			if c.at >= 0 {
+				b[c.at] ^= 1
+			}
+		}
+		want := want
+		c.set(&want)
+		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing {
+			t.Errorf("%s: %+v, %+v", name, got.TSO, got.PacketPacing)
+		}
+	}
+}
+
+// packetWorld is a world with a raw packet QP whose completions have all fields of packets.
+func packetWorld(t *testing.T, ext verbs.WCExtMask, options fakemlx5.Options) *world {
+	t.Helper()
+	return makeWorld(t, uverbs.CQOptions{Ext: ext}, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+		*fakemlx5.OptionsOf(k), o.Type = options, verbs.QPTypeRawPacket
+	})
+}
+
+// Extended completions have each field of a packet, if the CQ was created with it.
+func TestPacketFields(t *testing.T) {
+	const tag, vlan, all = 0xabcdef, 0xe123, verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
+	for _, ext := range []verbs.WCExtMask{verbs.WCExtFlowTag, verbs.WCExtVLAN, verbs.WCExtChecksum, all} {
+		w := packetWorld(t, ext, fakemlx5.Options{})
+		for i, c := range []struct {
+			checks [2]byte
+			want   verbs.WCExtFlags
+			vlan   uint16
+		}{
+			{[2]byte{}, 0, 0},
+			{[2]byte{0, 1}, 0, vlan},
+			{[2]byte{0x01, 0x80}, 0, 0}, // layer 2, and a bit without a meaning
+			{[2]byte{0x02, 2 << 2}, verbs.WCExtL3OK | verbs.WCExtIPv4, 0},
+			{[2]byte{0x04, 1<<2 | 2<<4}, verbs.WCExtL4OK | verbs.WCExtIPv6 | verbs.WCExtUDP, 0},
+			{[2]byte{0x06, 1<<2 | 1<<4}, verbs.WCExtChecksumOK | verbs.WCExtIPv6 | verbs.WCExtTCP, 0},
+			{[2]byte{0x06, 2<<2 | 3<<4}, verbs.WCExtChecksumOK | verbs.WCExtIPv4 | verbs.WCExtTCP, 0},
+			{[2]byte{0x07, 2<<2 | 4<<4 | 1}, verbs.WCExtChecksumOK | verbs.WCExtIPv4 | verbs.WCExtTCP, vlan},
+			{[2]byte{0x00, 3<<2 | 5<<4}, 0, 0},
+		} {
+			w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: tag + uint32(i), Bytes: 64, Checks: c.checks, VLAN: vlan})
+			wcs, got := make([]verbs.WC, 2), []verbs.WCExt{{Timestamp: 9, VLAN: 9}, {}}
+			if n, err := w.cq.PollExt(wcs, got); n != 1 || err != nil || wcs[0].WRID != uint64(i) || wcs[0].QPN != w.qp.Num() {
+				t.Fatal(n, err, wcs)
+			}
+			want := verbs.WCExt{}
+			if ext&verbs.WCExtFlowTag != 0 {
+				want.FlowTag = tag + uint32(i)
+			}
+			if ext&verbs.WCExtVLAN != 0 {
+				want.VLAN = c.vlan
+			}
+			if ext&verbs.WCExtChecksum != 0 {
+				want.Flags = c.want
+			}
+			if got[0] != want {
+				t.Errorf("%#x, %x: %+v, want %+v", ext, c.checks, got[0], want)
+			}
+		}
+		w.postRecv(t, verbs.RecvWR{})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: 9, QPN: tag, Syndrome: 1})
+		got := make([]verbs.WCExt, 1)
+		if n, err := w.cq.PollExt(make([]verbs.WC, 1), got); n != 1 || err != nil || got[0] != (verbs.WCExt{}) {
+			t.Error("of an error:", n, err, got)
+		}
+		w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{w.mr.SGE(0, 64)}})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 0, QPN: w.qp.Num(), Checks: [2]byte{0x06, 0xff}, VLAN: vlan})
+		if n, err := w.cq.PollExt(make([]verbs.WC, 1), got); n != 1 || err != nil || got[0] != (verbs.WCExt{}) {
+			t.Error("of a send:", n, err, got)
+		}
+	}
+	// Of other completions the fields are 0, whatever the device has there.
+	w := makeWorld(t, uverbs.CQOptions{Ext: all}, nil)
+	w.postRecv(t, verbs.RecvWR{})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
+	for _, c := range []fakemlx5.CQE{{Opcode: 2, QPN: w.qp.Num()}, {Opcode: 0, QPN: w.qp.Num()}} {
+		c.Checks, c.VLAN = [2]byte{0x06, 0xff}, vlan
+		fakemlx5.CQOf(w.kcq).Complete(c)
+	}
+	got := make([]verbs.WCExt, 2)
+	if n, err := w.cq.PollExt(make([]verbs.WC, 2), got); n != 2 || err != nil || got[0] != (verbs.WCExt{}) || got[1] != (verbs.WCExt{}) {
+		t.Error("of an RC QP:", n, err, got)
+	}
+	old := rawWorld(t, fakemlx5.Options{CQEVersion0: true})
+	for ext, refused := range map[verbs.WCExtMask]bool{verbs.WCExtFlowTag: true, verbs.WCExtVLAN | verbs.WCExtChecksum: false} {
+		cq, err := old.dev.CreateCQ(1, &uverbs.CQOptions{Ext: ext})
+		if errors.Is(err, verbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {
+			t.Errorf("completions of version 0 with %#x: %v", ext, err)
+		}
+	}
+}
+
+// The first flow rule that uses counters says what they count. The last one's end makes the kernel forget
+// it.
+func TestFlowCounters(t *testing.T) {
+	w := rawWorld(t, fakemlx5.Options{})
+	counters := must[*uverbs.Counters](t)(w.dev.CreateCounters())
+	opts := &uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}, &uverbs.FlowCount{Counters: counters}}}
+	if _, err := w.qp.CreateFlow(opts); !errors.Is(err, syscall.EINVAL) {
+		t.Error("counters of nothing:", err)
+	}
+	if err := errors.Join(counters.Count(flow.CounterBytes, 2), counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
+		t.Fatal(err)
+	}
+	want := []fakeverbs.CounterKind{{Kind: 1, Index: 2}, {Kind: 0, Index: 0}, {Kind: 1, Index: 1}}
+	for range 2 {
+		a, b := must[*uverbs.Flow](t)(w.qp.CreateFlow(opts)), must[*uverbs.Flow](t)(w.qp.CreateFlow(opts))
+		if got := w.k.AllCounters()[0].Kinds; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if err := counters.Count(flow.CounterBytes, 0); !errors.Is(err, verbs.ErrInUse) {
+			t.Error(err)
+		}
+		if err := counters.Read(make([]uint64, 2), false); !errors.Is(err, syscall.EINVAL) {
+			t.Error("room for two of three:", err)
+		}
+		if err := errors.Join(counters.Read(make([]uint64, 5), false), a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if got := w.k.AllCounters()[0].Kinds; got != nil {
+			t.Error(got)
+		}
+	}
+	if _, err := w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{flow.Tag(1 << 24)}}); !errors.Is(err, syscall.EINVAL) {
+		t.Error("a flow tag of 25 bits:", err)
+	}
+	if err := counters.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rate limit reaches the device with its burst and its usual size of packets, each in its place.
+func TestPacing(t *testing.T) {
+	w := rawWorld(t, fakemlx5.Options{})
+	set := func(rate, burst uint32, packet uint16) error {
+		return w.qp.Modify(&verbs.QPAttr{RateLimit: rate, MaxBurst: burst, TypicalPacket: packet}, verbs.QPAttrRateLimit)
+	}
+	for _, want := range []fakemlx5.Pacing{{Rate: 1000, MaxBurst: 3000, TypicalPacket: 1500}, {Rate: 1000, MaxBurst: 2}, {Rate: 7, TypicalPacket: 64}, {Rate: 9}, {}} {
+		if err := set(want.Rate, want.MaxBurst, want.TypicalPacket); err != nil {
+			t.Error(err)
+		}
+		if got := fakemlx5.QPOf(w.kqp).Pacing; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, c := range []struct {
+		rate, burst uint32
+		packet      uint16
+	}{{0, 1, 0}, {0, 0, 1}, {100_000_001, 0, 0}} {
+		if err := set(c.rate, c.burst, c.packet); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	w = rawWorld(t, fakemlx5.Options{NoBursts: true})
+	if err := errors.Join(set(5, 0, 0)); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{set(5, 1, 0), set(5, 0, 1)} {
+		if !errors.Is(err, verbs.ErrNotSupported) {
+			t.Error(err)
+		}
+	}
+}
+
+// The device offers options of enhanced connection establishment, and agrees to those that it has.
+func TestECE(t *testing.T) {
+	const trigger, mellanox = 1 << 28, 0x15b3
+	var asked int
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.CallIn && c.Call == "EX_MODIFY_QP" {
+				asked++
+			}
+		}
+	})
+	is := func(want uint32) {
+		t.Helper()
+		if e, err := w.qp.ECE(); err != nil || e != (verbs.ECE{VendorID: mellanox, Options: want}) {
+			t.Errorf("%+v, %v, want %#x", e, err, want)
+		}
+	}
+	is(trigger | fakemlx5.ECE)
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	is(trigger | fakemlx5.ECE)
+	if err := w.qp.SetECE(verbs.ECE{VendorID: mellanox, Options: trigger | 0x81}); err != nil {
+		t.Fatal(err)
+	}
+	is(0)
+	if err := w.qp.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	is(trigger | 1)
+	if err := w.qp.SetECE(verbs.ECE{VendorID: 1, Options: 1}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if err := w.qp.Init(nil); err != nil || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	is(trigger | 1)
+	old := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoECE = true })
+	if _, err := old.qp.ECE(); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if err := old.qp.SetECE(verbs.ECE{VendorID: mellanox, Options: 1}); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package mlx5
 import (
 	"fmt"
 	"math/bits"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +35,7 @@ func (r *record) set(word int, v uint32) { mmap.StoreRelease(r.word[word], be32(
 type records struct {
 	mu    sync.Mutex
 	pages []*recordPage
+	page  int // bytes
 	line  int // bytes between records
 	alloc func(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error)
 }
@@ -55,7 +55,7 @@ func (r *records) take() (record, error) {
 			return p.record(slot)
 		}
 	}
-	region, err := r.alloc(os.Getpagesize(), nil)
+	region, err := r.alloc(r.page, nil)
 	if err != nil {
 		return record{}, fmt.Errorf("mlx5: a page of doorbell records: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 func TestRecords(t *testing.T) {
 	for _, line := range []int{8, 32, 64, 128, 4096} {
 		pages := 0
-		r := records{line: line, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) {
+		r := records{page: 4096, line: line, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) {
 			pages++
 			return mmap.Wrap(make([]byte, n))
 		}}

@@ -3,7 +3,6 @@ package mlx5
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 
@@ -63,6 +62,8 @@ type registers struct {
 	cqUAR   uint32
 	pages   []uar
 	send    []*register // dynamic: in order of creation; else by the kernel's index, nil for those not in use
+
+	dedicated int // how many of send are not shared, with dynamic UARs
 }
 
 // uar is a UAR object of the kernel.
@@ -72,8 +73,8 @@ type uar struct {
 	number uint32
 }
 
-// The largest numbers of registers, as in rdma-core. The registers of the first QPs are not
-// shared.
+// The numbers of registers that are enough, as in rdma-core. The registers of the first QPs are
+// not shared. All UARs of a page are used, so there may be more.
 const (
 	dedicatedRegisters = 4
 	sharedRegisters    = 12
@@ -104,8 +105,8 @@ func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
 		return uar{}, fmt.Errorf("mlx5: a UAR: %w", err)
 	}
 	u = uar{handle: attrs[0].Handle, number: number}
-	if u.page, err = c.device.MapPage(int64(offset), int(length)); err == nil && u.page.Len() < uarSize {
-		err = fmt.Errorf("mlx5: the kernel offers a UAR of %d bytes, which can't be", length)
+	if u.page, err = c.device.MapPage(int64(offset), int(length)); err == nil && uint32(u.page.Len()/uarSize) < max(c.limits.NumUarsPerPage, 1) {
+		err = fmt.Errorf("mlx5: the kernel offers %d UARs in %d bytes, which can't be", c.limits.NumUarsPerPage, length)
 	}
 	if err != nil {
 		return uar{}, errors.Join(err, u.free(c))
@@ -126,12 +127,12 @@ func (u *uar) free(c *mlx5Context) (err error) {
 // mapStatic maps the UARs that the kernel chose.
 func (s *registers) mapStatic(c *mlx5Context) error {
 	l := &c.limits
-	perPage := max(l.NumUarsPerPage, 1)
-	if l.TotBfregs%(uarRegisters*perPage) != 0 || l.TotBfregs > maxStatic || perPage*uarSize > uint32(os.Getpagesize()) {
+	perPage, size := max(l.NumUarsPerPage, 1), c.device.PageSize()
+	if l.TotBfregs%(uarRegisters*perPage) != 0 || l.TotBfregs > maxStatic || perPage > uint32(size/uarSize) {
 		return fmt.Errorf("mlx5: the kernel offers %d registers in pages of %d UARs, which can't be", l.TotBfregs, perPage)
 	}
 	for i := range l.TotBfregs / (uarRegisters * perPage) {
-		page, err := c.device.MapPage(int64(i&0xff|i>>8<<16)*int64(os.Getpagesize()), os.Getpagesize())
+		page, err := c.device.MapPage(int64(i)*int64(size), size)
 		if err != nil {
 			return err
 		}
@@ -147,7 +148,8 @@ func (s *registers) mapStatic(c *mlx5Context) error {
 	return nil
 }
 
-const maxStatic = 1 << 12
+// maxStatic is the largest number of registers that a kernel has: the index of a page has 8 bits.
+const maxStatic = 512
 
 // static returns register k of a UAR. The kernel numbers four per UAR and uses two. The
 // very first is shared by all QPs, and takes no copies; its stores need no lock, because
@@ -176,8 +178,9 @@ func (s *registers) take(c *mlx5Context) (*register, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	best := s.leastUsed()
-	if len(s.send) < dedicatedRegisters+sharedRegisters && (best == nil || best.users > 0) {
-		if err := s.grow(c); err != nil && best == nil {
+	dedicated := s.dedicated < dedicatedRegisters
+	if (dedicated || len(s.send)-s.dedicated < sharedRegisters) && (best == nil || best.users > 0) {
+		if err := s.grow(c, dedicated); err != nil && best == nil {
 			return nil, err
 		}
 		best = s.leastUsed()
@@ -195,9 +198,8 @@ func (s *registers) leastUsed() (best *register) {
 	return best
 }
 
-// grow creates another UAR. Processors that can't combine writes get one without copies.
-func (s *registers) grow(c *mlx5Context) error {
-	dedicated := len(s.send) < dedicatedRegisters
+// grow creates another page of UARs. Processors that can't combine writes get one without copies.
+func (s *registers) grow(c *mlx5Context, dedicated bool) error {
 	kind := uint64(abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
 	if c.limits.BfRegSize == 0 {
 		kind = abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC
@@ -210,10 +212,15 @@ func (s *registers) grow(c *mlx5Context) error {
 	if err != nil {
 		return err
 	}
-	for k := range uint32(uarRegisters) {
-		r := newRegister(c, u.page, 0, k)
-		r.uar, r.shared = u.number, !dedicated
-		s.send = append(s.send, r)
+	for i := range max(c.limits.NumUarsPerPage, 1) {
+		for k := range uint32(uarRegisters) {
+			r := newRegister(c, u.page, int(i*uarSize), k)
+			r.uar, r.shared = u.number+i, !dedicated
+			s.send = append(s.send, r)
+		}
+	}
+	if dedicated {
+		s.dedicated = len(s.send)
 	}
 	return nil
 }

@@ -151,29 +151,33 @@ func TestScript(t *testing.T) {
 // TestGolden carries out test/sandbox/script.c, as rdma-core's provider does on the same models
 // (rdmalink sandbox --trap), whose recordings are the golden ones.
 func TestGolden(t *testing.T) {
+	sends := []verbs.Opcode{verbs.OpSend, verbs.OpSendImm}
+	all := append(slices.Clone(sends), verbs.OpRDMAWrite, verbs.OpRDMAWriteImm)
+	whole := providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true, Windows: true, Resizes: true}
 	for golden, o := range map[string]struct {
-		device fakemlx5.Options
-		all    bool
-		tuning string
-		xrc    bool
+		pair   pairOptions
+		script providertest.Script
 	}{
-		"script":       {},
-		"script-old":   {device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}},
-		"script-short": {all: true, tuning: "short"},
-		"script-xrc":   {xrc: true},
-		"script-128":   {tuning: "short 128"},
+		"script":       {pairOptions{}, whole},
+		"script-old":   {pairOptions{device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}}, whole},
+		"script-short": {pairOptions{all: true, short: cqeInsideSize}, whole},
+		"script-128":   {pairOptions{short: cqeSize}, whole},
+		"script-xrc":   {pairOptions{typ: verbs.QPTypeXRCInitiator}, providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true}},
+		"script-raw":   {pairOptions{typ: verbs.QPTypeRawPacket}, providertest.Script{}},
+		"script-srq":   {pairOptions{srq: true}, providertest.Script{Ops: sends, Solicits: true}},
+		"script-uc":    {pairOptions{typ: verbs.QPTypeUC}, providertest.Script{Ops: all, Solicits: true, Resizes: true}},
+		"script-ud": {pairOptions{typ: verbs.QPTypeUD}, providertest.Script{Ops: sends, Solicits: true, Resizes: true,
+			Skips: func(_ verbs.Opcode, l payload) bool { return l.Len() > 1024 }}}, // a packet
 	} {
 		t.Run(golden, func(t *testing.T) {
-			tune(t, tunings[o.tuning])
 			providertest.Golden(t, "testdata/"+golden+".rec", func(attach func(*fakeverbs.Kernel)) {
-				typ, ops := verbs.QPTypeRC, []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
-				if o.xrc {
-					typ = verbs.QPTypeXRCInitiator
+				o.pair.typ, o.pair.golden, o.pair.kernel = max(o.pair.typ, verbs.QPTypeRC), true, attach
+				p := newPair(t, o.pair)
+				if p.Type == verbs.QPTypeRawPacket {
+					p.Frames()
+				} else {
+					p.Run(&o.script)
 				}
-				p := newPair(t, pairOptions{device: o.device, typ: typ, all: o.all, golden: true, kernel: attach})
-				p.Run(&providertest.Script{
-					Ops: ops, Reads: true, Atomics: true, Solicits: true, Windows: !o.xrc, Resizes: !o.xrc,
-				})
 				p.Close()
 				p.NoViolations()
 			})

@@ -228,6 +228,9 @@ type request struct {
 	inline []byte
 	ah     *ah
 	front  []byte // start of a frame, which precedes the rest
+	skip   uint32 // bytes of sgl that front has
+	vlan   uint16
+	mss    uint16
 }
 
 const (
@@ -281,6 +284,8 @@ func (q *qp) checkData(r *request) error {
 		return nil
 	case form == formAtomic || op == verbs.OpRDMARead:
 		return fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
+	case op == verbs.OpTSO: // Inline has the headers
+		return nil
 	case len(r.sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case uint64(len(r.inline)) > uint64(q.maxInline):
@@ -450,6 +455,7 @@ var operations = [...]operation{
 	verbs.OpSend:         {opSend, formSend, verbs.WCSend, typesConnected | typeUD | typeRaw, false},
 	verbs.OpSendImm:      {opSendImm, formSend, verbs.WCSend, typesConnected | typeUD, true},
 	verbs.OpSendWithInv:  {opSendInv, formSend, verbs.WCSend, typesReliable, false},
+	verbs.OpTSO:          {opTSO, formSend, verbs.WCTSO, typeRaw, false},
 	verbs.OpRDMARead:     {opRead, formRemote, verbs.WCRDMARead, typesReliable, false},
 	verbs.OpCompareSwap:  {opCompare, formAtomic, verbs.WCCompareSwap, typesReliable, false},
 	verbs.OpFetchAdd:     {opFetchAdd, formAtomic, verbs.WCFetchAdd, typesReliable, false},
@@ -478,7 +484,9 @@ func (c *mlx5Context) lookUp(t verbs.QPType, op verbs.Opcode) operation {
 		return operation{}
 	}
 	o := operations[op]
-	if o.types&typeBit(t) == 0 || o.form == formAtomic && !c.atomics {
+	switch {
+	case o.types&typeBit(t) == 0, o.form == formAtomic && !c.atomics,
+		o.code == opTSO && (c.tso.SupportedQpts&(1<<t) == 0 || c.tso.MaxTso == 0):
 		return operation{}
 	}
 	return o

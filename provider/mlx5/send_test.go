@@ -112,7 +112,7 @@ var devices = map[string]fakemlx5.Options{
 	"dynamic UARs":               {},
 	"dynamic UARs, no BlueFlame": {NoBlueFlame: true},
 	"dynamic UARs, no WC":        {NoWC: true},
-	"high UAR numbers":           {FirstUAR: 1 << 16},
+	"high UAR numbers":           {FirstUAR: 1<<16 + 255},
 	"static UARs":                {StaticUARs: true},
 	"static UARs, no BlueFlame":  {StaticUARs: true, NoBlueFlame: true},
 	"completions of version 0":   {CQEVersion0: true},
@@ -328,7 +328,7 @@ func TestDoc(t *testing.T) {
 	}
 	hasNot, _, _ = strings.Cut(hasNot, "\n//\n")
 	named := map[verbs.Opcode]string{verbs.OpCompareSwap: "COMPARE_SWAP", verbs.OpFetchAdd: "FETCH_ADD", verbs.OpBindMW: "windows of both types"}
-	c := &mlx5Context{atomics: true}
+	c := &mlx5Context{atomics: true, tso: abi.Mlx5IbTsoCaps{MaxTso: 1, SupportedQpts: 1 << verbs.QPTypeRawPacket}}
 	for op := verbs.Opcode(0); op < 64; op++ {
 		name := op.String()
 		if strings.HasPrefix(name, "Opcode(") {

@@ -9,9 +9,12 @@ import (
 // If the QP is created so, the device writes short messages, and the results of short READs
 // and atomics, to the completion instead of to the work request's memory.
 
-// message returns the message in an entry, or nil.
-func (q *cq) message(i, last uint32) []byte {
-	if !q.ctx.tuning.short {
+// MaxCQInline implements driver.CQInliner.
+func (c *mlx5Context) MaxCQInline() uint32 { return cqeSize }
+
+// message returns the message in an entry of a QP, or nil.
+func (q *cq) message(p *qp, i, last uint32) []byte {
+	if !p.short {
 		return nil
 	}
 	n := be32(q.at(i).byteCount) // compared as unsigned: an int of 32 bits would be negative

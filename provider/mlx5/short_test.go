@@ -1,38 +1,27 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// tunings are those of the environment, in rdma-core's words.
-var tunings = map[string]map[string]string{
-	"128":       {"MLX5_CQE_SIZE": "128"},
-	"short":     {"MLX5_SCATTER_TO_CQE": "1"},
-	"short 128": {"MLX5_SCATTER_TO_CQE": "1", "MLX5_CQE_SIZE": "128"},
-}
-
-func tune(t *testing.T, words map[string]string) {
-	for name, value := range words {
-		t.Setenv(name, value)
-	}
-}
-
-// TestTunedScript runs the script with completions of 128 bytes and with short messages in
-// completions, which resizing moves and RESET removes.
-func TestTunedScript(t *testing.T) {
-	for name, words := range tunings {
+// TestShortScript runs the script with short messages in completions of both sizes, which resizing
+// moves and RESET removes.
+func TestShortScript(t *testing.T) {
+	for _, most := range []uint32{1, cqeInsideSize, cqeInsideSize + 1, cqeSize} {
 		for _, o := range []pairOptions{{typ: verbs.QPTypeRC}, {typ: verbs.QPTypeRC, all: true}, {typ: verbs.QPTypeUC, srq: true}, {typ: verbs.QPTypeUD},
 			{typ: verbs.QPTypeRC, srq: true, device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}}} {
-			t.Run(fmt.Sprintf("%s, %v, SRQ %v, all %v", name, o.typ, o.srq, o.all), func(t *testing.T) {
-				tune(t, words)
+			t.Run(fmt.Sprintf("%d, %v, SRQ %v, all %v", most, o.typ, o.srq, o.all), func(t *testing.T) {
+				o.short = most
 				p := newPair(t, o)
 				p.script()
 				p.Close()
@@ -47,29 +36,28 @@ func TestTunedScript(t *testing.T) {
 // sends complete.
 func TestShort(t *testing.T) {
 	for _, c := range []struct {
-		size  string
+		size  uint32
 		n     int
 		typ   verbs.QPType
 		op    verbs.Opcode
 		all   bool
 		short bool
 	}{
-		{"64", 1, verbs.QPTypeRC, verbs.OpSend, false, true},
-		{"64", 32, verbs.QPTypeRC, verbs.OpSend, false, true},
-		{"64", 33, verbs.QPTypeRC, verbs.OpSend, false, false},
-		{"128", 32, verbs.QPTypeUC, verbs.OpSend, false, true},
-		{"128", 64, verbs.QPTypeRC, verbs.OpSend, false, true},
-		{"128", 65, verbs.QPTypeRC, verbs.OpSend, false, false},
-		{"64", 20, verbs.QPTypeRC, verbs.OpRDMARead, false, false},
-		{"64", 20, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
-		{"128", 64, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
-		{"64", 8, verbs.QPTypeRC, verbs.OpFetchAdd, true, true},
-		{"64", 8, verbs.QPTypeRC, verbs.OpCompareSwap, true, true},
+		{64, 1, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{64, 32, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{64, 33, verbs.QPTypeRC, verbs.OpSend, false, false},
+		{128, 32, verbs.QPTypeUC, verbs.OpSend, false, true},
+		{128, 64, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{128, 65, verbs.QPTypeRC, verbs.OpSend, false, false},
+		{64, 20, verbs.QPTypeRC, verbs.OpRDMARead, false, false},
+		{64, 20, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
+		{128, 64, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
+		{64, 8, verbs.QPTypeRC, verbs.OpFetchAdd, true, true},
+		{64, 8, verbs.QPTypeRC, verbs.OpCompareSwap, true, true},
 	} {
-		t.Run(fmt.Sprintf("%v of %d bytes, completions of %s, all %v", c.op, c.n, c.size, c.all), func(t *testing.T) {
-			tune(t, map[string]string{"MLX5_SCATTER_TO_CQE": "1", "MLX5_CQE_SIZE": c.size})
+		t.Run(fmt.Sprintf("%v of %d bytes, completions of %d, all %v", c.op, c.n, c.size, c.all), func(t *testing.T) {
 			short := false
-			p := newPair(t, pairOptions{typ: c.typ, all: c.all, kernel: func(k *fakeverbs.Kernel) {
+			p := newPair(t, pairOptions{typ: c.typ, all: c.all, short: c.size / 2, kernel: func(k *fakeverbs.Kernel) {
 				k.Cross = func(x *fakeverbs.Crossing) {
 					if x.Kind == fakeverbs.EntryCQE && x.Bytes[63]&0xc != 0 {
 						short = true
@@ -94,7 +82,6 @@ func TestShort(t *testing.T) {
 
 // TestShortRefused: a message goes to memory of open regions only, and not beyond the receive.
 func TestShortRefused(t *testing.T) {
-	tune(t, tunings["short"])
 	for name, c := range map[string]struct {
 		sge  func(*world) verbs.SGE
 		want verbs.Status
@@ -123,7 +110,7 @@ func TestShortRefused(t *testing.T) {
 		}, verbs.StatusLocProtErr},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := makeWorld(t, uverbs.CQOptions{MaxInline: 16}, nil)
 			w.postRecv(t, verbs.RecvWR{WRID: 7, SGL: []verbs.SGE{c.sge(w)}})
 			r, _ := w.kqp.TakeRecv()
 			if !w.kqp.Keep(r, []byte("sixteen bytes ok")) {
@@ -159,17 +146,40 @@ func TestShortUnasked(t *testing.T) {
 	}
 }
 
-// TestTuning: sizes of completions that no device has.
-func TestTuning(t *testing.T) {
-	for _, size := range []string{"65", "256", "x", "-64"} {
-		t.Setenv("MLX5_CQE_SIZE", size)
-		if _, err := openOn(info, fakeverbs.New(uint32(verbs.DriverMLX5))); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "MLX5_CQE_SIZE") {
-			t.Errorf("%s: %v", size, err)
+// TestShortSizes: the CQ with the option decides on the size of its completions, and either CQ on
+// whether the QP has messages in them.
+func TestShortSizes(t *testing.T) {
+	for _, c := range []struct{ send, recv uint32 }{{0, 0}, {32, 0}, {0, 1}, {33, 0}, {0, 64}, {64, 32}} {
+		var sizes []uint32
+		var scatter bool
+		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+			k.Cross = func(x *fakeverbs.Crossing) {
+				switch {
+				case x.Kind != fakeverbs.CallIn:
+				case x.Call == "CQ_CREATE":
+					sizes = append(sizes, binary.NativeEndian.Uint32(x.Bytes[16:]))
+				case x.Call == "QP_CREATE":
+					scatter = x.Bytes[28]&2 != 0
+				}
+			}
+		})
+		sizes = nil
+		send, recv := must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.send})), must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.recv}))
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+		want := []uint32{64, 64}
+		for i, n := range []uint32{c.send, c.recv} {
+			if n > 32 {
+				want[i] = 128
+			}
 		}
-	}
-	t.Setenv("MLX5_CQE_SIZE", "")
-	t.Setenv("MLX5_SCATTER_TO_CQE", "0")
-	if got, err := readTuning(); err != nil || got.short || got.cqeSize != 64 {
-		t.Errorf("%+v, %v", got, err)
+		if !slices.Equal(sizes, want) || scatter != (c.send+c.recv > 0) {
+			t.Errorf("%+v: completions of %d bytes, messages in them: %v", c, sizes, scatter)
+		}
+		if err := errors.Join(qp.Close(), send.Close(), recv.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.dev.CreateCQ(1, &uverbs.CQOptions{MaxInline: 65}); !errors.Is(err, verbs.ErrNotSupported) {
+			t.Error(err)
+		}
 	}
 }

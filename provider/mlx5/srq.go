@@ -146,6 +146,28 @@ func (s *srq) complete(index uint16, data []byte, wc *verbs.WC) bool {
 	return true
 }
 
+// repost posts a receive anew that the device gave back because of a page fault. It uses another
+// entry: the device may still read the old one, which becomes the last free one.
+func (s *srq) repost(index uint16) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if int(index) >= len(s.entries) || !s.entries[index].pending {
+		return
+	}
+	old := &s.entries[index]
+	old.pending = false
+	s.link(s.tail, index)
+	s.tail = index
+	e := &s.entries[s.head]
+	for i := uint32(1); i < s.size; i++ {
+		*s.segs.At(uint32(s.head)*s.size + i) = *s.segs.At(uint32(index)*s.size + i)
+	}
+	e.id, e.pending = old.id, true
+	s.head = e.next
+	s.posted++
+	s.record.set(0, uint32(s.posted))
+}
+
 // Destroy implements driver.Destroyer.
 func (s *srq) Destroy(do func() error) error {
 	err := do()
@@ -182,6 +204,9 @@ func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
 	var req abi.Mlx5IbCreateQp
 	if !c.indexed {
 		req.Uidx = noIndex
+	}
+	if c.hasECE() {
+		req.EceOptions = askECE
 	}
 	var resp abi.Mlx5IbCreateQpResp
 	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})

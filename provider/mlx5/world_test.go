@@ -51,16 +51,16 @@ var info = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1}
 // newWorld makes a world whose QP is connected. change changes the QP's options.
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
-	return makeWorld(t, 0, change)
+	return makeWorld(t, uverbs.CQOptions{}, change)
 }
 
 // newStamped makes a world whose CQ has extended completions.
 func newStamped(t testing.TB, ext verbs.WCExtMask) *world {
 	t.Helper()
-	return makeWorld(t, ext, nil)
+	return makeWorld(t, uverbs.CQOptions{Ext: ext}, nil)
 }
 
-func makeWorld(t testing.TB, ext verbs.WCExtMask, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
+func makeWorld(t testing.TB, cq uverbs.CQOptions, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverMLX5))
 	live := mmap.Live()
@@ -72,7 +72,8 @@ func makeWorld(t testing.TB, ext verbs.WCExtMask, change func(*fakeverbs.Kernel,
 	w.dev = must[*uverbs.Device](t)(openOn(info, k))
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
-	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, &uverbs.CQOptions{Channel: w.ch, Ext: ext}))
+	cq.Channel = w.ch
+	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, &cq))
 	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	opts.SendCQ, opts.RecvCQ = w.cq, w.cq
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))

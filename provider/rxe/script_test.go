@@ -16,15 +16,18 @@ func newPair(t testing.TB, typ verbs.QPType, cqe int, change func(*fakeverbs.Ker
 		Cap:    verbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}}
 	if typ == verbs.QPTypeUD {
 		o.Access = providertest.Access
-		o.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, HopLimit: 64}
+		o.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
 	}
 	return providertest.New(t, o)
 }
 
 // expect sets the flag that every message over RoCE has.
-func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
+func expect(p *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	if wr == nil {
 		want.Flags |= verbs.WCGRH
+		if p.Type == verbs.QPTypeUD {
+			want.SL = p.Options.AH.SL
+		}
 	}
 }
 

@@ -424,7 +424,7 @@ func TestCMRxeECE(t *testing.T) {
 	kit.NoLeak(t)
 	ch := newChannel(t)
 	dst := listenLow(t, ch, verbs.PortSpaceTCP)
-	asked, agreed := rdmacm.ECE{VendorID: 0x123456, Options: 0x89abcdef}, rdmacm.ECE{VendorID: 0x123456, Options: 1}
+	asked, agreed := verbs.ECE{VendorID: 0x123456, Options: 0x89abcdef}, verbs.ECE{VendorID: 0x123456, Options: 1}
 	dial := func() (*rdmacm.ID, *rdmacm.Event) {
 		id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 		qp := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}).QP

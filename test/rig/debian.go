@@ -20,6 +20,15 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // that alone. It lives below dir; the system's sources and lists stay as they
 // are, its proxies and credentials serve here too.
 func openSuite(ctx context.Context, log io.Writer, dir, suite string) (apt, error) {
+	return openArchive(ctx, log, dir, suite, suiteLine)
+}
+
+// openSources is openSuite for the suite's sources.
+func openSources(ctx context.Context, log io.Writer, dir, suite string) (apt, error) {
+	return openArchive(ctx, log, dir, suite, sourceLine)
+}
+
+func openArchive(ctx context.Context, log io.Writer, dir, suite string, entry func(mirror, suite string) string) (apt, error) {
 	targets, err := output(ctx, apt(nil).get("indextargets", "--format", targetFormat, "Created-By: Packages")...)
 	if err != nil {
 		return nil, err
@@ -35,7 +44,7 @@ func openSuite(ctx context.Context, log io.Writer, dir, suite string) (apt, erro
 		}
 	}
 	list := filepath.Join(private, "sources.list")
-	if err := os.WriteFile(list, []byte(suiteLine(mirror, suite)), 0o600); err != nil {
+	if err := os.WriteFile(list, []byte(entry(mirror, suite)), 0o600); err != nil {
 		return nil, err
 	}
 	a := suiteApt(private, list)
@@ -47,6 +56,10 @@ func openSuite(ctx context.Context, log io.Writer, dir, suite string) (apt, erro
 
 func suiteLine(mirror, suite string) string {
 	return fmt.Sprintf("deb [arch=amd64 signed-by=%s] %s %s main\n", keyring, mirror, suite)
+}
+
+func sourceLine(mirror, suite string) string {
+	return fmt.Sprintf("deb-src [signed-by=%s] %s %s main\n", keyring, mirror, suite)
 }
 
 // suiteApt clears the default release too: apt refuses one that no source has.

@@ -25,4 +25,8 @@ func TestSuiteLine(t *testing.T) {
 	if got := suiteLine("https://mirror.example.com/debian/", "trixie-backports"); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	const source = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] https://mirror.example.com/debian/ sid main\n"
+	if got := sourceLine("https://mirror.example.com/debian/", "sid"); got != source {
+		t.Errorf("%q, want %q", got, source)
+	}
 }

@@ -12,6 +12,7 @@ import (
 // it printed.
 type progress struct {
 	log   io.Writer
+	of    int // lines in all, about
 	lines int
 	tail  []byte
 }
@@ -26,7 +27,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	before := p.lines
 	p.lines += bytes.Count(b, []byte("\n"))
 	if p.lines/progressEvery > before/progressEvery {
-		fmt.Fprintf(p.log, "vm: %d files, of about 1400\n", p.lines)
+		fmt.Fprintf(p.log, "vm: %d files, of about %d\n", p.lines, p.of)
 	}
 	p.tail = append(p.tail, b...)
 	p.tail = p.tail[max(0, len(p.tail)-progressKeep):]

@@ -105,7 +105,7 @@ func buildUML(ctx context.Context, log io.Writer, tmp, release string) (string, 
 
 // makeUML runs make in the source, or in the directory of its output.
 func makeUML(ctx context.Context, log io.Writer, dir string, args ...string) error {
-	p := &progress{log: log}
+	p := &progress{log: log, of: 1400}
 	err := command(ctx, p, "", slices.Concat([]string{"make", "--no-print-directory", "-C", dir, "ARCH=um"}, args)...)
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("the end of what make said:\n%s", p.tail))

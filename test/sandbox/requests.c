@@ -5,6 +5,9 @@
 //	gcc -o requests requests.c -libverbs
 //	rdmalink sandbox --device KIND --record c.rec -- ./requests KIND
 
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -147,6 +150,158 @@ static void datagrams(void)
 	CHECK(!ibv_destroy_qp(qp));
 }
 
+// domains makes the objects of XRC. There is no ibv_open_qp: libmlx5 crashes when such a QP is destroyed.
+static void domains(void)
+{
+	struct ibv_xrcd_init_attr alone = {.fd = -1, .oflags = O_CREAT, .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &alone);
+	struct ibv_srq_init_attr_ex init = {.attr = {.max_wr = 8, .max_sge = 1}, .srq_type = IBV_SRQT_XRC, .pd = pd, .xrcd = xrcd, .cq = cq,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ};
+	struct ibv_srq *srq = ibv_create_srq_ex(context, &init);
+	struct ibv_qp_init_attr_ex hears = {.qp_type = IBV_QPT_XRC_RECV, .xrcd = xrcd, .comp_mask = IBV_QP_INIT_ATTR_XRCD};
+	struct ibv_qp *target = ibv_create_qp_ex(context, &hears), *initiator;
+	struct ibv_qp_init_attr sends = {.qp_type = IBV_QPT_XRC_SEND, .send_cq = cq, .cap = {.max_send_wr = 8, .max_send_sge = 2, .max_inline_data = 32}};
+
+	CHECK(xrcd && srq && target);
+	initiator = ibv_create_qp(pd, &sends);
+	CHECK(initiator && !ibv_destroy_qp(initiator) && !ibv_destroy_qp(target));
+	CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
+}
+
+// memory_of_device allocates memory of the device, and registers a part.
+static void memory_of_device(void)
+{
+	struct ibv_alloc_dm_attr attr = {.length = 4096, .log_align_req = 6};
+	struct ibv_dm *dm = ibv_alloc_dm(context, &attr);
+	struct ibv_mr *mr;
+
+	CHECK(dm);
+	mr = ibv_reg_dm_mr(pd, dm, 64, 128, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr && !ibv_dereg_mr(mr) && !ibv_free_dm(dm));
+}
+
+// extended makes CQs that say when completions were, and moderates one.
+static void extended(void)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 100, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+	struct ibv_cq_ex *cqx = ibv_create_cq_ex(context, &init);
+	struct ibv_modify_cq_attr moderate = {.attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = {.cq_count = 16, .cq_period = 200}};
+
+	CHECK(cqx && !ibv_modify_cq(ibv_cq_ex_to_cq(cqx), &moderate) && !ibv_destroy_cq(ibv_cq_ex_to_cq(cqx)));
+}
+
+struct rule {
+	struct ibv_flow_attr attr;
+	uint8_t specs[512];
+};
+
+static void add(struct rule *r, const void *spec, size_t size)
+{
+	memcpy((uint8_t *)&r->attr + r->attr.size, spec, size);
+	r->attr.size += size;
+	r->attr.num_of_specs++;
+}
+
+#define ADD(rule, ...) add(rule, &(__VA_ARGS__), sizeof(__VA_ARGS__))
+
+static struct rule ethernet(uint16_t type)
+{
+	struct rule r = {.attr = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(struct ibv_flow_attr), .port = 1}};
+
+	ADD(&r, (struct ibv_flow_spec_eth){.type = IBV_FLOW_SPEC_ETH, .size = sizeof(struct ibv_flow_spec_eth),
+		.val = {.dst_mac = {2, 0, 0, 0, 0, 1}, .src_mac = {2, 0, 0, 0, 0, 2}, .ether_type = htobe16(type)},
+		.mask = {.dst_mac = {255, 255, 255, 255, 255, 255}, .src_mac = {255}, .ether_type = 0xffff}});
+	return r;
+}
+
+static void addresses(struct rule *r)
+{
+	ADD(r, (struct ibv_flow_spec_ipv4_ext){.type = IBV_FLOW_SPEC_IPV4_EXT, .size = sizeof(struct ibv_flow_spec_ipv4_ext),
+		.val = {.src_ip = htobe32(0x01020304), .dst_ip = htobe32(0x05060708), .proto = 17, .tos = 8},
+		.mask = {.src_ip = 0xffffffff, .dst_ip = htobe32(0xffff0000), .proto = 0xff, .tos = 0xfc}});
+}
+
+static void ports(struct rule *r, enum ibv_flow_spec_type type)
+{
+	ADD(r, (struct ibv_flow_spec_tcp_udp){.type = type, .size = sizeof(struct ibv_flow_spec_tcp_udp),
+		.val = {.dst_port = htobe16(5678), .src_port = htobe16(1234)}, .mask = {.dst_port = 0xffff, .src_port = 0xffff}});
+}
+
+// follow makes a rule, which the device may refuse: the question is what it is asked.
+static void follow(struct ibv_qp *qp, struct rule *r)
+{
+	struct ibv_flow *flow = ibv_create_flow(qp, &r->attr);
+
+	CHECK(flow ? !ibv_destroy_flow(flow) : errno == EOPNOTSUPP);
+}
+
+// flows makes a rule of each type.
+static void flows(struct ibv_qp *qp)
+{
+	struct rule r = ethernet(0x800);
+
+	addresses(&r);
+	ports(&r, IBV_FLOW_SPEC_UDP);
+	follow(qp, &r);
+	ADD(&r, (struct ibv_flow_spec_action_tag){.type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof(struct ibv_flow_spec_action_tag), .tag_id = 77});
+	follow(qp, &r);
+	r = ethernet(0x86dd);
+	ADD(&r, (struct ibv_flow_spec_ipv6){.type = IBV_FLOW_SPEC_IPV6, .size = sizeof(struct ibv_flow_spec_ipv6),
+		.val = {.src_ip = {0xa1, [15] = 1}, .dst_ip = {0xb2, [15] = 2}, .flow_label = htobe32(0x12345), .next_hdr = 6, .traffic_class = 8, .hop_limit = 9},
+		.mask = {.src_ip = {0xff}, .dst_ip = {0xff}, .flow_label = htobe32(0xfffff), .next_hdr = 0xff, .traffic_class = 0xff, .hop_limit = 0xff}});
+	ports(&r, IBV_FLOW_SPEC_TCP);
+	follow(qp, &r);
+	r = ethernet(0x800);
+	r.attr.priority = 1;
+	ADD(&r, (struct ibv_flow_spec_action_drop){.type = IBV_FLOW_SPEC_ACTION_DROP, .size = sizeof(struct ibv_flow_spec_action_drop)});
+	follow(qp, &r);
+	r = ethernet(0x800);
+	addresses(&r);
+	ports(&r, IBV_FLOW_SPEC_UDP);
+	ADD(&r, (struct ibv_flow_spec_tunnel){.type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof(struct ibv_flow_spec_tunnel),
+		.val = {.tunnel_id = htobe32(0x1234)}, .mask = {.tunnel_id = htobe32(0xffffff)}});
+	follow(qp, &r);
+	r = ethernet(0x800);
+	addresses(&r);
+	ADD(&r, (struct ibv_flow_spec_gre){.type = IBV_FLOW_SPEC_GRE, .size = sizeof(struct ibv_flow_spec_gre),
+		.val = {.protocol = htobe16(0x6558), .key = htobe32(99)}, .mask = {.protocol = 0xffff, .key = 0xffffffff}});
+	follow(qp, &r);
+	r = ethernet(0x8847);
+	ADD(&r, (struct ibv_flow_spec_mpls){.type = IBV_FLOW_SPEC_MPLS, .size = sizeof(struct ibv_flow_spec_mpls),
+		.val = {.label = htobe32(0x12345000)}, .mask = {.label = htobe32(0xfffff000)}});
+	follow(qp, &r);
+}
+
+// spread makes a QP that deals frames out to two WQs.
+static void spread(void)
+{
+	struct ibv_wq_init_attr init = {.wq_type = IBV_WQT_RQ, .max_wr = 8, .max_sge = 2, .pd = pd, .cq = cq};
+	struct ibv_wq_attr ready = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	struct ibv_wq *wqs[2];
+	struct ibv_rwq_ind_table_init_attr places = {.log_ind_tbl_size = 1, .ind_tbl = wqs};
+	struct ibv_rwq_ind_table *table;
+	uint8_t key[40];
+	struct ibv_qp_init_attr_ex deals = {.qp_type = IBV_QPT_RAW_PACKET, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ, .rx_hash_key_len = sizeof(key), .rx_hash_key = key,
+			.rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_PORT_UDP | IBV_RX_HASH_DST_PORT_UDP}};
+	struct ibv_qp *qp;
+
+	for (unsigned i = 0; i < sizeof(key); i++)
+		key[i] = i + 1;
+	for (int i = 0; i < 2; i++) {
+		wqs[i] = ibv_create_wq(context, &init);
+		CHECK(wqs[i] && !ibv_modify_wq(wqs[i], &ready));
+	}
+	table = ibv_create_rwq_ind_table(context, &places);
+	CHECK(table);
+	deals.rwq_ind_tbl = table;
+	qp = ibv_create_qp_ex(context, &deals);
+	CHECK(qp);
+	flows(qp);
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wqs[1]) && !ibv_destroy_wq(wqs[0]));
+}
+
 int main(int argc, char **argv)
 {
 	int n;
@@ -169,6 +324,12 @@ int main(int argc, char **argv)
 		datagrams();
 	} else {
 		CHECK(!ibv_destroy_qp(pair(IBV_QPT_RC, srq, 0)) && !ibv_destroy_qp(pair(IBV_QPT_RC, NULL, 1)));
+	}
+	if (rereg) {
+		domains();
+		memory_of_device();
+		extended();
+		spread();
 	}
 	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
 	if (rereg) {

@@ -6,23 +6,25 @@
 //	rdmalink sandbox --device KIND --record c.rec -- ./script NAME [ADDRESS]
 //	MLX5_SCATTER_TO_CQE=0 rdmalink sandbox --device mlx5 --record c.rec -- ./script mlx5
 //
-// NAME is a row of kinds, which says what a device, and rdma-core 44 of Debian 12, has. With an
-// ADDRESS both sides are connected by rdma_cm, else by hand.
+// NAME is a row of kinds, which says what a device, and rdma-core 44 of Debian 12, has; erdma-65 is for
+// rdma-core 65. With an ADDRESS both sides are connected by rdma_cm, else by hand.
 //
 // Each step does the same, in the same order, as the step of that name in Go, so that what
 // crosses the seam to the device can be compared.
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { DEPTH = 8, MEMORY = 1 << 16, CQE = 64, TARGET = 0x8000, MAX_SGE = 6, MOST_ENDS = 32 };
+enum { DEPTH = 8, MEMORY = 1 << 16, CQE = 64, TARGET = 0x8000, MAX_SGE = 6, MOST_ENDS = 32, HEADER = 14 };
 enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC };
 
 struct kind {
@@ -35,15 +37,24 @@ struct kind {
 	int srq; // side 1 receives from an SRQ
 	int ends; // SEND_WITH_INV ends a region that is made for it, and takes no inline data
 	int all; // sends are signaled, whatever their flags
+	int ex; // extended CQs, and QPs whose requests are made by ibv_wr_*
 	enum ibv_qp_type type;
 };
 
 enum { SENDS = 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM, WRITES = 1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM };
 
 static const struct kind kinds[] = {
-	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma-65", SENDS | 1 << IBV_WR_SEND_WITH_INV | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
+	{"erdma-old", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"mlx5-all", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .all = 1, .type = IBV_QPT_RC},
+	{"mlx5-ex", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .ex = 1, .type = IBV_QPT_RC},
+	{"mlx5-ex-ud", SENDS, 96, 1024, .resizes = 1, .solicits = 1, .ex = 1, .type = IBV_QPT_UD},
+	{"mlx5-raw", 1 << IBV_WR_SEND, 96, 1200, .type = IBV_QPT_RAW_PACKET},
+	{"mlx5-srq", SENDS, 96, MEMORY, .solicits = 1, .srq = 1, .type = IBV_QPT_RC},
+	{"mlx5-uc", SENDS | WRITES, 96, MEMORY, .resizes = 1, .solicits = 1, .type = IBV_QPT_UC},
+	{"mlx5-ud", SENDS, 96, 1024, .resizes = 1, .solicits = 1, .type = IBV_QPT_UD},
 	{"mlx5-xrc", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_XRC_SEND},
 	{"rxe", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .srq = 1, .type = IBV_QPT_RC},
 	{"rxe-ud", SENDS, 96, 1024, .resizes = 1, .solicits = 1, .srq = 1, .type = IBV_QPT_UD},
@@ -53,6 +64,7 @@ static const struct kind kinds[] = {
 
 struct side {
 	struct ibv_cq *cq;
+	struct ibv_cq_ex *cqx;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
@@ -114,6 +126,55 @@ static void post_recv(int i, int at, int n)
 	side[i].owed++;
 }
 
+// build makes a request of an extended QP.
+static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	qp->wr_id = wr->wr_id;
+	qp->wr_flags = wr->send_flags & ~IBV_SEND_INLINE;
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		ibv_wr_send(qp);
+		break;
+	case IBV_WR_SEND_WITH_IMM:
+		ibv_wr_send_imm(qp, wr->imm_data);
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(qp, wr->invalidate_rkey);
+		break;
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		ibv_wr_atomic_cmp_swp(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		break;
+	case IBV_WR_LOCAL_INV:
+		ibv_wr_local_inv(qp, wr->invalidate_rkey);
+		return;
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(qp, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return;
+	default:
+		CHECK(0);
+	}
+	if (xrcd)
+		ibv_wr_set_xrc_srqn(qp, wr->qp_type.xrc.remote_srqn);
+	if (ah)
+		ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data(qp, wr->num_sge ? (void *)(uintptr_t)wr->sg_list->addr : NULL, wr->num_sge ? wr->sg_list->length : 0);
+	else
+		ibv_wr_set_sge_list(qp, wr->num_sge, wr->sg_list);
+}
+
 // post_send posts a list, of which some are signaled.
 static void post_send(int i, struct ibv_send_wr *wrs, int n)
 {
@@ -132,7 +193,33 @@ static void post_send(int i, struct ibv_send_wr *wrs, int n)
 			wrs[j].wr.ud.remote_qkey = 0x11111111;
 		}
 	}
+	if (kind->ex) {
+		struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(side[i].qp);
+
+		ibv_wr_start(qp);
+		for (int j = 0; j < n; j++)
+			build(qp, &wrs[j]);
+		CHECK(!ibv_wr_complete(qp));
+		return;
+	}
 	CHECK(!ibv_post_send(side[i].qp, wrs, &bad));
+}
+
+// poll polls for one completion.
+static int poll(struct side *s, struct ibv_wc *wc)
+{
+	struct ibv_poll_cq_attr attr = {0};
+	int err;
+
+	if (!s->cqx)
+		return ibv_poll_cq(s->cq, 1, wc);
+	err = ibv_start_poll(s->cqx, &attr);
+	if (err)
+		return err == ENOENT ? 0 : -1;
+	wc->wr_id = s->cqx->wr_id;
+	wc->status = s->cqx->status;
+	ibv_end_poll(s->cqx);
+	return 1;
 }
 
 // reap polls for all that is owed.
@@ -142,7 +229,7 @@ static void reap(void)
 
 	for (int i = 0; i < 2; i++) {
 		while (side[i].owed > 0) {
-			int n = ibv_poll_cq(side[i].cq, 1, &wc);
+			int n = poll(&side[i], &wc);
 
 			CHECK(n >= 0);
 			if (n > 0 && wc.status != IBV_WC_SUCCESS) {
@@ -191,6 +278,8 @@ static void one_message(int i, int step, enum ibv_wr_opcode op, const struct pay
 		wr.send_flags |= IBV_SEND_FENCE;
 	if (step % 4 == 0)
 		wr.send_flags |= IBV_SEND_SOLICITED;
+	if (kind->type == IBV_QPT_RAW_PACKET && step % 5 == 0)
+		wr.send_flags |= IBV_SEND_IP_CSUM;
 	if (op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_RDMA_WRITE_WITH_IMM)
 		wr.imm_data = htobe32(0x01020300 + step);
 	if (op == IBV_WR_SEND_WITH_INV) {
@@ -210,6 +299,8 @@ static void one_message(int i, int step, enum ibv_wr_opcode op, const struct pay
 		post_recv(1 - i, TARGET, MEMORY - TARGET);
 	post_send(i, &wr, 1);
 	reap();
+	while (kind->type == IBV_QPT_UC && memcmp(to->mem + TARGET, want, n))
+		sched_yield(); // a WRITE is done before it has arrived
 	CHECK(!memcmp(to->mem + TARGET, want, n));
 	for (int j = TARGET + n; j < MEMORY; j++)
 		CHECK(to->mem[j] == 0);
@@ -297,8 +388,10 @@ static void solicit(void)
 		post_send(0, &wr, 1);
 		wr.send_flags |= IBV_SEND_SOLICITED;
 		post_send(0, &wr, 1);
-		CHECK(!ibv_get_cq_event(channel, &cq, &context_of_cq) && cq == side[1].cq);
-		ibv_ack_cq_events(cq, 1);
+		do { // without --trap a CQ of mlx5 may have one event that nobody asked for
+			CHECK(!ibv_get_cq_event(channel, &cq, &context_of_cq));
+			ibv_ack_cq_events(cq, 1);
+		} while (cq != side[1].cq);
 		reap();
 	}
 }
@@ -416,15 +509,46 @@ static void resizes(void)
 		to_resize(round + 2, 0, srqs[round]);
 }
 
-// skipped leaves out a message.
-static int skipped(enum ibv_wr_opcode op, const struct payload *p)
+// length returns the bytes of a payload.
+static int length(const struct payload *p)
 {
 	int total = 0;
 
+	if (p->inline_bytes >= 0)
+		return p->inline_bytes;
 	for (int j = 0; j < p->count; j++)
 		total += p->sges[j];
-	return p->inline_bytes > kind->longest_inline || total > kind->longest ||
+	return total;
+}
+
+// skipped leaves out a message.
+static int skipped(enum ibv_wr_opcode op, const struct payload *p)
+{
+	return p->inline_bytes > kind->longest_inline || length(p) > kind->longest ||
 		(kind->ends && op == IBV_WR_SEND_WITH_INV && p->inline_bytes >= 0);
+}
+
+// frames sends Ethernet frames from side 0 to side 1, whose rule takes all.
+static void frames(void)
+{
+	const int count = sizeof(payloads) / sizeof(payloads[0]);
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} all = {
+		.attr = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(all), .num_of_specs = 1, .port = 1},
+		.eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(struct ibv_flow_spec_eth)},
+	};
+	struct ibv_flow *flow = ibv_create_flow(side[1].qp, &all.attr);
+
+	CHECK(flow);
+	for (int step = 1; step <= 4 * count; step++) {
+		const struct payload *p = &payloads[step % count];
+
+		if (length(p) > HEADER && length(p) <= kind->longest)
+			one_message(0, step, IBV_WR_SEND, p);
+	}
+	CHECK(!ibv_destroy_flow(flow));
 }
 
 static void script(void)
@@ -457,6 +581,21 @@ static void script(void)
 		resizes();
 }
 
+// create_qp makes a QP that sends, extended or not.
+static void create_qp(struct side *s, struct ibv_qp_init_attr *attr)
+{
+	enum { SEND_OPS = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+		REMOTE_OPS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+			IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+			IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW };
+	struct ibv_qp_init_attr_ex ex = {.qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
+		.srq = attr->srq, .cap = attr->cap, .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS};
+
+	ex.send_ops_flags = SEND_OPS | (attr->qp_type == IBV_QPT_UD ? 0 : REMOTE_OPS);
+	s->qp = kind->ex ? ibv_create_qp_ex(context, &ex) : ibv_create_qp(pd, attr);
+	CHECK(s->qp);
+}
+
 // make_xrc makes an SRQ, and a QP that sends to the other side's.
 static void make_xrc(struct side *s, struct ibv_qp_init_attr *qp)
 {
@@ -466,8 +605,7 @@ static void make_xrc(struct side *s, struct ibv_qp_init_attr *qp)
 	s->srq = ibv_create_srq_ex(context, &srq);
 	CHECK(s->srq && !ibv_get_srq_num(s->srq, &s->srqn));
 	qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
-	s->qp = ibv_create_qp(pd, qp);
-	CHECK(s->qp);
+	create_qp(s, qp);
 }
 
 // make_target makes a QP that hears of the other side's.
@@ -485,7 +623,15 @@ static void make(struct side *s)
 	struct ibv_qp_init_attr attr = {.qp_type = kind->type, .sq_sig_all = kind->all,
 		.cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = MAX_SGE, .max_recv_sge = 1}};
 
-	s->cq = ibv_create_cq(context, CQE, s, channel, 0);
+	if (kind->ex) {
+		struct ibv_cq_init_attr_ex ex = {.cqe = CQE, .cq_context = s, .channel = channel, .wc_flags = IBV_WC_STANDARD_FLAGS};
+
+		s->cqx = ibv_create_cq_ex(context, &ex);
+		CHECK(s->cqx);
+		s->cq = ibv_cq_ex_to_cq(s->cqx);
+	} else {
+		s->cq = ibv_create_cq(context, CQE, s, channel, 0);
+	}
 	CHECK(s->cq);
 	s->mem = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(s->mem != MAP_FAILED);
@@ -501,8 +647,7 @@ static void make(struct side *s)
 		make_xrc(s, &attr);
 		return;
 	}
-	s->qp = ibv_create_qp(pd, &attr);
-	CHECK(s->qp);
+	create_qp(s, &attr);
 }
 
 static struct rdma_cm_event *await(struct rdma_event_channel *events, enum rdma_cm_event_type type)
@@ -554,15 +699,21 @@ static void join(int i)
 	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = side[1 - i].qp->qp_num, .max_dest_rd_atomic = 8,
 		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1, .hop_limit = 64}}};
 	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 8};
-	int ud = kind->type == IBV_QPT_UD;
+	int ud = kind->type == IBV_QPT_UD, uc = kind->type == IBV_QPT_UC;
+
+	if (kind->type == IBV_QPT_RAW_PACKET) {
+		CHECK(!ibv_modify_qp(side[i].qp, &init, IBV_QP_STATE | IBV_QP_PORT));
+		CHECK(!ibv_modify_qp(side[i].qp, &rtr, IBV_QP_STATE) && !ibv_modify_qp(side[i].qp, &rts, IBV_QP_STATE));
+		return;
+	}
 
 	if (xrcd)
 		rtr.dest_qp_num = side[1 - i].target->qp_num;
 	CHECK(!ibv_query_gid(context, 1, 1, &rtr.ah_attr.grh.dgid));
 	CHECK(!ibv_modify_qp(side[i].qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
 	CHECK(!ibv_modify_qp(side[i].qp, &rtr, IBV_QP_STATE | (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)));
-	CHECK(!ibv_modify_qp(side[i].qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | (ud ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		(uc ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))));
+	CHECK(!ibv_modify_qp(side[i].qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | (ud || uc ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		IBV_QP_MAX_QP_RD_ATOMIC)));
 	if (xrcd) {
 		rtr.dest_qp_num = side[1 - i].qp->qp_num;
@@ -572,6 +723,9 @@ static void join(int i)
 		CHECK(!ibv_modify_qp(side[i].target, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT));
 	}
 	if (ud && !ah) {
+		rtr.ah_attr.sl = 5;
+		rtr.ah_attr.grh.flow_label = 0xabcde;
+		rtr.ah_attr.grh.traffic_class = 0x68;
 		ah = ibv_create_ah(pd, &rtr.ah_attr);
 		CHECK(ah);
 	}
@@ -611,7 +765,10 @@ int main(int argc, char **argv)
 		join(0);
 		join(1);
 	}
-	script();
+	if (kind->type == IBV_QPT_RAW_PACKET)
+		frames();
+	else
+		script();
 	while (ends > 0)
 		CHECK(!ibv_dereg_mr(ended[--ends]));
 	for (int i = 0; i < 2; i++) {

@@ -103,13 +103,16 @@ func cq(d *fakeverbs.Device, num uint32) *CQ {
 func (q *CQ) beforeFirst() uint64 { return 0xff<<56 | uint64(q.Num)<<32 | 3<<28 }
 
 // wantRecord looks at the record of a CQ that was not armed: hardware takes it for the last
-// arm's. The first arm may be on its way, with the record written and the doorbell not.
-func (q *CQ) wantRecord() {
-	if q.arms != 0 || q.e.options.Late || q.e.options.OldRecords {
+// arm's. The first arm may be on its way, with the record written and the doorbell not. call is
+// the call that creates a QP, or empty.
+func (q *CQ) wantRecord(call string) {
+	o := &q.e.options
+	if q.arms != 0 || o.Late {
 		return
 	}
-	v, ok := q.e.load(q, q.Num, q.record)
-	if first := v>>56 == 0 && uint32(v>>32) == q.Num && v>>31&1 == 1; ok && v != q.beforeFirst() && !first {
+	v, ok := q.e.loadAs(fakeverbs.Crossing{Call: call, Object: q.Num, Queue: fakeverbs.EntryCQE}, q, q.record)
+	first := v>>56 == 0 && uint32(v>>32) == q.Num && v>>31&1 == 1
+	if old := o.OldRecords && v == 0; ok && v != q.beforeFirst() && !first && !old {
 		q.e.note("%v: the record of a CQ that was never armed is %#016x, not %#016x", q, v, q.beforeFirst())
 	}
 }
@@ -143,7 +146,7 @@ func (q *CQ) Complete(c CQE) {
 }
 
 func (q *CQ) complete(c *CQE) {
-	q.wantRecord()
+	q.wantRecord("")
 	b := &q.entry
 	clear(b[:])
 	hdr := uint32(c.Opcode)<<16 | uint32(c.QueueType)<<8 | uint32(c.Syndrome)

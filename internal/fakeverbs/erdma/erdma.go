@@ -17,6 +17,7 @@ func init() {
 	fakeverbs.Register(&fakeverbs.Driver{
 		ID: abi.RDMA_DRIVER_ERDMA, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
 		NewShared: func() any { return new(device) },
+		OnRoCE:    onRoCE,
 		Software:  true, // it has no more than they have
 		Refusals:  map[string]fakeverbs.Refusal{"GET_CONTEXT": {Out: 40, Err: syscall.EINVAL}},
 	})
@@ -39,8 +40,8 @@ type Options struct {
 	// and SDBOffset says where with type 1.
 	SDBType, SDBOffset uint32
 	NoAtomics          bool
-	// OldRecords is for rdma-core of before 2026: CQs' records begin with 0, and those of QPs
-	// with the memory's former contents.
+	// OldRecords is for rdma-core before version 65: records of CQs may begin with 0, and those of
+	// QPs with the memory's former contents.
 	OldRecords bool
 	// Late says that stores are seen some time after they were made, when further ones may
 	// have been made: records may be newer, and doorbells may be missing.
@@ -74,7 +75,17 @@ func limits() fakeverbs.Limits {
 	return l
 }
 
-// Has leaves out what erdma has no functions for.
+// onRoCE is what a device with RoCE v2 has beyond one with iWARP. Its address handles are for the
+// kernel's own use.
+func onRoCE(l *fakeverbs.Limits) {
+	l.Device.MaxPkeys, l.Device.MaxAh = maxPKeys, 1<<16
+	l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 16, maxPKeys, abi.IB_UVERBS_QPF_GRH_REQUIRED
+}
+
+const maxPKeys = 1
+
+// Has leaves out what erdma has no functions for. The driver makes address handles on RoCE, but not
+// for user space, for which it would need another function.
 func (*model) Has(call string) bool {
 	switch call {
 	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "POST_SEND", "ATTACH_MCAST", "DETACH_MCAST",
@@ -201,9 +212,12 @@ func (e *model) wantZeros(what string, addr uint64, length uint32) {
 	}
 }
 
+// recordSize is the length of a slot of doorbell records.
+const recordSize = 16
+
 // pinRecord pins the page of a slot of doorbell records, as the kernel does.
 func (e *model) pinRecord(what string, addr uint64) error {
-	if addr%16 != 0 {
+	if addr%recordSize != 0 {
 		e.note("%s: the doorbell record at %#x is not aligned to 16 bytes", what, addr)
 	}
 	if owner := e.recordOwner(addr); owner != "" {
@@ -257,12 +271,21 @@ func (e *model) forgetRecord(addr uint64) {
 // load reads a word of a record. The page was pinned, so it is there as long as the
 // process keeps to the rules.
 func (e *model) load(what fmt.Stringer, object uint32, addr uint64) (v uint64, ok bool) {
+	return e.loadAs(fakeverbs.Crossing{Object: object}, what, addr)
+}
+
+// loadAs is load, which shows c with the word.
+func (e *model) loadAs(c fakeverbs.Crossing, what fmt.Stringer, addr uint64) (v uint64, ok bool) {
 	v, err := e.k.User.Load64(addr)
 	if err != nil {
 		e.gone(err, "%s: the doorbell record at %#x is gone", what, addr)
 		return 0, false
 	}
-	return e.k.CrossRecord(object, 0, 0, v), true
+	if e.k.Cross == nil {
+		return v, true
+	}
+	c.Kind, c.Value = fakeverbs.Record, v
+	return e.k.ShowCrossing(c).Value, true
 }
 
 // gone notes that memory could not be reached, as the fault of a process that still runs.

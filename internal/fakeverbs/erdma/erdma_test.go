@@ -61,6 +61,20 @@ func TestERDMANotes(t *testing.T) {
 			b.check().checkHeader()
 		},
 		"the device has no atomics": func(b *bench) { b.options.NoAtomics = true; b.check().atomic() },
+		"a datagram needs an address handle, and user space has none": func(b *bench) {
+			b.q.qp.Type = abi.IB_UVERBS_QPT_UD
+			b.check().run()
+		},
+		"QP 1: the record for sends is 0x5 when it leaves RESET": func(b *bench) {
+			b.k.Device.SetRoCE()
+			b.q.qp.CurState = abi.IB_QPS_RESET
+			b.mem[0] = 5
+			_ = b.ModifyQP(b.q.qp, &abi.IbUverbsModifyQp{QpState: abi.IB_QPS_INIT, PortNum: 1,
+				AttrMask: abi.IB_QP_STATE | abi.IB_QP_PORT | abi.IB_QP_PKEY_INDEX | abi.IB_QP_ACCESS_FLAGS})
+		},
+		"CQ 3: the record of a CQ that was never armed is 0x0000000000000000, not 0xff00000330000000": func(b *bench) {
+			(&CQ{e: b.model, Num: 3, cq: &fakeverbs.CQ{Entries: 4}, record: lentAt}).wantRecord("")
+		},
 		"CQ 0: its memory is gone": func(b *bench) {
 			(&CQ{e: b.model, cq: &fakeverbs.CQ{Entries: 4}, ring: gapAt}).write(new([entry]byte))
 		},

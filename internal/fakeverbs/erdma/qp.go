@@ -35,7 +35,7 @@ func (e *model) checkCap(qp *fakeverbs.QP) error {
 	case c.MaxSendWr == 0 || c.MaxSendWr > maxWR || c.MaxRecvWr == 0 || c.MaxRecvWr > maxWR,
 		c.MaxSendSge > maxSGE || c.MaxRecvSge > 1 || c.MaxInlineData > maxInline:
 		return syscall.EINVAL
-	case qp.Type != abi.IB_UVERBS_QPT_RC || qp.SRQ != nil:
+	case qp.Type != abi.IB_UVERBS_QPT_RC && !(qp.Type == abi.IB_UVERBS_QPT_UD && e.k.Device.IsRoCE()), qp.SRQ != nil:
 		return syscall.EOPNOTSUPP
 	}
 	return nil
@@ -61,22 +61,29 @@ func (e *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 		return err
 	}
 	q.sq, q.rq = in.QbufVa, in.QbufVa+uint64(offset)
-	for i, what := range []string{"sends", "receives"} {
-		if v, ok := e.load(q, qp.Num, q.record+uint64(8*i)); ok && v != 0 && !e.options.OldRecords {
-			e.note("QP_CREATE: the record for %s of a new QP is %#x", what, v)
+	for i, queue := range []fakeverbs.CrossingKind{fakeverbs.EntrySQE, fakeverbs.EntryRQE} {
+		if v, ok := e.loadAs(fakeverbs.Crossing{Call: "QP_CREATE", Object: qp.Num, Queue: queue}, q, q.record+uint64(8*i)); ok && v != 0 && !e.options.OldRecords {
+			e.note("QP_CREATE: the record for %s of a new QP is %#x", []string{"sends", "receives"}[i], v)
 		}
 	}
-	CQOf(qp.SendCQ).wantRecord()
-	CQOf(qp.RecvCQ).wantRecord()
+	CQOf(qp.SendCQ).wantRecord("QP_CREATE")
+	CQOf(qp.RecvCQ).wantRecord("QP_CREATE")
 	e.keepRecord(q.record, q.String())
 	qp.SetQueues(q)
-	qp.CurState = abi.IB_QPS_INIT // as a query shows it
+	if !e.k.Device.IsRoCE() {
+		qp.CurState = abi.IB_QPS_INIT // as a query shows it
+	}
+	const access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ
+	qp.Attrs.PathMtu, qp.Attrs.QpAccessFlags = e.k.Device.Limits.Port.ActiveMtu, access // and these, whatever was asked for
 	return answerWhole(e, "QP_CREATE", r, abi.ErdmaUrespCreateQp{QpId: qp.Num, NumSqe: q.sqDepth, NumRqe: q.rqDepth, RqOffset: offset})
 }
 
-// ModifyQP knows ERR and the states that close a connection; only the connection manager moves a QP
-// to RTS. Other moves are accepted and do nothing.
+// ModifyQP on iWARP knows ERR and the states that close a connection; only the connection manager moves
+// a QP to RTS. Other moves are accepted and do nothing.
 func (e *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	if e.k.Device.IsRoCE() {
+		return e.modifyRoCE(qp, in)
+	}
 	if in.AttrMask&abi.IB_QP_STATE == 0 {
 		return nil
 	}
@@ -93,6 +100,58 @@ func (e *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 		}
 	}
 	return nil
+}
+
+// roceAttrs are the attributes that the driver passes to the device, and those that the core keeps.
+// The others are checked and have no effect.
+const roceAttrs = abi.IB_QP_STATE | abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY | abi.IB_QP_AV | abi.IB_QP_SQ_PSN | abi.IB_QP_RQ_PSN |
+	abi.IB_QP_DEST_QPN | abi.IB_QP_PORT | abi.IB_QP_PKEY_INDEX
+
+// modifyRoCE follows the core's table.
+func (e *model) modifyRoCE(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	if in.AttrMask&abi.IB_QP_AV != 0 {
+		if in.Dest.IsGlobal == 0 {
+			return syscall.EINVAL
+		}
+		if _, err := e.k.GID(uint32(in.Dest.SgidIndex)); err != nil {
+			return err
+		}
+	}
+	if in.AttrMask&abi.IB_QP_PKEY_INDEX != 0 && in.PkeyIndex >= maxPKeys {
+		return syscall.EINVAL
+	}
+	was, kept := qp.CurState, qp.Attrs
+	if err := (fakeverbs.Bare{}).ModifyQP(qp, in); err != nil {
+		return err
+	}
+	now := *in
+	now.AttrMask &= roceAttrs
+	qp.Attrs = kept
+	qp.TakeOver(&now)
+	switch q := QPOf(qp); {
+	case qp.CurState == abi.IB_QPS_RESET:
+		q.reset()
+	case was == abi.IB_QPS_RESET:
+		q.wantReset()
+	case qp.CurState == abi.IB_QPS_ERR:
+		q.stop()
+	}
+	return nil
+}
+
+// reset drops all requests without completions.
+func (q *QP) reset() {
+	q.sqTold, q.rqTold, q.sends, q.recvs, q.qp.Taken, q.stopped = 0, 0, nil, nil, nil, false
+}
+
+// wantReset holds a QP that leaves RESET to be as new. rdma-core's provider does not empty the queues
+// of a QP, nor begins to count again.
+func (q *QP) wantReset() {
+	for i, what := range []string{"sends", "receives"} {
+		if v, ok := q.e.load(q, q.qp.Num, q.record+uint64(8*i)); ok && v != 0 && !q.e.options.OldRecords {
+			q.e.note("%v: the record for %s is %#x when it leaves RESET", q, what, v)
+		}
+	}
 }
 
 // DestroyQP flushes nothing when the file is closed: the process may be gone, and its memory
@@ -143,10 +202,27 @@ func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 		e.note("a doorbell for QP %d, which is not there: %#016x at %#x", num, v, offset)
 		return
 	}
-	if page == sdb {
-		QPOf(qp).sendDoorbell(offset, v)
-	} else {
+	if page == rdb {
 		QPOf(qp).recvDoorbell(offset, v)
+		return
+	}
+	QPOf(qp).sendDoorbell(offset, v)
+	if e.options.Late {
+		e.catchUpSends()
+	}
+}
+
+// catchUpSends looks at the records of all QPs, where doorbells come late: several QPs share a
+// doorbell for sends, and of their stores only the last is seen.
+func (e *model) catchUpSends() {
+	for qp := range fakeverbs.Objects[*fakeverbs.QP](e.k) {
+		q := QPOf(qp)
+		if q == nil || q.stopped || e.k.Device.IsRoCE() && qp.CurState < abi.IB_QPS_RTS {
+			continue
+		}
+		if v, ok := e.load(q, qp.Num, q.record); ok && v != 0 {
+			q.takeSendsTo(v)
+		}
 	}
 }
 
@@ -191,11 +267,18 @@ func (q *QP) sendDoorbell(offset int, v uint64) {
 	if v>>16&0xffff != 0 {
 		e.note("%v: reserved bits of the doorbell for sends are set: %#016x", q, v)
 	}
-	if !e.wantStored(q, q.qp.Num, q.record, v) {
-		return
+	if e.wantStored(q, q.qp.Num, q.record, v) && !e.options.Late {
+		q.takeSendsTo(v)
 	}
+}
+
+// takeSendsTo takes the sends up to where a doorbell or its record says.
+func (q *QP) takeSendsTo(v uint64) {
+	e := q.e
 	n := uint32(uint16(uint32(v) - q.sqTold))
 	switch {
+	case n == 0 && e.options.Late: // the record had said so before
+		return
 	case n == 0:
 		e.note("%v: a doorbell for sends without a new one", q)
 		return
@@ -279,19 +362,32 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	}
 }
 
-// NextRecv looks at the record, where doorbells come late.
-func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
+// catchUp looks at the record of receives, where doorbells come late.
+func (q *QP) catchUp() {
 	if len(q.recvs) == 0 && q.e.options.Late && !q.stopped {
 		if v, ok := q.e.load(q, q.qp.Num, q.record+8); ok {
 			q.takeRecvs(v)
 		}
 	}
+}
+
+func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
+	q.catchUp()
 	if len(q.recvs) == 0 {
 		return nil, false
 	}
 	r := q.recvs[0]
 	q.recvs = slices.Delete(q.recvs, 0, 1)
 	return r, true
+}
+
+// OldestRecv looks at the receive that is next.
+func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
+	q.catchUp()
+	if len(q.recvs) == 0 {
+		return nil, false
+	}
+	return q.recvs[0], true
 }
 
 func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {

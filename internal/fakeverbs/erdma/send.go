@@ -172,6 +172,10 @@ func (c *sendCheck) run() {
 		c.note("operation %d is none", c.op)
 		return
 	}
+	if c.q.qp.Type == abi.IB_UVERBS_QPT_UD {
+		c.note("a datagram needs an address handle, and user space has none")
+		return
+	}
 	c.Opcode = op.verb
 	c.flags()
 	switch op.layout {

@@ -42,23 +42,23 @@ func ticks(n uint64) uint64 {
 // Map maps the pages of the clock, read-only, or memory of the device's, and nothing else:
 // queues are user memory.
 func (m *model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
-	if offset == int64(ticksKey)*int64(fakeverbs.PageSize) && length == fakeverbs.PageSize && !m.options.NoTicks {
+	if offset == int64(ticksKey)*int64(m.k.PageSize()) && length == m.k.PageSize() && !m.options.NoTicks {
 		return m.mapTicks(k, offset)
 	}
 	if dm, ok := m.dms[offset]; ok && length > 0 && length <= dm.region.Len() {
 		return dm.offer.Mapped(length)
 	}
-	if offset != int64(clockKey)*int64(fakeverbs.PageSize) || length != fakeverbs.PageSize || m.options.NoClock {
+	if offset != int64(clockKey)*int64(m.k.PageSize()) || length != m.k.PageSize() || m.options.NoClock {
 		return nil, syscall.EINVAL
 	}
 	if m.clock.page == nil {
 		var err error
-		if m.clock.offer, m.clock.page, err = k.ShareMemory(offset, fakeverbs.PageSize); err != nil {
+		if m.clock.offer, m.clock.page, err = k.ShareMemory(offset, m.k.PageSize()); err != nil {
 			return nil, syscall.ENOMEM
 		}
 		m.clock.update(m.clock.now())
 	}
-	return m.clock.offer.Mapped(fakeverbs.PageSize)
+	return m.clock.offer.Mapped(m.k.PageSize())
 }
 
 // mapTicks maps the clock itself. A load can't be seen, so the clock moves when the opening
@@ -66,13 +66,13 @@ func (m *model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region
 func (m *model) mapTicks(k *fakeverbs.Kernel, offset int64) (_ *mmap.Region, err error) {
 	t := &m.clock.ticks
 	if t.page == nil {
-		if t.offer, t.page, err = k.ShareMemory(offset, fakeverbs.PageSize); err != nil {
+		if t.offer, t.page, err = k.ShareMemory(offset, m.k.PageSize()); err != nil {
 			return nil, syscall.ENOMEM
 		}
 		k.Tick = func() { m.clock.show(ticks(m.clock.now())) }
 		k.Tick()
 	}
-	return t.offer.Mapped(fakeverbs.PageSize)
+	return t.offer.Mapped(m.k.PageSize())
 }
 
 // show has the clock's register be so many ticks, in big-endian.

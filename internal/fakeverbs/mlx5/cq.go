@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"bytes"
 	"encoding/binary"
 	"syscall"
 	"time"
@@ -13,6 +14,10 @@ import (
 // CQ is the device's side of a completion queue.
 type CQ struct {
 	Num uint32 // the device's number
+
+	// Stamps are the time stamps of the successful completions, if KeepStamps is set.
+	Stamps     []uint64
+	KeepStamps bool
 
 	m       *model
 	cq      *fakeverbs.CQ
@@ -100,7 +105,7 @@ func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) 
 	case !named:
 		return nil, syscall.EINVAL
 	}
-	if u := m.findUAR(uint32(number)); u != nil {
+	if u, _ := m.findUAR(uint32(number)); u != nil {
 		return u, nil
 	}
 	m.note("CQ_CREATE names UAR %d, which is not the context's", number)
@@ -165,6 +170,8 @@ type CQE struct {
 	Path                     uint8
 	Solicited                bool
 	Checks                   [2]byte // of a raw packet: the checksums that are right, and the types of its headers
+	VLAN                     uint16  // its tag, which was stripped
+	Tag                      uint32  // its flow tag, in place of QPN where completions name queues by an index
 	Data                     []byte  // of a short message, in place of its receive
 }
 
@@ -176,7 +183,7 @@ func (q *CQ) Complete(c CQE) {
 }
 
 func (q *CQ) complete(c *CQE) {
-	b := &q.entry
+	b, stamp := &q.entry, uint64(0)
 	clear(b[:])
 	binary.BigEndian.PutUint32(b[32:], c.Queue)
 	binary.BigEndian.PutUint32(b[56:], uint32(c.WQEOpcode)<<24|c.QPN)
@@ -188,9 +195,11 @@ func (q *CQ) complete(c *CQE) {
 		binary.BigEndian.PutUint16(b[22:], c.SLID)
 		binary.BigEndian.PutUint32(b[24:], c.From)
 		copy(b[28:30], c.Checks[:])
+		binary.BigEndian.PutUint16(b[30:], c.VLAN)
 		copy(b[36:40], c.Imm[:])
 		binary.BigEndian.PutUint32(b[44:], c.Bytes)
-		binary.BigEndian.PutUint64(b[48:], q.m.clock.stamp())
+		stamp = q.m.clock.stamp()
+		binary.BigEndian.PutUint64(b[48:], stamp)
 	}
 	b[63] = c.Opcode << 4
 	if c.Solicited {
@@ -202,6 +211,9 @@ func (q *CQ) complete(c *CQE) {
 	}
 	q.putData(b, c.Data)
 	q.write(b)
+	if q.KeepStamps && c.Opcode < cqeReqErr {
+		q.Stamps = append(q.Stamps, stamp)
+	}
 	q.event(c.Solicited || b[54]|b[55] != 0 && c.Opcode >= cqeReqErr)
 }
 
@@ -231,10 +243,38 @@ func (q *CQ) write(b *[64]byte) {
 		_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
 		c.Late()
 	}
-	q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
-	_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	if q.m.options.WeakLoads {
+		q.putLate(at, b[:60])
+	} else {
+		q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
+		_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	}
 	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
 	q.pi++
+}
+
+// weakWords are words that the program has not loaded anew.
+type weakWords struct {
+	q  *CQ
+	at uint64
+	b  []byte
+}
+
+func (q *CQ) putLate(at uint64, b []byte) {
+	q.m.weak = append(q.m.weak, weakWords{q, at, bytes.Clone(b)})
+}
+
+// LoadBarrier lets the program see all that was written.
+func (m *model) LoadBarrier() {
+	if !m.options.WeakLoads {
+		return
+	}
+	m.k.Lock()
+	defer m.k.Unlock()
+	for _, w := range m.weak {
+		m.blame(m.k.User.Write(w.at, w.b), "%v: its memory is gone", w.q)
+	}
+	m.weak = nil
 }
 
 // event raises an event if the CQ is armed for a completion of this kind. A CQ that is
@@ -386,7 +426,11 @@ func (q *CQ) putData(b *[64]byte, data []byte) {
 		copy(b[:], data)
 		b[63] |= dataInside
 	default:
-		_ = q.m.k.User.Write(q.address(q.pi)-longCQEData, data)
+		if at := q.address(q.pi) - longCQEData; q.m.options.WeakLoads {
+			q.putLate(at, data)
+		} else {
+			_ = q.m.k.User.Write(at, data)
+		}
 		b[63] |= dataBefore
 	}
 }

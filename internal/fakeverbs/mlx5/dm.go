@@ -14,7 +14,7 @@ const (
 	maxDM      = 256 << 10
 	logDMBlock = 6
 	maxDMAlign = logDMBlock + 6 // the largest alignment
-	dmKey      = 8 << 8         // command 8, in pages
+	dmCommand  = 8
 	dmAccess   = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ |
 		abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_ZERO_BASED
 )
@@ -31,7 +31,7 @@ type pages [maxDM / 4096]bool
 // take finds n pages in a row.
 func (p *pages) take(n int) (first int, ok bool) {
 	run := 0
-	for i := range maxDM / fakeverbs.PageSize {
+	for i := range p {
 		if run++; p[i] {
 			run = 0
 		}
@@ -58,15 +58,15 @@ func (m *model) AllocDM(dm *fakeverbs.DM, r *ioctl.Request) (free func(), err er
 	if dm.LogAlign > maxDMAlign {
 		return nil, syscall.EINVAL
 	}
-	d, pages := m.k.Device, fakeverbs.RoundUp(int(dm.Length))/fakeverbs.PageSize
+	d, pages := m.k.Device, (int(dm.Length)+m.k.PageSize()-1)/m.k.PageSize()
 	d.Lock()
 	defer d.Unlock()
 	first, ok := shared(d).dms.take(pages)
 	if !ok {
 		return nil, syscall.ENOMEM
 	}
-	key := int64(dmKey+first) * int64(fakeverbs.PageSize)
-	o, region, err := m.k.ShareMemory(key, pages*fakeverbs.PageSize)
+	key := m.mmapKey(dmCommand, first)
+	o, region, err := m.k.ShareMemory(key, pages*m.k.PageSize())
 	if err != nil {
 		shared(d).dms.set(first, pages, false)
 		return nil, err

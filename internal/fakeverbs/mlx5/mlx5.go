@@ -29,8 +29,8 @@ func open(k *fakeverbs.Kernel) fakeverbs.Model {
 // device is what all openings of a device share. The device's lock guards it.
 type device struct {
 	// How many of these were made: their numbers are never used twice.
-	cqs, srqs uint32
-	dms       pages
+	cqs, srqs, pds uint32
+	dms            pages
 }
 
 func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
@@ -48,6 +48,9 @@ type model struct {
 	dynamic  bool
 	uars     map[int64]*uar // by the key that they are mapped at
 	lastUAR  uint32
+	perPage  int             // UARs of a page
+	log      int             // of a UAR's size
+	static   uint32          // registers
 	nextReg  uint32          // static register for the next QP
 	records  map[uint64]bool // cache lines in use
 	indexes  map[uint32]bool // of queue pairs
@@ -55,6 +58,7 @@ type model struct {
 	cqs      map[uint32]*CQ
 	dms      map[int64]mlx5DM // by the key that they are mapped at
 	part     []byte           // of a new queue that is read
+	weak     []weakWords
 	clock    clock
 	exited   bool // the process has: its unfinished work is no violation
 }
@@ -63,6 +67,9 @@ type model struct {
 type Options struct {
 	Infiniband bool
 	NoAtomics  bool
+	// NoTSO is a device that cuts no TCP segments into packets, and a kernel that adds nothing
+	// to a device's attributes.
+	NoTSO bool
 	// NoChecksums is a device that fills in none of raw packets.
 	NoChecksums bool
 	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
@@ -75,6 +82,8 @@ type Options struct {
 	InlineHeaders bool
 	// Request is the longest request for a context that the kernel takes; 0 is any.
 	Request int
+	// Registers is the least number of registers of a kernel without dynamic UARs.
+	Registers uint32
 	// FirstUAR is the number of the first dynamic UAR.
 	FirstUAR uint32
 	// NoClock is a kernel without the page by which ticks of the clock become times.
@@ -83,12 +92,24 @@ type Options struct {
 	NoMAC bool
 	// NoTicks is a kernel that does not let programs read the device's clock.
 	NoTicks bool
+	// NoECE is a device without options of enhanced connection establishment.
+	NoECE bool
+	// NoBursts is a device whose rate limits have no bursts.
+	NoBursts bool
+	// SRQFaults is a device that finds the memory of receives of SRQs missing at first, if it is in
+	// a region on demand.
+	SRQFaults bool
 	// NoNullKey is a kernel that does not answer the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
-	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
+	// stood in the queue before, as do those behind the number of the peer's SRQ, the places of
+	// immediate data and of a number to compare in requests without, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
 	OldBytes bool
+	// WeakLoads is a processor that loads all words of a completion at any time after the last
+	// load barrier, though the device wrote the one with the owner bit last: the others are old
+	// until there is a barrier.
+	WeakLoads bool
 	// Late says that not every store to a register is seen: of two to the same place the
 	// first may not be. So a store to a page is only a reason to look at the records of
 	// all that uses the page.
@@ -106,9 +127,14 @@ const (
 	maxRecv    = 1 << 15
 	maxSRQ     = 1<<15 - 1
 	maxCQE     = 1<<22 - 1
-	bfregs     = 16
 	contextLen = 72
 	nullKey    = 0xfffff700
+
+	maxTSO           = 1 << 18
+	minRate, maxRate = 1, 100_000_000 // kbit/s
+
+	askECE = 1 << 28
+	ECE    = 0x3 // the options that the device has
 )
 
 func (m *model) note(format string, args ...any) {
@@ -136,8 +162,9 @@ func limits() fakeverbs.Limits {
 	l.Port.MaxMsgSz, l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 1<<30, 256, 1, 1
 	l.GIDs = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), fakeverbs.GIDEntry(fakeverbs.IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
-	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM|abi.IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.RSS = abi.IbUverbsRssCaps{SupportedQpts: 1 << abi.IB_UVERBS_QPT_RAW_PACKET, MaxRwqIndirectionTables: 1 << 20, MaxRwqIndirectionTableSize: 1 << 11}
 	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
 	return l
 }
@@ -150,18 +177,9 @@ func (m *model) applyOptions() {
 	if m.options.Infiniband && !d.IsInfiniBand() {
 		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
 		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		d.Limits.RawCaps = 0
+		d.Limits.RawCaps, d.Limits.RSS = 0, abi.IbUverbsRssCaps{}
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
-}
-
-// Has leaves out the calls that the model does not carry out.
-func (m *model) Has(call string) bool {
-	switch call {
-	case "COUNTERS_CREATE":
-		return false
-	}
-	return m.Bare.Has(call)
 }
 
 // input reads the private bytes of a create call. Fewer than least are refused; behind
@@ -195,6 +213,13 @@ func answer[T any](m *model, call string, r *ioctl.Request, v T) error {
 	return nil
 }
 
+// AllocPD answers with the PD's number.
+func (m *model) AllocPD(r *ioctl.Request) error {
+	d := shared(m.k.Device)
+	d.pds++
+	return answer(m, "ALLOC_PD", r, abi.Mlx5IbAllocPdResp{Pdn: d.pds - 1})
+}
+
 func (m *model) Context(r *ioctl.Request) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	o := &m.options
@@ -212,9 +237,17 @@ func (m *model) Context(r *ioctl.Request) error {
 	case in.CompMask != 0 || in.Reserved0 != 0 || in.Reserved1 != 0 || in.Reserved2 != 0:
 		return syscall.EOPNOTSUPP
 	}
+	const caps = abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR
+	if len(b) >= 24 && in.MaxCqeVersion < 1 || len(b) >= 32 && in.LibCaps&caps != caps {
+		m.note("GET_CONTEXT asks for completions of version %d and has capabilities %#x: a library of long ago", in.MaxCqeVersion, in.LibCaps)
+	}
 	m.dynamic = in.LibCaps&abi.MLX5_LIB_CAP_DYN_UAR != 0 && !o.StaticUARs && o.Request == 0
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
 		m.version = 0
+	}
+	m.perPage, m.log = 1, bits.TrailingZeros(uint(m.k.PageSize()))
+	if in.LibCaps&abi.MLX5_LIB_CAP_4K_UAR != 0 {
+		m.perPage, m.log = m.k.PageSize()/uarSize, bits.TrailingZeros(uarSize)
 	}
 	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	m.dms = make(map[int64]mlx5DM)
@@ -222,7 +255,7 @@ func (m *model) Context(r *ioctl.Request) error {
 		QpTabSize: 1 << 18, BfRegSize: bfSize, CacheLineSize: line, MaxSqDescSz: maxSQDesc, MaxRqDescSz: maxRQDesc,
 		MaxSendWqebb: maxBlocks, MaxRecvWr: maxRecv, MaxSrqRecvWr: maxSRQ, NumPorts: 1, ResponseLength: contextLen,
 		CqeVersion: m.version, CmdsSuppUhw: abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: 12, NumUarsPerPage: uint32(fakeverbs.PageSize / uarSize), NumDynBfregs: 1024,
+		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: uint32(m.log), NumUarsPerPage: uint32(m.perPage), NumDynBfregs: 1024,
 	}
 	if o.NoBlueFlame {
 		resp.BfRegSize = 0
@@ -233,17 +266,21 @@ func (m *model) Context(r *ioctl.Request) error {
 	if !o.NoClock {
 		resp.ClockInfoVersions = 1
 	}
+	if o.NoTSO {
+		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE
+	}
 	if o.NoMAC {
 		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
 	}
 	if !m.dynamic {
-		resp.TotBfregs = bfregs
-		resp.NumDynBfregs = 0
-		m.addStatic()
+		resp.TotBfregs, resp.NumDynBfregs = m.addStatic(max(in.TotalNumBfregs, o.Registers)), 0
 	}
 	if !o.NoTicks {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
 		resp.HcaCoreClockOffset = ticksAt
+	}
+	if !o.NoECE {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE
 	}
 	if !o.NoNullKey {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
@@ -252,6 +289,29 @@ func (m *model) Context(r *ioctl.Request) error {
 	m.k.NullKey = resp.DumpFillMkey
 	m.answered = resp
 	return answer(m, "GET_CONTEXT", r, resp)
+}
+
+// QueryDevice answers what the device has beyond the verbs, as far as it is asked for.
+func (m *model) QueryDevice(r *ioctl.Request) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	switch {
+	case len(b) == 0 || m.options.NoTSO:
+		return nil
+	case len(b) < 8:
+		return syscall.EINVAL
+	}
+	resp := abi.Mlx5IbQueryDeviceResp{ResponseLength: uint32(len(abi.Bytes(new(abi.Mlx5IbQueryDeviceResp))))}
+	if !m.options.Infiniband {
+		const raw = 1 << abi.IB_UVERBS_QPT_RAW_PACKET
+		resp.TsoCaps = abi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: raw}
+		resp.PacketPacingCaps = abi.Mlx5PacketPacingCaps{QpRateLimitMin: minRate, QpRateLimitMax: maxRate, SupportedQpts: raw,
+			CapFlags: abi.MLX5_IB_PP_SUPPORT_BURST}
+		if m.options.NoBursts {
+			resp.PacketPacingCaps.CapFlags = 0
+		}
+	}
+	copy(b, abi.Bytes(&resp))
+	return nil
 }
 
 func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
@@ -284,7 +344,7 @@ func (m *model) pinRecord(call string, addr uint64) error {
 	if m.records[addr/line] && !m.options.OldBytes {
 		m.note("%s: the doorbell record at %#x stands in the cache line of another", call, addr)
 	}
-	if err := m.k.User.Check(addr&^uint64(fakeverbs.PageSize-1), uint64(fakeverbs.PageSize)); err != nil {
+	if err := m.k.User.Check(addr&^uint64(m.k.PageSize()-1), uint64(m.k.PageSize())); err != nil {
 		return err
 	}
 	words := []string{"first", "second"}

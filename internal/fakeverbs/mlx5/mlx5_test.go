@@ -30,7 +30,7 @@ func newBench() *bench {
 	k := fakeverbs.New(abi.RDMA_DRIVER_MLX5)
 	b := &bench{model: k.Model.(*model), mem: make([]byte, onePage)}
 	k.Lend(lentAt, b.mem)
-	b.version = 1
+	b.version, b.perPage, b.static = 1, 1, 16
 	b.uars, b.records, b.indexes, b.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
 	b.uar = b.addUAR(0, 0, true)
 	qp := fakeverbs.NewQP(k, &fakeverbs.QP{Type: abi.IB_UVERBS_QPT_RC, Cap: abi.IbUverbsQpCap{MaxSendSge: 2}, CurState: abi.IB_QPS_RTS})
@@ -46,7 +46,7 @@ func newBench() *bench {
 // frame reads an Ethernet segment in which one byte is set.
 func (c *reader) frame(at int, v byte) {
 	c.rest[at] = v
-	c.ethernet()
+	c.ethernet(false)
 }
 
 // readyWith moves a raw packet queue pair to RTR with a record of n receives.
@@ -117,8 +117,9 @@ func TestMLX5Notes(t *testing.T) {
 		// registers
 		"a store to a page of registers that is gone, at 0x2000": func(b *bench) { b.Watch(0x2000, mmap.Store{Kind: mmap.StoreWC}) },
 		"without the barriers of memory that combines writes":    func(b *bench) { b.Watch(0, mmap.Store{Kind: mmap.StorePlain, Offset: uarSend}) },
-		"a copy of 64 bytes ends too early":                      func(b *bench) { b.copyOf(8, uarSend); b.Watch(0, mmap.Store{Kind: mmap.FlushWC}) },
-		"the next 64 bytes of a copy go to 0xa00, not 0x840":     func(b *bench) { b.copyOf(8, uarSend); b.copyOf(8, 0xa00) },
+		"a copy of 64 bytes ends too early":                      func(b *bench) { b.copyOf(8, uarSend); b.Watch(0, mmap.Store{Kind: mmap.FlushWC, Offset: uarSend}) },
+		"the next 64 bytes of a copy go to 0x980, not 0x840":     func(b *bench) { b.copyOf(8, uarSend); b.copyOf(8, 0x980) },
+		"a copy to 0xc00, where it has no register":              func(b *bench) { b.copyOf(8, 0xc00) },
 		"a copy to a page that takes words only":                 func(b *bench) { b.uar.wc = false; b.copyOf(8, uarSend) },
 		"a copy to a register that takes words only":             func(b *bench) { b.uar.wc = false; b.uar.send(uarSend, []byte{6: 1, 15: 0}) },
 		"it is armed through UAR 1, and belongs to 0":            func(b *bench) { b.addUAR(onePage, 1, true).arm(5) },
@@ -138,17 +139,29 @@ func TestMLX5Notes(t *testing.T) {
 		"the port of UDP is 0xbfff": func(b *bench) {
 			b.reader().roce(&abi.IbUverbsAhAttr{Grh: abi.IbUverbsGlobalRoute{SgidIndex: 1}}, make([]byte, 6), 0xbfff)
 		},
-		"it asks for no completion, though its QP does for all":         func(b *bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
-		"it does not wait for the change of a key before it":            func(b *bench) { b.q.keys = true; b.reader().flags(0) },
-		"the device has no atomics":                                     func(b *bench) { b.options.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
-		"8 bytes are left for an Ethernet segment of 16":                func(b *bench) { b.reader(make([]byte, 8)...).ethernet() },
-		"18 bytes of the frame are in the request, and":                 func(b *bench) { b.reader(make([]byte, 16)...).frame(13, 18) },
-		"0 bytes of the frame are in the request, and the":              func(b *bench) { b.options.InlineHeaders = true; b.reader(make([]byte, 32)...).ethernet() },
-		"the checksums to fill in are 0x40":                             func(b *bench) { b.reader(make([]byte, 16)...).frame(4, 0x40) },
-		"reserved bytes of an Ethernet segment are set: 00000001":       func(b *bench) { b.reader(make([]byte, 16)...).frame(3, 1) },
-		"reserved bytes of an Ethernet segment are set: 0000000000000a": func(b *bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
-		"reserved bytes of an Ethernet segment are set: 0005":           func(b *bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
-		"QP 1: its record of receives is 3 before it is ready":          func(b *bench) { b.readyWith(3) },
+		"it asks for no completion, though its QP does for all": func(b *bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
+		"it does not wait for the change of a key before it":    func(b *bench) { b.q.keys = true; b.reader().flags(0) },
+		"the device has no atomics":                             func(b *bench) { b.options.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
+		"8 bytes are left for an Ethernet segment of 16":        func(b *bench) { b.reader(make([]byte, 8)...).ethernet(false) },
+		"16 bytes are left for an Ethernet segment of 32":       func(b *bench) { b.reader(make([]byte, 16)...).frame(13, 18) },
+		"an MSS of 7, and nothing is cut":                       func(b *bench) { b.reader(make([]byte, 16)...).frame(7, 7) },
+		"a TSO has 54 bytes of headers, and an MSS of 0": func(b *bench) {
+			b.reader(append([]byte{13: 54}, make([]byte, 66)...)...).ethernet(true)
+		},
+		"a TSO has 13 bytes of headers, and an MSS of 256": func(b *bench) {
+			b.reader(append([]byte{6: 1, 13: 13}, make([]byte, 18)...)...).ethernet(true)
+		},
+		"a TSO has 14 bytes of headers, and an MSS of 256": func(b *bench) {
+			b.options.InlineHeaders = true
+			b.reader(append([]byte{6: 1, 13: 14}, make([]byte, 18)...)...).ethernet(true)
+		},
+		"0 bytes of the frame are in the request, and the":        func(b *bench) { b.options.InlineHeaders = true; b.reader(make([]byte, 32)...).ethernet(false) },
+		"the checksums to fill in are 0x40":                       func(b *bench) { b.reader(make([]byte, 16)...).frame(4, 0x40) },
+		"reserved bytes of an Ethernet segment are set: 00000001": func(b *bench) { b.reader(make([]byte, 16)...).frame(3, 1) },
+		"reserved bytes of an Ethernet segment are set: 0000000a": func(b *bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
+		"reserved bytes of an Ethernet segment are set: 06":       func(b *bench) { b.reader(make([]byte, 16)...).frame(5, 6) },
+		"reserved bytes of an Ethernet segment are set: 0005":     func(b *bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
+		"QP 1: its record of receives is 3 before it is ready":    func(b *bench) { b.readyWith(3) },
 		"WQ 3: its record is 1 when it becomes ready": func(b *bench) {
 			b.be(0, 1)
 			_ = b.ModifyWQ(&fakeverbs.WQ{Num: 3, Queue: b.q}, &abi.IbUverbsExModifyWq{AttrMask: fakeverbs.WQAttrState, WqState: fakeverbs.WQReady}, call(0, 0, 8, 0))

@@ -23,12 +23,14 @@ type QP struct {
 	record   uint64
 	index    uint32 // user space's own, or 0xffffff
 	uar      *uar
-	register int    // offset in the UAR, or -1: any of it
+	register int // offset in the page, or -1: any of the UAR that begins at inPage
+	inPage   int
 	posted   uint32 // blocks of sends, free-running
 	sends    []*send
 	busy     []*send     // taken, and not known to be done
 	keys     bool        // the last send changed a key
 	scatters bool        // short messages come in completions
+	Pacing   Pacing      // as it was set last
 	head     [block]byte // of a send that is read
 	looker   *time.Timer // in the error state
 }
@@ -77,8 +79,18 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "flags beside those of UARs and short messages", uint64(in.Flags&^flags))
-	m.wantZero(call, "the reserved part, or what belongs to ECE and DCI,", uint64(in.EceOptions)|uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
+	want := uint32(askECE)
+	if m.options.NoECE {
+		want = 0
+	}
+	if in.EceOptions != want {
+		m.note("%s: the options of ECE are %#x, not %#x", call, in.EceOptions, want)
+	}
+	m.wantZero(call, "the reserved part, or what belongs to DCI,", uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	resp := abi.Mlx5IbCreateQpResp{}
+	if !m.options.NoECE {
+		resp.EceOptions = askECE | ECE
+	}
 	if err := q.takeUAR(&in, &resp); err != nil {
 		return err
 	}
@@ -153,7 +165,7 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 	case m.dynamic && !named:
 		return syscall.EINVAL
 	case m.dynamic:
-		if q.uar = m.findUAR(in.BfregIndex); q.uar == nil {
+		if q.uar, q.inPage = m.findUAR(in.BfregIndex); q.uar == nil {
 			m.note("QP_CREATE names UAR %d, which is not the context's", in.BfregIndex)
 			return syscall.EINVAL
 		}
@@ -162,17 +174,60 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 		m.note("QP_CREATE names UAR %d in a context without dynamic ones", in.BfregIndex)
 	}
 	m.wantZero("QP_CREATE", "the number of a register", uint64(in.BfregIndex))
-	n := m.nextReg % bfregs
+	n := m.nextReg % m.static
 	m.nextReg++
 	resp.BfregIndex = n/uarPerPage*4 + n%uarPerPage
 	uar := int(n / uarPerPage)
-	perPage := fakeverbs.PageSize / uarSize
-	q.uar = m.uars[int64(uar/perPage)*int64(fakeverbs.PageSize)]
+	perPage := m.perPage
+	q.uar = m.uars[m.mmapKey(0, uar/perPage)]
 	size := bfSize
 	if m.options.NoBlueFlame {
 		size = plainReg
 	}
 	q.register = uar%perPage*uarSize + uarSend + int(n%uarPerPage)*size
+	return nil
+}
+
+// Pacing is what a rate limit has beside the rate.
+type Pacing struct {
+	Rate, MaxBurst uint32
+	TypicalPacket  uint16
+}
+
+// ModifyPrivate reads the private bytes of a modification: what a rate limit has beside the rate, and
+// options of enhanced connection establishment, which are agreed to as far as the device has them.
+func (m *model) ModifyPrivate(qp *fakeverbs.QP, mask, rate uint32, r *ioctl.Request) error {
+	const call = "MODIFY_QP"
+	var in abi.Mlx5IbModifyQp
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	out, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	copy(abi.Bytes(&in), b)
+	burst := &in.BurstInfo
+	switch q := QPOf(qp); {
+	case len(b) > 0 && len(b) < 12 || len(out) > 0 && len(out) < 4:
+		return syscall.EINVAL
+	case in.CompMask != 0 || burst.Reserved != 0:
+		return syscall.EOPNOTSUPP
+	case mask&abi.IB_QP_RATE_LIMIT == 0:
+		if burst.MaxBurstSz != 0 || burst.TypicalPktSz != 0 {
+			m.note("%s: a burst of %d bytes without a rate limit", call, burst.MaxBurstSz)
+		}
+	case (burst.MaxBurstSz != 0 || burst.TypicalPktSz != 0) && (rate == 0 || m.options.NoBursts), rate != 0 && (rate < minRate || rate > maxRate):
+		return syscall.EINVAL
+	case q != nil:
+		q.Pacing = Pacing{rate, burst.MaxBurstSz, burst.TypicalPktSz}
+	}
+	resp := abi.Mlx5IbModifyQpResp{ResponseLength: uint32(len(abi.Bytes(new(abi.Mlx5IbModifyQpResp))))}
+	if in.EceOptions != 0 {
+		if m.options.NoECE {
+			m.note("%s: options of ECE, which the device has not: %#x", call, in.EceOptions)
+		}
+		if len(out) == 0 {
+			m.note("%s: options of ECE, and no room for the answer", call)
+		}
+		resp.EceOptions = in.EceOptions & (askECE | ECE)
+	}
+	copy(out, abi.Bytes(&resp))
 	return nil
 }
 
@@ -307,12 +362,12 @@ var codes = map[uint32]uint8{
 	abi.IB_UVERBS_WR_SEND_WITH_INV: 0x01, abi.IB_UVERBS_WR_RDMA_WRITE: 0x08, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: 0x09,
 	abi.IB_UVERBS_WR_SEND: 0x0a, abi.IB_UVERBS_WR_SEND_WITH_IMM: 0x0b, abi.IB_UVERBS_WR_RDMA_READ: 0x10,
 	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: 0x11, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: 0x12,
-	abi.IB_UVERBS_WR_BIND_MW: 0x25, abi.IB_UVERBS_WR_LOCAL_INV: 0x25,
+	abi.IB_UVERBS_WR_TSO: 0x0e, abi.IB_UVERBS_WR_BIND_MW: 0x25, abi.IB_UVERBS_WR_LOCAL_INV: 0x25,
 }
 
 // sent writes the completion of a send.
 func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
-	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.queue(),
+	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.Queue(),
 		Syndrome: syndrome, Vendor: vendor, Bytes: w.Len(), Data: w.Data}
 	if syndrome != 0 {
 		c.Opcode = cqeReqErr
@@ -320,8 +375,8 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
 	CQOf(q.qp.SendCQ).complete(c)
 }
 
-// queue returns the number that completions name the QP by.
-func (q *QP) queue() uint32 {
+// Queue returns the number that completions name the QP by.
+func (q *QP) Queue() uint32 {
 	if q.m.version == 1 {
 		return q.index
 	}
@@ -355,10 +410,17 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 }
 
 func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
-	if q.qp.SRQ != nil {
-		return SRQOf(q.qp.SRQ).take()
+	if q.qp.SRQ == nil {
+		return q.rq.next()
 	}
-	return q.rq.next()
+	s := SRQOf(q.qp.SRQ)
+	r, ok := s.take()
+	if ok && q.m.options.SRQFaults && s.isMissing(r) { // the QP goes on, as without a receive
+		q.received(r, &CQE{Opcode: cqeRespErr, Syndrome: 0x22, Vendor: 0x93})
+		s.faulted = int(r.Index)
+		return nil, false
+	}
+	return r, ok
 }
 
 func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
@@ -379,7 +441,7 @@ func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 
 // received writes the completion of a receive.
 func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
-	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.queue()
+	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.Queue()
 	if s := q.qp.SRQ; s != nil {
 		SRQOf(s).done(r.Index)
 		if q.m.version == 0 {
@@ -387,6 +449,9 @@ func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
 		}
 	} else {
 		q.rq.done(r.Index)
+	}
+	if q.isRaw() && q.m.version == 1 && c.Opcode != cqeRespErr {
+		c.QPN = c.Tag
 	}
 	CQOf(q.qp.RecvCQ).complete(c)
 }
@@ -399,8 +464,8 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 			c.From |= 1 << 28
 		}
 	}
-	if q.isRaw() && wc.WcFlags&abi.IB_WC_IP_CSUM_OK != 0 {
-		c.Checks = ipv4OK
+	if q.isRaw() && wc.Status == abi.IB_WC_SUCCESS {
+		c.Checks, c.VLAN, c.Tag = checks(&r.Packet), r.Packet.VLAN, r.Packet.Tag
 	}
 	q.received(r, c)
 }

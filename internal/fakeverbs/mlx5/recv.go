@@ -90,6 +90,7 @@ type SRQ struct {
 	Num uint32
 
 	m       *model
+	srq     *fakeverbs.SRQ
 	addr    uint64
 	entries uint32
 	size    uint32 // bytes of one
@@ -97,6 +98,8 @@ type SRQ struct {
 	taken   uint32 // how many, free-running
 	next    uint16 // place of the next
 	busy    []uint16
+	present map[uint32]bool // keys of regions on demand whose memory is there
+	faulted int             // place of the last receive, if that found its memory missing, else -1
 	xrc     bool
 	index   uint32 // user space's own, of XRC
 }
@@ -115,7 +118,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	s := &SRQ{m: m, addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
+	s := &SRQ{m: m, srq: srq, faulted: -1, present: make(map[uint32]bool), addr: in.BufAddr, record: in.DbAddr, entries: fakeverbs.RoundPow2(srq.MaxWR + 1), size: max(32, fakeverbs.RoundPow2(16+16*srq.MaxSGE))}
 	if srq.CQ == nil {
 		m.wantZero(call, "the index of an SRQ without completions", uint64(in.Uidx))
 	} else if err := m.xrcIndex(s, in.Uidx); err != nil {
@@ -197,11 +200,31 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 		m.note("SRQ %d: entry %d is followed by %d, of %d", s.Num, place, s.next, s.entries)
 		s.next = 0
 	}
+	if int(place) == s.faulted {
+		m.note("SRQ %d: a receive is posted in entry %d, where the device still reads one that it gave back", s.Num, place)
+	}
+	s.faulted = -1
 	s.busy = append(s.busy, place)
 	s.taken++
+	if s.srq.Limit > 0 && uint32(uint16(m.load(named("SRQ"), s.Num, s.record)-s.taken)) < s.srq.Limit {
+		s.srq.Limit = 0 // the event comes once
+		m.k.Raise(s.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
+	}
 	to := &fakeverbs.Recv{Index: uint32(place)}
 	m.scatter(named("SRQ"), to, b[16:])
 	return to, true
+}
+
+// isMissing reports whether memory of a receive is not there. It will be there the next time.
+func (s *SRQ) isMissing(r *fakeverbs.Recv) (missing bool) {
+	for mr := range fakeverbs.Objects[*fakeverbs.MR](s.m.k) {
+		for _, e := range r.SGL {
+			if e.LKey == mr.Key && mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0 && !s.present[e.LKey] {
+				s.present[e.LKey], missing = true, true
+			}
+		}
+	}
+	return missing
 }
 
 func (s *SRQ) done(index uint32) {
@@ -211,7 +234,7 @@ func (s *SRQ) done(index uint32) {
 // CreateWQ makes the receives of a queue pair that no request made: that is all a WQ is.
 func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	const call = "WQ_CREATE"
-	if m.options.Infiniband || m.version == 0 || w.Flags != 0 {
+	if m.options.Infiniband || m.version == 0 || w.Flags&^abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	in, err := input[abi.Mlx5IbCreateWq](m, call, r, 40)
@@ -225,7 +248,7 @@ func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
-	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
+	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, WQ: w, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
 		Cap: abi.IbUverbsQpCap{MaxRecvWr: w.MaxWR, MaxRecvSge: w.MaxSGE}})
 	q := &QP{m: m, qp: qp, record: in.DbAddr, index: in.UserIndex, register: -1}
 	sizes := &abi.Mlx5IbCreateQp{BufAddr: in.BufAddr, RqWqeCount: in.RqWqeCount, RqWqeShift: in.RqWqeShift}
@@ -303,6 +326,9 @@ func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	case in.RxKeyLen != hashKey || in.Reserved != [6]uint8{}, both(fakeverbs.HashIPv4, fakeverbs.HashIPv6), both(fakeverbs.HashTCP, fakeverbs.HashUDP):
 		return syscall.EINVAL
 	}
+	if !fakeverbs.IsZero(in.RxHashKey[hashKey:]) {
+		m.note("QP_CREATE: bytes behind the key of %d bytes are set", hashKey)
+	}
 	qp.Hash = &fakeverbs.Hash{Fields: in.RxHashFieldsMask, Key: in.RxHashKey[:hashKey:hashKey]}
 	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
 }
@@ -327,6 +353,9 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 	}
 	if !m.options.OldBytes {
 		in.Uidx &= uint32(m.version) * 0xffffff
+		if !m.options.NoECE {
+			in.EceOptions &^= askECE
+		}
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
 			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}

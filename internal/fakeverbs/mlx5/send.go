@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // send is a send as the device found it.
@@ -31,6 +32,7 @@ type parts struct {
 	ud             bool // a datagram may be it
 	uc             bool // an unreliable connection has it
 	raw            bool // a raw packet may be it
+	cut            bool // the device cuts it into packets
 }
 
 var operations = map[uint8]parts{
@@ -39,6 +41,7 @@ var operations = map[uint8]parts{
 	0x09: {verb: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote: true, data: true, inline: true, uc: true},
 	0x0a: {verb: abi.IB_UVERBS_WR_SEND, data: true, inline: true, ud: true, uc: true, raw: true},
 	0x0b: {verb: abi.IB_UVERBS_WR_SEND_WITH_IMM, data: true, inline: true, ud: true, uc: true},
+	0x0e: {verb: abi.IB_UVERBS_WR_TSO, data: true, raw: true, cut: true},
 	0x10: {verb: abi.IB_UVERBS_WR_RDMA_READ, remote: true, data: true},
 	0x11: {verb: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, remote: true, atomic: true, data: true},
 	0x12: {verb: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, remote: true, atomic: true, data: true},
@@ -163,7 +166,7 @@ func (c *reader) take(what string, n int) []byte {
 func (c *reader) segments() {
 	parts, ok := operations[c.code]
 	typ := c.q.qp.Type
-	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw {
+	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw || parts.cut && !c.q.isRaw() {
 		c.note("operation %#x is none of its QP", c.code)
 		return
 	}
@@ -179,7 +182,7 @@ func (c *reader) segments() {
 		c.address(c.take("an address", 48))
 	}
 	if c.q.isRaw() {
-		c.ethernet()
+		c.ethernet(parts.cut)
 	}
 	if parts.remote {
 		b := c.take("a remote address", 16)
@@ -215,7 +218,7 @@ func (c *reader) immediate() {
 	case abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_BIND_MW:
 		c.Imm = binary.BigEndian.Uint32(b)
 	default:
-		c.wantZeros("an operation without immediate data", b)
+		c.wantUnused("an operation without immediate data", b)
 	}
 }
 
@@ -230,7 +233,7 @@ func (c *reader) operands() {
 		return
 	}
 	c.Compare = first
-	c.wantZeros("an addition", b[8:])
+	c.wantUnused("an addition", b[8:])
 }
 
 // data reads SGEs, or one piece of inline data, up to the end.
@@ -289,10 +292,10 @@ func (c *reader) umr() {
 	type2, binds := mask&maskQPN != 0, mask&maskLength != 0
 	c.checkHead(head, mask, type2, binds)
 	fixed, word := key[0], binary.BigEndian.Uint32(key[4:])
-	c.wantUnused(key[1:2])
-	c.wantUnused(key[3:4])
-	c.wantUnused(key[8:16])
-	c.wantUnused(key[32:])
+	c.wantUnused("a key", key[1:2])
+	c.wantUnused("a key", key[3:4])
+	c.wantUnused("a key", key[8:16])
+	c.wantUnused("a key", key[32:])
 	qpn := word >> 8
 	switch {
 	case binds && type2 && qpn != c.q.qp.Num, !(binds && type2) && qpn != 0xffffff:
@@ -301,8 +304,8 @@ func (c *reader) umr() {
 		c.note("the key is marked %#x, free is 0x40", fixed)
 	}
 	if !binds {
-		c.wantUnused(key[2:3])
-		c.wantUnused(key[16:32])
+		c.wantUnused("a key", key[2:3])
+		c.wantUnused("a key", key[16:32])
 		if type2 {
 			c.Opcode, c.Imm = abi.IB_UVERBS_WR_LOCAL_INV, old
 			return
@@ -313,10 +316,10 @@ func (c *reader) umr() {
 	c.binding(key, old, word)
 }
 
-// wantUnused wants zeros in a part of a key that the change leaves alone.
-func (c *reader) wantUnused(b []byte) {
+// wantUnused wants zeros in bytes that mean nothing, where libmlx5 leaves what stood there.
+func (c *reader) wantUnused(where string, b []byte) {
 	if !c.q.m.options.OldBytes {
-		c.wantZeros("a key", b)
+		c.wantZeros(where, b)
 	}
 }
 
@@ -447,22 +450,53 @@ const (
 	checksums    = 0xc0 // of layers 3 and 4, which the device fills in
 	ethHeader    = 18   // with a VLAN's tag
 	ethFrameAt   = 14
-	headersRight = 0x06 // layers 3 and 4
+	l3Right      = 0x02
+	l4Right      = 0x04
+	headersRight = l3Right | l4Right
 )
 
-// ipv4OK are the bytes of a completion for a packet of IPv4 whose checksums are right.
-var ipv4OK = [2]byte{headersRight, 2 << 2}
+// checks are the bytes of a completion that say what was found in a packet: the checksums that are
+// right, and the headers.
+func checks(p *fakeverbs.Packet) (b [2]byte) {
+	for _, c := range []struct {
+		is   bool
+		at   int
+		bits byte
+	}{
+		{p.L3OK, 0, l3Right}, {p.L4OK, 0, l4Right}, {p.Stripped, 1, 1},
+		{p.IPv6, 1, 1 << 2}, {p.IPv4, 1, 2 << 2}, {p.UDP, 1, 2 << 4}, {p.TCP, 1, 4 << 4},
+	} {
+		if c.is {
+			b[c.at] |= c.bits
+		}
+	}
+	return b
+}
 
 // ethernet reads the segment in front of a raw packet: which checksums the device shall fill
-// in, and the start of the frame where the device wants it in the request.
-func (c *reader) ethernet() {
+// in, and the start of the frame. The device wants some of it there, and takes more. Of a TSO all
+// headers stand there.
+func (c *reader) ethernet(cut bool) {
 	want := 0
 	if c.q.m.options.InlineHeaders {
 		want = ethHeader
 	}
-	b := c.take("an Ethernet segment", (ethFrameAt+want+2)&^15)
-	if n := int(binary.BigEndian.Uint16(b[12:])); n != want {
+	if len(c.rest) < 16 {
+		c.take("an Ethernet segment", 16)
+		return
+	}
+	n, mss := int(binary.BigEndian.Uint16(c.rest[12:])), binary.BigEndian.Uint16(c.rest[6:])
+	switch {
+	case cut && (mss == 0 || n < max(14, want)):
+		c.note("a TSO has %d bytes of headers, and an MSS of %d", n, mss)
+	case !cut && mss != 0:
+		c.note("an MSS of %d, and nothing is cut", mss)
+	case n < want:
 		c.note("%d bytes of the frame are in the request, and the device wants %d", n, want)
+	}
+	b := c.take("an Ethernet segment", (ethFrameAt+max(n, 2)+15)&^15)
+	if len(b) < ethFrameAt+n {
+		return
 	}
 	switch b[4] {
 	case 0:
@@ -472,19 +506,71 @@ func (c *reader) ethernet() {
 		c.note("the checksums to fill in are %#x", b[4])
 	}
 	c.wantZeros("an Ethernet segment", b[:4])
-	c.wantZeros("an Ethernet segment", b[5:12])
-	c.wantZeros("an Ethernet segment", b[ethFrameAt+want:])
-	c.Front = append([]byte(nil), b[ethFrameAt:][:want]...)
+	c.wantZeros("an Ethernet segment", b[5:6])
+	c.wantZeros("an Ethernet segment", b[8:12])
+	c.wantZeros("an Ethernet segment", b[ethFrameAt+n:])
+	c.Front, c.MSS = append([]byte(nil), b[ethFrameAt:][:n]...), mss
 }
 
-// CreateFlow takes the headers that the model knows.
-func (m *model) CreateFlow(f *fakeverbs.Flow) error {
+// CreateFlow takes the headers and actions that the model knows.
+func (m *model) CreateFlow(f *fakeverbs.Flow, r *ioctl.Request) error {
+	var counters *fakeverbs.Counters
 	for _, s := range f.Specs {
 		switch s.Type {
-		case fakeverbs.FlowEthernet, fakeverbs.FlowIPv4, fakeverbs.FlowIPv6, fakeverbs.FlowTCP, fakeverbs.FlowUDP:
+		case fakeverbs.FlowEthernet, fakeverbs.FlowIPv4, fakeverbs.FlowIPv6, fakeverbs.FlowTCP, fakeverbs.FlowUDP, fakeverbs.FlowDrop:
+		case fakeverbs.FlowTag:
+			if binary.NativeEndian.Uint32(s.Val) >= 1<<24 {
+				return syscall.EINVAL
+			}
+		case fakeverbs.FlowCount:
+			if counters != nil {
+				return syscall.EINVAL
+			}
+			counters = s.Counters
 		default:
 			return syscall.EOPNOTSUPP
 		}
 	}
+	return m.countersOf(counters, r)
+}
+
+// countersOf reads which numbers the counters of a rule are. They are said with the first rule that
+// uses the counters, and with no other.
+func (m *model) countersOf(c *fakeverbs.Counters, r *ioctl.Request) error {
+	const call, head, kind = "CREATE_FLOW", 24, 8
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	if len(b) == 0 || len(b) >= kind && fakeverbs.IsZero(b) {
+		if c != nil && c.Kinds == nil {
+			return syscall.EINVAL
+		}
+		return nil
+	}
+	if len(b) < head || binary.NativeEndian.Uint32(b) != 1 || binary.NativeEndian.Uint32(b[4:]) != 0 || binary.NativeEndian.Uint32(b[20:]) != 0 {
+		return syscall.EINVAL
+	}
+	if c == nil {
+		m.note("%s has kinds of counters, and no counters", call)
+		return nil
+	}
+	if c.Kinds != nil {
+		return syscall.EINVAL
+	}
+	addr, n := binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint32(b[16:])
+	if n == 0 || n > 1<<16/kind {
+		return syscall.EINVAL
+	}
+	list := make([]byte, n*kind)
+	if m.k.User.Read(addr, list) != nil {
+		return syscall.EFAULT
+	}
+	var kinds []fakeverbs.CounterKind
+	for ; len(list) > 0; list = list[kind:] {
+		k := fakeverbs.CounterKind{Kind: binary.NativeEndian.Uint32(list), Index: binary.NativeEndian.Uint32(list[4:])}
+		if k.Kind > 1 {
+			return syscall.EINVAL
+		}
+		kinds = append(kinds, k)
+	}
+	c.Kinds = kinds
 	return nil
 }

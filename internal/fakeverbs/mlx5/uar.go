@@ -20,17 +20,26 @@ type uar struct {
 	number uint32 // of the page
 	wc     bool   // copies may be made to it
 	regs   map[int]*register
-	copied mlx5Copy
 	part   [64]byte // of a copy, the last
+}
+
+// register is a doorbell register of sends.
+type register struct {
+	half   int // offset of the half that is next, with copies
+	copied mlx5Copy
 	last   struct { // the last request that a word announced, and where
 		at   int
 		send *send
 	}
 }
 
-// register is a doorbell register of sends.
-type register struct {
-	half int // offset of the half that is next, with copies
+// at returns the register that has an offset, and where it begins. There may be none.
+func (u *uar) at(offset int) (start int, r *register) {
+	if r := u.regs[offset]; r != nil {
+		return offset, r
+	}
+	start = offset &^ (bfSize - 1)
+	return start, u.regs[start]
 }
 
 // mlx5Copy is a request that is on its way, 64 bytes after 64 bytes.
@@ -46,8 +55,8 @@ const (
 	uarcq      = 0x20
 	uarSend    = 0x800
 	plainReg   = 0x100
-	firstKey   = 9 << 8 // command 9 and above are keys that objects hand out
-	uarPerPage = 2      // registers in use of each
+	uarCommand = 9 // 9 and above are keys that objects hand out
+	uarPerPage = 2 // registers in use of each
 )
 
 // methods are those of the driver's own objects.
@@ -87,22 +96,31 @@ func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
 	if !wc || m.options.NoBlueFlame {
 		size = plainReg
 	}
-	for uar := 0; uar < fakeverbs.PageSize; uar += uarSize {
+	for uar := range m.perPage {
 		for i := range uarPerPage {
-			u.regs[uar+uarSend+i*size] = &register{}
+			u.regs[uar*uarSize+uarSend+i*size] = &register{}
 		}
 	}
 	m.uars[key] = u
 	return u
 }
 
-// addStatic makes the UARs of a context without dynamic ones: their keys are their
-// indexes, low bits and high bits apart.
-func (m *model) addStatic() {
-	perPage := fakeverbs.PageSize / uarSize
-	for i := range bfregs / uarPerPage / perPage {
-		m.addUAR(int64(i)*int64(fakeverbs.PageSize), uint32(i*perPage), true)
+// addStatic makes the UARs of a context without dynamic ones: at least n registers, of whole
+// pages. The keys of the pages are their indexes, which have 8 bits.
+func (m *model) addStatic(n uint32) uint32 {
+	perPage := uint32(uarPerPage * m.perPage)
+	pages := (n + perPage - 1) / perPage
+	for i := range pages {
+		m.addUAR(m.mmapKey(0, int(i)), i*uint32(m.perPage), true)
 	}
+	m.static = pages * perPage
+	return m.static
+}
+
+// mmapKey is where a page is mapped: a command and an index, whose bits above 8 have a place of
+// their own. Static pages have none of these.
+func (m *model) mmapKey(command, index int) int64 {
+	return int64(index&0xff|command<<8|index>>8<<16) * int64(m.k.PageSize())
 }
 
 func allocUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
@@ -120,12 +138,12 @@ func allocUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	if m.lastUAR == 0 {
 		m.lastUAR = max(m.options.FirstUAR, 3)
 	}
-	m.lastUAR++
-	key := int64(firstKey+m.lastUAR) * int64(fakeverbs.PageSize)
+	m.lastUAR += uint32(m.perPage)
+	key := m.mmapKey(uarCommand, int(m.lastUAR)&0xffff)
 	u := m.addUAR(key, m.lastUAR, wc)
 	h := k.Add("UAR", u, func() { delete(m.uars, key) })
 	r.SetObject(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, h)
-	offset, length := uint64(key), uint32(fakeverbs.PageSize)
+	offset, length := uint64(key), uint32(m.k.PageSize())
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset)
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length)
 	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &m.lastUAR)
@@ -139,7 +157,7 @@ func destroyUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
 
 // MapRegisters maps a UAR that was offered, whole.
 func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
-	if m.uars[key] == nil || length != fakeverbs.PageSize {
+	if m.uars[key] == nil || length != m.k.PageSize() {
 		return syscall.EINVAL
 	}
 	return nil
@@ -154,12 +172,19 @@ func (m *model) Watch(key int64, s mmap.Store) {
 		m.note("a store to a page of registers that is gone, at %#x", key)
 	case s.Kind == mmap.StorePlain:
 		m.note("a store at %#x of UAR %d, without the barriers of memory that combines writes", s.Offset, u.number)
-	case s.Kind == mmap.FlushWC && !u.copied.done && len(u.copied.b) > 0:
-		m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(u.copied.b))
+	case s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC:
+		if _, r := u.at(s.Offset); r != nil {
+			r.copied.restart(u, s.Kind == mmap.FlushWC)
+		}
 	}
-	if u != nil && (s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC) {
-		u.copied = mlx5Copy{b: u.copied.b[:0]}
+}
+
+// restart expects another copy. The end of a copy comes after all of it.
+func (c *mlx5Copy) restart(u *uar, end bool) {
+	if end && !c.done && len(c.b) > 0 {
+		u.m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(c.b))
 	}
+	*c = mlx5Copy{b: c.b[:0]}
 }
 
 // Store is a store of a word: to the doorbell of CQs, or the start of a request.
@@ -196,8 +221,8 @@ func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 // goOn is a store behind the start of a request: a copy that is made word by word. Its first
 // word was the doorbell.
 func (u *uar) goOn(start, within int, b []byte) {
-	t := u.last
-	if t.send == nil || t.at != start || within+8 > len(t.send.raw) || !bytes.Equal(t.send.raw[within:][:8], b) {
+	_, r := u.at(start)
+	if r == nil || r.last.send == nil || r.last.at != start || within+8 > len(r.last.send.raw) || !bytes.Equal(r.last.send.raw[within:][:8], b) {
 		u.m.note("UAR %d: %x at %#x goes on with no request", u.number, b, start+within)
 	}
 }
@@ -217,10 +242,15 @@ func (m *model) Copy64(key int64, offset int, b [64]byte) {
 	if !u.wc || m.options.NoBlueFlame {
 		m.note("UAR %d: a copy to a page that takes words only", u.number)
 	}
-	if u.copied.done || len(u.copied.b) == 0 {
-		u.copied = mlx5Copy{offset: c.Offset, b: u.copied.b[:0]}
+	_, reg := u.at(c.Offset)
+	if reg == nil {
+		m.note("UAR %d: a copy to %#x, where it has no register", u.number, c.Offset)
+		return
 	}
-	to := &u.copied
+	to := &reg.copied
+	if to.done || len(to.b) == 0 {
+		*to = mlx5Copy{offset: c.Offset, b: to.b[:0]}
+	}
 	if c.Offset != to.offset+len(to.b) {
 		m.note("UAR %d: the next 64 bytes of a copy go to %#x, not %#x", u.number, c.Offset, to.offset+len(to.b))
 	}
@@ -241,13 +271,8 @@ func (u *uar) send(offset int, b []byte) {
 		return
 	}
 	q := QPOf(qp)
-	at := offset
-	reg := u.regs[at]
-	if reg == nil {
-		at &^= bfSize / 2
-		reg = u.regs[at]
-	}
-	if reg == nil || q.uar != u || q.register >= 0 && q.register != at {
+	at, reg := u.at(offset)
+	if reg == nil || q.uar != u || q.register >= 0 && q.register != at || q.register < 0 && at&^(uarSize-1) != q.inPage {
 		m.note("%v: a doorbell at %#x of UAR %d, which is not the QP's", q, offset, u.number)
 		return
 	}
@@ -261,7 +286,7 @@ func (u *uar) send(offset int, b []byte) {
 	if offset != want {
 		m.note("%v: the doorbell is at %#x, and its turn was %#x", q, offset, want)
 	}
-	u.last.at, u.last.send = offset, q.doorbell(b)
+	reg.last.at, reg.last.send = offset, q.doorbell(b)
 	m.k.Ring(qp)
 }
 
@@ -280,14 +305,14 @@ func (u *uar) arm(v uint64) {
 	q.arm(uint32(v >> 32))
 }
 
-// findUAR finds a dynamic UAR by its number.
-func (m *model) findUAR(number uint32) *uar {
+// findUAR finds a dynamic UAR by its number, and where it is in its page.
+func (m *model) findUAR(number uint32) (u *uar, at int) {
 	for _, u := range m.uars {
-		if u.number == number {
-			return u
+		if i := number - u.number; i < uint32(m.perPage) {
+			return u, int(i) * uarSize
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // sameBytes reports whether a copy of a request equals the request in the queue.

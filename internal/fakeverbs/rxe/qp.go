@@ -203,7 +203,10 @@ func (q *QP) arm(w *fakeverbs.Work, s *Send) {
 		w.Bind = fakeverbs.Binding{Addr: r.Addr, Length: r.Length, LKey: r.MrLkey, RKey: r.MwRkey, NewRKey: r.Rkey, Access: r.Access}
 	case abi.IB_UVERBS_WR_FLUSH:
 		r := WR[abi.RxeSendWrFlush](s)
-		w.RemoteAddr, w.RKey, w.Flush = s.Iova, r.Rkey, s.Dma.Resid
+		w.RemoteAddr, w.RKey, w.FlushTypes, w.Flush = s.Iova, r.Rkey, r.Type, s.Dma.Resid
+		if r.Level == abi.IB_FLUSH_MR {
+			w.Flush = 0
+		}
 	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
 		if q.qp.Type == abi.IB_UVERBS_QPT_UD {
 			r := WR[abi.RxeSendWrUd](s)

@@ -99,7 +99,7 @@ func (q *QP) takeRecv() (e abi.SiwRqe, ok bool) {
 	case q.rq != nil:
 		return q.rq.takeRecv()
 	case q.qp.SRQ != nil:
-		return SRQOf(q.qp.SRQ).rq.takeRecv()
+		return SRQOf(q.qp.SRQ).take()
 	}
 	return e, false
 }
@@ -126,15 +126,27 @@ func (q *QP) Receive(n uint32) bool {
 
 // SRQ is siw's side of a shared receive queue.
 type SRQ struct {
-	srq *fakeverbs.SRQ
-	rq  *ring
+	srq   *fakeverbs.SRQ
+	rq    *ring
+	armed bool // for the event of the limit
 }
 
 // TakeRecv takes the oldest receive, as for an arriving SEND.
 func (q *SRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 	q.srq.Kernel().Lock()
 	defer q.srq.Kernel().Unlock()
-	return q.rq.takeRecv()
+	return q.take()
+}
+
+// take raises the event of the limit, once, when fewer receives than that are left.
+func (q *SRQ) take() (e abi.SiwRqe, ok bool) {
+	at := q.rq.next
+	e, ok = q.rq.takeRecv()
+	if ok && q.armed && q.rq.words[(at+int(q.srq.Limit))%len(q.rq.words)].Load()&abi.SIW_WQE_VALID == 0 {
+		q.armed = false
+		q.srq.Kernel().Raise(q.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
+	}
+	return e, ok
 }
 
 // sendFlags are the flags that user space may set.

@@ -139,7 +139,7 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	srq.Queue = &SRQ{srq: srq, rq: rq}
+	srq.Queue = &SRQ{srq: srq, rq: rq, armed: srq.Limit > 0}
 	return fakeverbs.AnswerDriver(r, abi.SiwUrespCreateSrq{NumRqe: n, SrqKey: uint64(key)})
 }
 
@@ -188,6 +188,7 @@ func (*model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.
 		return syscall.EINVAL
 	}
 	srq.Limit = in.SrqLimit
+	SRQOf(srq).armed = srq.Limit > 0
 	return nil
 }
 

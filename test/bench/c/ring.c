@@ -17,7 +17,7 @@ enum { LISTS = 3, CALLS = 256 };
 enum { GRACE = 20 }; /* yields; on siw the peer may have a message before the kernel has noted that it is sent */
 
 static const char *driver, *dev, *addr;
-static int rounds = 100, instructions, still;
+static int rounds = 100, instructions, still, raw;
 static double unit; /* of a tick */
 
 static struct pair pair;
@@ -221,11 +221,11 @@ static void measure_list(int list)
 	for (int i = -rounds / 10 - 1; i < rounds; i++) {
 		if (i == 0) /* warm now */
 			c.recv.n = c.poll.n = c.send[SEND].n = c.send[SEND_INLINE].n = c.send[WRITE].n = c.send[WRITE_INLINE].n = 0;
-		for (int kind = 0; kind < KINDS; kind++)
+		for (int kind = 0; kind < (raw ? WRITE : KINDS); kind++)
 			one_round(&c, list, kind);
 	}
 	print(&c.recv, "post_recv", list, DEPTH);
-	for (int kind = 0; kind < KINDS; kind++)
+	for (int kind = 0; kind < (raw ? WRITE : KINDS); kind++)
 		print(&c.send[kind], measures[kind], list, DEPTH);
 	print(&c.poll, "poll_full", list, DEPTH);
 }
@@ -264,15 +264,15 @@ static void measure_arm(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: c-ring -driver siw|rxe|mlx5 -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn] [-still]\n");
+	fprintf(stderr, "usage: c-ring -driver siw|rxe|mlx5 -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn] [-still] [-raw]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i += 2) {
-		if (!strcmp(argv[i], "-still")) {
-			still = 1;
+		if (!strcmp(argv[i], "-still") || !strcmp(argv[i], "-raw")) {
+			*(argv[i][1] == 's' ? &still : &raw) = 1;
 			i--;
 			continue;
 		}
@@ -297,7 +297,10 @@ int main(int argc, char **argv)
 		return usage();
 	atexit(release_device);
 	unit = instructions ? 1 : clock_ns_per_tick();
-	pair_connect(&pair, dev, addr);
+	if (raw)
+		pair_loop(&pair, dev);
+	else
+		pair_connect(&pair, dev, addr);
 	for (int i = 0; i < LISTS; i++)
 		measure_list(lists[i]);
 	tell_device(SIGSTOP);

@@ -21,7 +21,7 @@ type rings struct {
 	wcs   []verbs.WC
 }
 
-func open(name string, addr netip.Addr) (rounds.Rings, error) {
+func open(name string, addr netip.Addr, raw bool) (rounds.Rings, error) {
 	info, err := find(name)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,12 @@ func open(name string, addr netip.Addr) (rounds.Rings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.pair, err = connect(dev, addr); err != nil {
+	if raw {
+		q.pair, err = loop(dev)
+	} else {
+		q.pair, err = connect(dev, addr)
+	}
+	if err != nil {
 		return nil, err
 	}
 	q.prepare()

@@ -27,6 +27,7 @@ import (
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
   vm headers                                    get rdma_netlink.h of the newest kernel with apt
+  vm rdma-core                                  build the newest rdma-core from its source package, got with apt
   vm test [-kernel SERIES] [-guests N] [flags] [PACKAGE...]
                                                 run the packages' tests in guests, as go test would; -h lists the flags
   vm run [-kernel SERIES] [-mem MIB] [-cpus N] [-timeout D] [-icount] -- CMD [ARG...]
@@ -66,6 +67,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = fetch(ctx, args[1:], stderr)
 	case "headers":
 		err = rig.FetchHeaders(ctx, stderr)
+	case "rdma-core":
+		err = rig.FetchRDMACore(ctx, stderr)
 	case "run":
 		code, err = runGuest(ctx, args[1:], stdout, stderr)
 	case "test":

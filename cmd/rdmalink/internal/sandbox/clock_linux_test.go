@@ -5,18 +5,21 @@ import "testing"
 // TestClock: libmlx5 says when completions were, and has CQs that raise an event for several.
 func TestClock(t *testing.T) {
 	long(t)
-	program := compiled(t, "../../../../test/sandbox/clock.c", "-lmlx5")
-	if out, err := inside(t, []string{"-d", "mlx5"}, program); err != nil || out != "all as it should be\n" {
-		t.Errorf("%v\n%s", err, out)
-	}
+	onCores(t, func(t *testing.T, c core) { asItShouldBe(t, c, "clock.c", "-lmlx5") })
 }
 
 // TestNull checks libmlx5's regions without memory. libmlx5 discards data that a completion
 // carries for them.
 func TestNull(t *testing.T) {
 	long(t)
-	program := compiled(t, "../../../../test/sandbox/null.c")
-	if out, err := inside(t, []string{"-d", "mlx5"}, program); err != nil || out != "all as it should be\n" {
+	onCores(t, func(t *testing.T, c core) { asItShouldBe(t, c, "null.c") })
+}
+
+// asItShouldBe runs a program that checks its results itself.
+func asItShouldBe(t *testing.T, c core, source string, libraries ...string) {
+	t.Helper()
+	program := c.compiled(t, "../../../../test/sandbox/"+source, libraries...)
+	if out, err := c.inside(t, []string{"-d", "mlx5"}, program); err != nil || out != "all as it should be\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -137,14 +137,14 @@ func newFabric(o options) (kernel.Kernel, []netip.Addr) {
 		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)})
 		addrs = append(addrs, a)
 		f.Hosts = append(f.Hosts, rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{
-			{Kind: models[o.kind], Name: deviceName(models[o.kind], i), InfiniBand: o.kind == "mlx5-ib", Addrs: []netip.Addr{a}}}})
+			{Kind: models[o.kind], Name: deviceName(models[o.kind], i), InfiniBand: o.kind == "mlx5-ib", RoCE: o.kind == "erdma-roce", Addrs: []netip.Addr{a}}}})
 	}
 	rdmatest.NewWith(witness{}, &f)
 	all := kernel.Registered()
 	return all[len(all)-1], addrs
 }
 
-var models = map[string]rdmatest.Kind{"rxe": rdmatest.RXE, "siw": rdmatest.SIW, "erdma": rdmatest.ERDMA,
+var models = map[string]rdmatest.Kind{"rxe": rdmatest.RXE, "siw": rdmatest.SIW, "erdma": rdmatest.ERDMA, "erdma-old": rdmatest.ERDMA, "erdma-roce": rdmatest.ERDMA,
 	"mlx5": rdmatest.MLX5, "mlx5-ib": rdmatest.MLX5, "mlx5-old": rdmatest.MLX5}
 
 // deviceName returns the name that udev or the driver gives the i-th device of a kind.

@@ -18,11 +18,12 @@ type options struct {
 }
 
 // kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
-// registers that exist from the start, and completions of version 0.
-var kinds = []string{"rxe", "siw", "erdma", "mlx5", "mlx5-ib", "mlx5-old"}
+// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could
+// have it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2.
+var kinds = []string{"rxe", "siw", "erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old"}
 
 // withRegisters lists the devices whose doorbells are stores by the program.
-var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
+var withRegisters = []string{"erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64
 
@@ -72,6 +73,9 @@ module and no network.
   $ rdmalink sandbox -- ibv_devinfo -v
   $ rdmalink sandbox -- sh -c 'ibv_rc_pingpong -g 1 & sleep 1; ibv_rc_pingpong -g 1 localhost'
   $ rdmalink sandbox --device siw -- sh -c 'rping -s -C 3 & sleep 1; rping -c -a 198.51.100.1 -C 3'
+
+mlx5-ib is mlx5 on InfiniBand, and erdma-roce is erdma on RoCE v2 in place of iWARP. mlx5-old and
+erdma-old are devices as their first kernels could have them.
 
 Each host has one device. Host K has the address 198.51.100.K, for rdma_cm; TCP is the
 machine's own. A process runs on host 1 unless ` + hostVariable + ` in its environment names another host:

@@ -24,11 +24,11 @@ func TestOptions(t *testing.T) {
 		"ibv_devinfo":       "expected -- and the command",
 		"--":                "expected -- and the command",
 		"word -- true":      `"word" stands before --`,
-		"-d mlx4 -- true":   "expected one of rxe, siw, erdma, mlx5",
+		"-d mlx4 -- true":   "expected one of rxe, siw, erdma, erdma-old, erdma-roce, mlx5",
 		"--hosts 0 -- true": "hosts",
 		"--hosts x -- true": "hosts",
 		"--loud -- true":    "loud",
-		"-t -d siw -- true": "--trap goes with --device erdma or mlx5",
+		"-t -d siw -- true": "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
 		if _, err := parseOptions(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)

@@ -60,8 +60,13 @@ func lookAtSources() error {
 // in both roles.
 func TestOwn(t *testing.T) {
 	long(t)
+	onCores(t, own)
+}
+
+func own(t *testing.T, c core) {
+	t.Parallel()
 	own := rdmalink(t)
-	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}} {
+	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}, "erdma-roce": {"rc"}} {
 		if out, err := inside(t, []string{"-d", kind}, own, "devinfo"); err != nil || !strings.Contains(out, "driver                         "+kind[:3]) {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -70,7 +75,7 @@ func TestOwn(t *testing.T) {
 			port := freePort(t)
 			ours, theirs := own+" pingpong "+program+" -c -e -n 100 -p "+port, "ibv_"+program+"_pingpong -g 1 -c -e -n 100 -p "+port
 			for _, ends := range [][2]string{{ours, theirs}, {theirs, ours}} {
-				out, err := inside(t, []string{"-d", kind}, "sh", "-c", script(ends[0], ends[1]+" localhost"))
+				out, err := c.inside(t, []string{"-d", kind}, "sh", "-c", script(ends[0], ends[1]+" localhost"))
 				if err != nil || strings.Contains(out, "invalid data") || strings.Count(out, " iters in ") != 2 {
 					t.Errorf("%s on %s: %v\n%s", ends[0], kind, err, out)
 				}
@@ -80,9 +85,8 @@ func TestOwn(t *testing.T) {
 	need(t, "rping")
 	for _, kind := range kinds {
 		for _, ends := range [][2]string{{own + " rping", "rping"}, {"rping", own + " rping"}} {
-			out, err := inside(t, []string{"-d", kind}, "sh", "-c",
-				script(ends[0]+" -s -v -C 3 -a 198.51.100.1", ends[1]+" -c -v -C 3 -a 198.51.100.1")+"; true")
-			if err != nil || strings.Count(out, "ping data: rdma-ping-2: CDEF") != 2 {
+			out, err := c.inside(t, []string{"-d", kind}, "sh", "-c", rpings(ends[0]+" -s -a 198.51.100.1", ends[1]+" -c -a 198.51.100.1"))
+			if err != nil || len(pinged.FindAllString(out, -1)) != 2 {
 				t.Errorf("%s on %s: %v\n%s", ends[0], kind, err, out)
 			}
 		}
@@ -104,11 +108,17 @@ func TestOwnDoctor(t *testing.T) {
 // rdma-core's provider and one with ours, in both roles.
 func TestOwnPerftest(t *testing.T) {
 	long(t)
+	onCores(t, ownPerftest)
+}
+
+func ownPerftest(t *testing.T, c core) {
+	t.Parallel()
 	own := rdmalink(t) + " perf "
-	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0"} {
+	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0",
+		"atomic bw -R": "ib_atomic_bw -R -x 0"} {
 		need(t, strings.Fields(theirs)[0])
 		for _, ends := range [][2]string{{own + ours, theirs}, {theirs, own + ours}} {
-			if out, err := perftest(t, "erdma", ends[0], ends[1]); err != nil {
+			if out, err := perftest(t, c, "erdma", ends[0], ends[1]); err != nil {
 				t.Errorf("%s: %v\n%s", ends[0], err, out)
 			}
 		}

@@ -17,9 +17,14 @@ func TestRawEthernet(t *testing.T) {
 	script := program + "--server -E 02:00:00:00:00:01 -B 02:00:00:00:00:02 & server=$!\n" +
 		"while kill -0 $server; do " + program + "--client -E 02:00:00:00:00:02 -B 02:00:00:00:00:01 > /dev/null || exit 1; done 2> /dev/null\n" +
 		"wait $server"
+	onCores(t, func(t *testing.T, c core) { rawEthernet(t, c, script) })
+}
+
+func rawEthernet(t *testing.T, c core, script string) {
+	t.Parallel()
 	for _, kind := range []string{"mlx5", "mlx5-old"} {
 		for way, options := range ways {
-			out, err := inside(t, append(slices.Clone(options), "-d", kind), "sh", "-c", script)
+			out, err := c.inside(t, append(slices.Clone(options), "-d", kind), "sh", "-c", script)
 			if err != nil || !regexp.MustCompile(`(?m)^ 64 +500 `).MatchString(out) {
 				t.Errorf("%s, %s: %v\n%s", kind, way, err, out)
 			}

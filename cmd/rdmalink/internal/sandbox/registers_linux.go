@@ -128,7 +128,13 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 			return any // it is unmapped
 		}
 		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			binary.NativeEndian.PutUint64(p.seen[at:], v)
+			// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
+			// one's. No doorbell is the complement of another, so the same store shows again.
+			if word.CompareAndSwap(v, ^v) {
+				binary.NativeEndian.PutUint64(p.seen[at:], ^v)
+			} else {
+				binary.NativeEndian.PutUint64(p.seen[at:], v)
+			}
 			others()
 			k.Store(p.key, at, 8, v)
 			any = true
@@ -162,6 +168,9 @@ func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers are reported late, see registers.
 	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldRecords = !s.trap, true
+		if s.old {
+			o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
+		}
 	}
 	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldBytes = !s.trap, true

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	if o.trap && !canTrap {
 		return fmt.Errorf("--trap: %w on this architecture: it knows the instructions of amd64", verbs.ErrNotSupported)
 	}
-	s := &supervisor{files: f, trap: o.trap, old: o.kind == "mlx5-old"}
+	s := &supervisor{files: f, trap: o.trap, old: strings.HasSuffix(o.kind, "-old")}
 	if o.record != "" {
 		file, err := os.Create(o.record)
 		if err != nil {

@@ -21,14 +21,18 @@ import (
 // the same, refuse the same, and request the same from the kernel.
 func TestSizes(t *testing.T) {
 	long(t)
-	program := compiled(t, "../../../../test/sandbox/sizes.c")
+	onCores(t, sizes)
+}
+
+func sizes(t *testing.T, c core) {
+	program := c.compiled(t, "../../../../test/sandbox/sizes.c")
 	dir := t.TempDir()
 	requests, recording := sizeRequests(), filepath.Join(dir, "c.rec")
 	file := filepath.Join(dir, "requests")
 	if err := os.WriteFile(file, []byte(strings.Join(requests, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := inside(t, []string{"-d", "mlx5", "-r", recording}, program, file)
+	out, err := c.inside(t, []string{"-d", "mlx5", "-r", recording}, program, file)
 	if err != nil {
 		t.Fatal(err, out)
 	}

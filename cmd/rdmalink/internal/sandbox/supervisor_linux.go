@@ -20,7 +20,7 @@ type supervisor struct {
 	hosts    []*machine
 	files    *files
 	trap     bool // a tracer sees all stores to registers
-	old      bool // mlx5-old
+	old      bool // mlx5-old, erdma-old
 
 	receiving sync.Mutex // the next call
 	numbering sync.Mutex // a descriptor, from the search for a free number until it is given

@@ -33,7 +33,18 @@ func needTrap(t *testing.T) {
 // stops the program, and only then. The right order is no misuse.
 func TestTrap(t *testing.T) {
 	needTrap(t)
-	program := compiled(t, "../../../../test/sandbox/late.c")
+	onCores(t, func(t *testing.T, c core) {
+		// Before rdma-core 65, which has what an arm looks like there, the record of a new CQ is zero.
+		first := "0x0000000000000000"
+		if c.isNewest() {
+			first = "0xff00000130000000"
+		}
+		lateRecord(t, c, first)
+	})
+}
+
+func lateRecord(t *testing.T, core core, first string) {
+	program := core.compiled(t, "../../../../test/sandbox/late.c")
 	for _, c := range []struct {
 		options, words []string
 		caught         bool
@@ -42,11 +53,11 @@ func TestTrap(t *testing.T) {
 		{[]string{"--trap"}, nil, false},
 		{nil, []string{"late"}, false},
 	} {
-		out, err := inside(t, append(c.options, "-d", "erdma"), append([]string{program}, c.words...)...)
+		out, err := core.inside(t, append(c.options, "-d", "erdma"), append([]string{program}, c.words...)...)
 		switch {
 		case !c.caught && err != nil:
 			t.Errorf("%v %v: %v\n%s", c.options, c.words, err, out)
-		case c.caught && (err == nil || !strings.Contains(err.Error(), "erdma0: CQ 1: the doorbell says 0x0000000180000000, and its record 0x0000000000000000")):
+		case c.caught && (err == nil || !strings.Contains(err.Error(), "erdma0: CQ 1: the doorbell says 0x0000000180000000, and its record "+first)):
 			t.Errorf("%v %v: %v\n%s", c.options, c.words, err, out)
 		}
 	}
@@ -60,9 +71,8 @@ func TestTrapPrograms(t *testing.T) {
 	own := rdmalink(t)
 	for _, kind := range withRegisters {
 		for _, ends := range [][2]string{{"rping", "rping"}, {own + " rping", "rping"}, {"rping", own + " rping"}, {own + " rping", own + " rping"}} {
-			out, err := inside(t, []string{"--trap", "-d", kind}, "sh", "-c",
-				script(ends[0]+" -s -v -C 3 -a 198.51.100.1", ends[1]+" -c -v -C 3 -a 198.51.100.1")+"; true")
-			if err != nil || strings.Count(out, "ping data: rdma-ping-2: CDEF") != 2 {
+			out, err := inside(t, []string{"--trap", "-d", kind}, "sh", "-c", rpings(ends[0]+" -s -a 198.51.100.1", ends[1]+" -c -a 198.51.100.1"))
+			if err != nil || len(pinged.FindAllString(out, -1)) != 2 {
 				t.Errorf("%s, %v: %v\n%s", kind, ends, err, out)
 			}
 		}

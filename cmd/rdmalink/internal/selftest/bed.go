@@ -1,10 +1,12 @@
 package selftest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
@@ -21,15 +23,20 @@ type bed struct {
 	attr *verbs.DeviceAttr
 	port uint32
 	link *verbs.PortAttr
-	gid  *verbs.GIDEntry // nil where addresses need none, and on iWARP
-	addr netip.Addr      // of its network device; zero if there is none
-	os   string
+	gid  *verbs.GIDEntry                // nil where addresses need none, and on iWARP
+	addr netip.Addr                     // of its network device; zero if there is none
+	open func() (*uverbs.Device, error) // opens the device again
+
+	os, firmware, board string
+	posts               int     // how often a test of stores posts
+	frames              *uint16 // numbers the ports of frames
 
 	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
 func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
-	b = &bed{ctx: ctx, dev: dev}
+	name := dev.Info().Name
+	b = &bed{ctx: ctx, dev: dev, frames: new(uint16), open: func() (*uverbs.Device, error) { return m.Open(name) }}
 	if b.attr, err = dev.Attr(); err != nil {
 		return nil, err
 	}
@@ -43,9 +50,15 @@ func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, e
 	}
 	b.findAddress(m)
 	if b.iwarp() && !b.addr.IsValid() {
-		return nil, fmt.Errorf("there is no IP address that leads to %s, and iWARP connects by address only (ip addr add ADDRESS/LENGTH dev NETDEV)", dev.Info().Name)
+		return nil, fmt.Errorf("there is no IP address that leads to %s, and iWARP connects by address only (ip addr add ADDRESS/LENGTH dev NETDEV)", name)
 	}
 	b.os = m.Proc.Text("sys", "kernel", "osrelease")
+	if d, err := m.RDMA.DeviceByName(name); err == nil {
+		b.firmware = d.FWVersion
+	}
+	if m.Sys.FS != nil {
+		b.board = m.Sys.Text("class", "infiniband", name, "board_id")
+	}
 	return b, nil
 }
 
@@ -115,13 +128,21 @@ func (b *bed) facts() []finding {
 	if b.addr.IsValid() {
 		way += fmt.Sprintf(", address %v", b.addr)
 	}
-	return []finding{
-		{"rdmalink", fact, version},
-		{"kernel", fact, b.os},
-		{"device", fact, fmt.Sprintf("%s, driver %v, ABI %d, vendor %#06x, part %d, hardware %d, firmware %#x", info.Name, info.Driver, info.ABI,
-			a.VendorID, a.VendorPartID, a.HWVer, a.FWVer)},
-		{"way", fact, way},
+	firmware := fmt.Sprintf("%s (%#x)", cmp.Or(b.firmware, "unknown"), a.FWVer)
+	if b.board != "" {
+		firmware += ", board " + b.board
 	}
+	var facts []finding
+	for _, f := range [][2]string{
+		{"rdmalink", fmt.Sprintf("%s, %s, %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		{"kernel", b.os},
+		{"device", fmt.Sprintf("%s, driver %v, ABI %d, vendor %#06x, part %d, hardware %d", info.Name, info.Driver, info.ABI, a.VendorID, a.VendorPartID, a.HWVer)},
+		{"firmware", firmware},
+		{"way", way},
+	} {
+		facts = append(facts, finding{name: f[0], result: fact, detail: f[1]})
+	}
+	return facts
 }
 
 // keep arranges for an object to be closed at the end of the test.
@@ -149,7 +170,8 @@ func byAddress(b *bed) (string, error) {
 	return fmt.Sprintf("connected to %v and closed", b.addr), err
 }
 
-// reach connects an address to itself. It says which device that leads to.
+// reach connects an address to itself. It says which device that leads to. Neither end closes
+// before both are connected.
 func (b *bed) reach(addr netip.Addr) (device string, err error) {
 	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -157,22 +179,30 @@ func (b *bed) reach(addr netip.Addr) (device string, err error) {
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
-	accepted := make(chan error, 1)
+	type answer struct {
+		*rdmacm.Conn
+		error
+	}
+	came := make(chan answer, 1)
 	go func() {
 		c, err := l.Accept(ctx)
-		if err == nil {
-			<-c.Done()
-			err = c.Close()
-		}
-		accepted <- err
+		came <- answer{c, err}
 	}()
 	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(addr, 0)}
 	c, err := d.Dial(ctx, l.Addr().String())
 	if err != nil {
 		cancel()
-		<-accepted
-		return "", errors.Join(err, l.Close())
+	} else {
+		device = c.Device().Info().Name
 	}
-	device = c.Device().Info().Name
-	return device, errors.Join(c.Close(), <-accepted, l.Close())
+	a := <-came
+	if a.Conn != nil {
+		err = errors.Join(err, a.Close())
+	} else if err == nil {
+		err = a.error
+	}
+	if c != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return device, errors.Join(err, l.Close())
 }

@@ -20,30 +20,236 @@ func (p *pair) statuses(cq *uverbs.CQ, n int) (all []verbs.WC, err error) {
 	return all, nil
 }
 
-// wrongKey writes with an invalid key. The device flushes the requests behind that write.
-func wrongKey(b *bed) (string, error) {
-	if b.iwarp() {
-		return "", none("iWARP does not report errors to the writer")
+// mistake is a request that a device must refuse.
+type mistake struct {
+	pairOptions
+	// request prepares both ends, and returns the send that fails.
+	request func(p *pair) (verbs.SendWR, error)
+	want    verbs.Status   // of the send
+	recv    verbs.Status   // of the peer's receive, unless it is 0
+	soft    []verbs.Status // that the send has with soft RoCE, and then the receive
+	erdma   []verbs.Status // the same with eRDMA
+	op      verbs.Opcode   // that the device must have; 0 is SEND
+}
+
+// refused makes a mistake. It compares the statuses of the send, of the send behind it, which
+// the device flushes, and of the peer's receive.
+func refused(m mistake) func(*bed) (string, error) {
+	return func(b *bed) (string, error) {
+		if b.iwarp() {
+			return "", none("iWARP does not report errors to the sender")
+		}
+		if m.op != 0 && !b.dev.Supports(verbs.QPTypeRC, m.op) {
+			return "", none("there is no %v", m.op)
+		}
+		m.typ = verbs.QPTypeRC
+		p, err := b.pairWith(m.pairOptions)
+		if err != nil {
+			return "", err
+		}
+		wr, err := m.request(p)
+		if err != nil {
+			return "", err
+		}
+		wr.WRID, wr.Flags = p.id(), wr.Flags|verbs.SendSignaled
+		behind := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
+		if err := p.post(wr, behind); err != nil {
+			return "", err
+		}
+		wcs, err := p.statuses(p.ends[0].qp.SendCQ(), 1)
+		if err != nil {
+			return "", err
+		}
+		if !b.allows(&m, m.want, 0, wcs[0].Status) || wcs[0].WRID != wr.WRID {
+			return "", fmt.Errorf("request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, wr.WRID, m.want)
+		}
+		detail := fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr)
+		if wcs, err = p.statuses(p.ends[0].qp.SendCQ(), 1); err != nil {
+			return detail, err
+		}
+		if wcs[0].Status != verbs.StatusWRFlushErr || wcs[0].WRID != behind.WRID {
+			return detail, fmt.Errorf("behind it request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, behind.WRID, verbs.StatusWRFlushErr)
+		}
+		if m.recv == 0 {
+			return detail, nil
+		}
+		recvs, err := p.statuses(p.ends[1].recvs, 1)
+		if err != nil {
+			return detail, err
+		}
+		if !b.allows(&m, m.recv, 1, recvs[0].Status) {
+			return detail, fmt.Errorf("the receive completes with %v, and should with %v", recvs[0].Status, m.recv)
+		}
+		return fmt.Sprintf("%s; the receive %v, vendor's code %#x", detail, recvs[0].Status, recvs[0].VendorErr), nil
 	}
-	p, err := b.pair(verbs.QPTypeRC)
-	if err != nil {
-		return "", err
-	}
+}
+
+// allows reports whether a status is that of the InfiniBand specification, or with soft RoCE and
+// eRDMA that of the driver.
+func (b *bed) allows(m *mistake, want verbs.Status, i int, got verbs.Status) bool {
+	own := map[verbs.DriverID][]verbs.Status{verbs.DriverRXE: m.soft, verbs.DriverERDMA: m.erdma}[b.dev.Info().Driver]
+	return got == want || i < len(own) && got == own[i]
+}
+
+// write returns a write of 8 bytes to the second end.
+func (p *pair) write() verbs.SendWR {
 	to := &p.ends[1]
-	write := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: p.ends[0].sgl(0, 8, 1),
-		RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey() ^ 0xabcdef00}
-	behind := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
-	if err := p.post(write, behind); err != nil {
-		return "", err
+	return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: p.ends[0].sgl(0, 8, 1), RemoteAddr: to.mr.Addr() + half, RKey: to.mr.RKey()}
+}
+
+// sendTo posts a receive, and returns a SEND to it.
+func (p *pair) sendTo(recv []verbs.SGE, size int) (verbs.SendWR, error) {
+	err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: recv})
+	return verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, size, 1)}, err
+}
+
+// another registers memory that allows less, in the protection domain of the pair.
+func (p *pair) another(access verbs.Access) (*uverbs.MR, error) {
+	mr, err := p.pd.AllocMR(4096, access, nil)
+	if err == nil {
+		p.keep(mr.Close)
 	}
-	wcs, err := p.statuses(p.ends[0].qp.SendCQ(), 2)
+	return mr, err
+}
+
+// The mistakes. Soft RoCE flushes a send with a mistake of its own memory. eRDMA knows access errors of
+// either side, and of a peer that does not take a message only that.
+var (
+	flushed = []verbs.Status{verbs.StatusWRFlushErr}
+	here    = []verbs.Status{verbs.StatusLocAccessErr}
+	there   = []verbs.Status{verbs.StatusRemAccessErr, verbs.StatusRemAccessErr}
+	nowhere = []verbs.Status{verbs.StatusRetryExcErr}
+
+	wrongKey = mistake{want: verbs.StatusRemAccessErr, request: func(p *pair) (verbs.SendWR, error) {
+		wr := p.write()
+		wr.RKey ^= 0xabcdef00
+		return wr, nil
+	}}
+	behindRegion = mistake{want: verbs.StatusRemAccessErr, request: func(p *pair) (verbs.SendWR, error) {
+		wr := p.write()
+		wr.RemoteAddr = p.ends[1].mr.Addr() + uint64(p.ends[1].mr.Len()) - 7
+		return wr, nil
+	}}
+	readRefused = mistake{want: verbs.StatusRemAccessErr, op: verbs.OpRDMARead, request: func(p *pair) (verbs.SendWR, error) {
+		mr, err := p.another(verbs.AccessLocalWrite | verbs.AccessRemoteWrite)
+		if err != nil {
+			return verbs.SendWR{}, err
+		}
+		return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: p.ends[0].sgl(half, 8, 1), RemoteAddr: mr.Addr(), RKey: mr.RKey()}, nil
+	}}
+	writeRefused = mistake{want: verbs.StatusRemAccessErr, request: func(p *pair) (verbs.SendWR, error) {
+		mr, err := p.another(verbs.AccessLocalWrite | verbs.AccessRemoteRead)
+		if err != nil {
+			return verbs.SendWR{}, err
+		}
+		wr := p.write()
+		wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
+		return wr, nil
+	}}
+	wrongLocalKey = mistake{want: verbs.StatusLocProtErr, soft: flushed, erdma: here, request: func(p *pair) (verbs.SendWR, error) {
+		wr := p.write()
+		wr.SGL[0].LKey ^= 0xabcdef00
+		return wr, nil
+	}}
+	behindLocal = mistake{want: verbs.StatusLocProtErr, soft: flushed, erdma: here, request: func(p *pair) (verbs.SendWR, error) {
+		wr := p.write()
+		wr.SGL[0].Addr = p.ends[0].mr.Addr() + uint64(p.ends[0].mr.Len()) - 7
+		return wr, nil
+	}}
+	shortReceive = mistake{want: verbs.StatusRemInvReqErr, recv: verbs.StatusLocLenErr, erdma: there,
+		soft:    []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
+		request: func(p *pair) (verbs.SendWR, error) { return p.sendTo(p.ends[1].sgl(half, 15, 1), 16) }}
+	lockedReceive = mistake{want: verbs.StatusRemOpErr, recv: verbs.StatusLocProtErr, erdma: there,
+		soft: []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
+		request: func(p *pair) (verbs.SendWR, error) {
+			mr, err := p.another(verbs.AccessRemoteRead)
+			if err != nil {
+				return verbs.SendWR{}, err
+			}
+			return p.sendTo([]verbs.SGE{mr.SGE(0, 16)}, 16)
+		}}
+	noReceive = mistake{want: verbs.StatusRNRRetryExcErr, erdma: nowhere,
+		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RNRRetry, a.MinRNRTimer = 2, 1 }},
+		request: func(p *pair) (verbs.SendWR, error) {
+			return verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}, nil
+		}}
+	noAnswer = mistake{want: verbs.StatusRetryExcErr,
+		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RetryCnt, a.Timeout = 2, 8 }},
+		request: func(p *pair) (verbs.SendWR, error) {
+			return p.write(), p.ends[1].qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
+		}}
+	oddAtomic = mistake{want: verbs.StatusRemInvReqErr, erdma: there, op: verbs.OpFetchAdd, request: func(p *pair) (verbs.SendWR, error) {
+		if p.attr.AtomicCap == verbs.AtomicNone {
+			return verbs.SendWR{}, none("the device has no atomic operations")
+		}
+		wr := p.write()
+		wr.Opcode, wr.SGL, wr.RemoteAddr = verbs.OpFetchAdd, p.ends[0].sgl(half, 8, 1), wr.RemoteAddr+4
+		return wr, nil
+	}}
+	behindWindow = mistake{want: verbs.StatusRemAccessErr, op: verbs.OpBindMW, request: func(p *pair) (verbs.SendWR, error) {
+		if p.dev.Info().Driver == verbs.DriverRXE {
+			return verbs.SendWR{}, none("soft RoCE checks the bounds of the region, and not those of the window")
+		}
+		key, err := p.bound()
+		wr := p.write()
+		wr.RKey, wr.RemoteAddr = key, wr.RemoteAddr+windowed-7
+		return wr, err
+	}}
+	endedWindow = mistake{want: verbs.StatusRemAccessErr, op: verbs.OpLocalInv, request: func(p *pair) (verbs.SendWR, error) {
+		key, err := p.bound()
+		if err == nil {
+			err = p.endWindow(key)
+		}
+		wr := p.write()
+		wr.RKey = key
+		return wr, err
+	}}
+	lockedBinding = mistake{want: verbs.StatusMWBindErr, soft: flushed, op: verbs.OpBindMW, request: func(p *pair) (verbs.SendWR, error) {
+		mr, err := p.another(verbs.AccessLocalWrite | verbs.AccessRemoteWrite)
+		if err != nil {
+			return verbs.SendWR{}, err
+		}
+		mw, err := p.pd.AllocMW(verbs.MWType2)
+		if err != nil {
+			return verbs.SendWR{}, err
+		}
+		p.keep(mw.Close)
+		return verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64,
+			Access: verbs.AccessRemoteWrite}}, nil
+	}}
+)
+
+// wrongQKey sends a datagram that the peer must drop, and then one that takes the receive.
+func wrongQKey(b *bed) (string, error) {
+	p, err := b.pair(verbs.QPTypeUD)
 	if err != nil {
 		return "", err
 	}
-	if wcs[0].Status != verbs.StatusRemAccessErr || wcs[1].Status != verbs.StatusWRFlushErr || wcs[1].WRID != behind.WRID {
-		return "", fmt.Errorf("it completes with %v, and what is behind it with %v", wcs[0].Status, wcs[1].Status)
+	from, to := &p.ends[0], &p.ends[1]
+	const wrong, right, times = 100, 64, 10
+	for range times {
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-grh, wrong+grh, 1)}); err != nil {
+			return "", err
+		}
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, wrong, 1), RemoteQKey: qkey + 1}); err != nil {
+			return "", err
+		}
+		p.fill(from.source(right))
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, right, 1)}); err != nil {
+			return "", err
+		}
+		wcs, err := p.wait(to.recvs, 1)
+		if err != nil {
+			return "", err
+		}
+		if wcs[0].ByteLen != right+grh {
+			return "", fmt.Errorf("the datagram of %d bytes with a wrong Q_Key came, and should not (%d bytes came)", wrong, wcs[0].ByteLen-grh)
+		}
+		if err := p.same("the datagram behind", to.target(right), from.source(right)); err != nil {
+			return "", err
+		}
 	}
-	return fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr), nil
+	return fmt.Sprintf("%d datagrams dropped, and the %d behind them received", times, times), nil
 }
 
 // secondLife flushes both queues and uses the queue pairs again.
@@ -65,7 +271,7 @@ func secondLife(b *bed) (string, error) {
 	if err := to.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		return "", err
 	}
-	wcs, err := p.statuses(to.RecvCQ(), waiting)
+	wcs, err := p.statuses(p.ends[1].recvs, waiting)
 	if err != nil {
 		return "", err
 	}

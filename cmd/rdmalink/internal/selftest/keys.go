@@ -42,6 +42,30 @@ func (p *pair) own(op string, err error) error {
 	return nil
 }
 
+// bind binds a window of type 2 to the start of the second end's receive memory.
+func (p *pair) bind(mw *uverbs.MW) (key uint32, err error) {
+	to := &p.ends[1]
+	key = uverbs.IncRKey(mw.RKey())
+	_, err = to.qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: &verbs.BindMW{MW: mw, RKey: key, MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: verbs.AccessRemoteWrite}}})
+	return key, p.own("bind", err)
+}
+
+// bound returns the key of a new window of type 2.
+func (p *pair) bound() (key uint32, err error) {
+	mw, err := p.window(verbs.MWType2)
+	if err != nil {
+		return 0, err
+	}
+	return p.bind(mw)
+}
+
+// endWindow ends the key of a window of type 2.
+func (p *pair) endWindow(key uint32) error {
+	_, err := p.ends[1].qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key}})
+	return p.own("LOCAL_INV", err)
+}
+
 func windows1(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
@@ -75,21 +99,17 @@ func windows2(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	to := &p.ends[1]
 	const times = 6
 	for i := range times {
-		key := uverbs.IncRKey(mw.RKey())
-		_, err := to.qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-			Bind: &verbs.BindMW{MW: mw, RKey: key, MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: verbs.AccessRemoteWrite}}})
-		if err := p.own("bind", err); err != nil {
+		key, err := p.bind(mw)
+		if err != nil {
 			return "", err
 		}
 		if err := p.through(key); err != nil {
 			return "", err
 		}
 		if i%2 == 0 {
-			_, err := to.qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key}})
-			if err := p.own("LOCAL_INV", err); err != nil {
+			if err := p.endWindow(key); err != nil {
 				return "", err
 			}
 			continue
@@ -108,7 +128,7 @@ func (p *pair) endKey(key uint32) error {
 	if err := p.send(verbs.SendWR{Opcode: verbs.OpSendWithInv, SGL: p.ends[0].sgl(0, 8, 1), InvalidateRKey: key}); err != nil {
 		return fmt.Errorf("SEND_WITH_INV: %w", err)
 	}
-	wcs, err := p.wait(p.ends[1].qp.RecvCQ(), 1)
+	wcs, err := p.wait(p.ends[1].recvs, 1)
 	if err != nil {
 		return err
 	}

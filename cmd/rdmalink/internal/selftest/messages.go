@@ -90,8 +90,10 @@ func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != v
 
 // pieces returns the largest number of pieces of a message's memory, at most four.
 func (p *pair) pieces(op verbs.Opcode) int {
-	c := p.ends[0].qp.Cap()
-	most := min(c.MaxSendSGE, c.MaxRecvSGE, 4)
+	most := p.sges
+	if p.typ == verbs.QPTypeXRCInitiator {
+		most = min(most, p.attr.MaxSRQSGE)
+	}
 	if op == verbs.OpRDMARead {
 		most = min(most, p.attr.MaxSGERead)
 	}
@@ -119,6 +121,9 @@ func (p *pair) message(m message) error {
 	case m.op == verbs.OpRDMARead:
 		source, target = to.source(m.size), from.target(m.size)
 		wr.RemoteAddr, wr.RKey, wr.SGL = to.mr.Addr(), to.mr.RKey(), from.sgl(half, m.size, m.pieces)
+		if m.size == 0 { // some devices want a place even so
+			wr.SGL = []verbs.SGE{from.mr.SGE(half, 0)}
+		}
 	case m.op == verbs.OpRDMAWrite || m.op == verbs.OpRDMAWriteImm:
 		wr.RemoteAddr, wr.RKey = to.mr.Addr()+half, to.mr.RKey()
 	}
@@ -140,7 +145,7 @@ func (p *pair) message(m message) error {
 		return err
 	}
 	if takesRecv(m.op) {
-		wcs, err := p.wait(to.qp.RecvCQ(), 1)
+		wcs, err := p.wait(to.recvs, 1)
 		if err != nil {
 			return err
 		}

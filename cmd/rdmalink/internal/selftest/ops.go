@@ -14,19 +14,23 @@ type operands struct{ compareAdd, swap, want uint64 }
 
 const before, other uint64 = 0x1122334455667788, 0x99aabbccddeeff00
 
-func compareSwap(b *bed) (string, error) {
-	return atomics(b, verbs.OpCompareSwap, []operands{{before, other, other}, {before + 1, other, before}, {before, 0, 0}})
-}
-
-func fetchAdd(b *bed) (string, error) {
-	return atomics(b, verbs.OpFetchAdd, []operands{{1, 0, before + 1}, {1 << 63, 0, before + 1<<63}, {^before + 1, 0, 0}})
-}
-
-func atomics(b *bed, op verbs.Opcode, all []operands) (string, error) {
-	if b.attr.AtomicCap == verbs.AtomicNone || !b.dev.Supports(verbs.QPTypeRC, op) {
-		return "", none("the device has no atomic operations")
+func compareSwap(typ verbs.QPType) func(*bed) (string, error) {
+	return func(b *bed) (string, error) {
+		return atomics(b, typ, verbs.OpCompareSwap, []operands{{before, other, other}, {before + 1, other, before}, {before, 0, 0}})
 	}
-	p, err := b.pair(verbs.QPTypeRC)
+}
+
+func fetchAdd(typ verbs.QPType) func(*bed) (string, error) {
+	return func(b *bed) (string, error) {
+		return atomics(b, typ, verbs.OpFetchAdd, []operands{{1, 0, before + 1}, {1 << 63, 0, before + 1<<63}, {^before + 1, 0, 0}})
+	}
+}
+
+func atomics(b *bed, typ verbs.QPType, op verbs.Opcode, all []operands) (string, error) {
+	if b.attr.AtomicCap == verbs.AtomicNone || !b.dev.Supports(typ, op) {
+		return "", none("%v queue pairs have no %v here", typ, op)
+	}
+	p, err := b.pair(typ)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +74,7 @@ func lists(b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		got, err := p.wait(p.ends[1].qp.RecvCQ(), n)
+		got, err := p.wait(p.ends[1].recvs, n)
 		if err != nil {
 			return "", err
 		}
@@ -108,7 +112,7 @@ func fence(b *bed) (string, error) {
 		if _, err := p.wait(from.qp.SendCQ(), 1); err != nil {
 			return "", err
 		}
-		if _, err := p.wait(to.qp.RecvCQ(), 1); err != nil {
+		if _, err := p.wait(to.recvs, 1); err != nil {
 			return "", err
 		}
 		if err := p.same("what was read and sent on", to.target(size), to.source(size)); err != nil {
@@ -143,7 +147,7 @@ func bothWays(b *bed) (string, error) {
 			}
 		}
 		for i := range p.ends {
-			for _, cq := range []*uverbs.CQ{p.ends[i].qp.SendCQ(), p.ends[i].qp.RecvCQ()} {
+			for _, cq := range []*uverbs.CQ{p.ends[i].qp.SendCQ(), p.ends[i].recvs} {
 				if _, err := p.wait(cq, 1); err != nil {
 					return "", err
 				}

@@ -15,6 +15,7 @@ import (
 const (
 	depth   = 32             // work requests of each queue
 	half    = longest + 4096 // bytes to send from, and as many to receive into
+	inline  = 48             // bytes of a message, unless a test asks for more
 	grh     = 40             // bytes in front of a datagram
 	qkey    = 0x11111111
 	longest = 256 << 10
@@ -22,9 +23,10 @@ const (
 
 // end is one of two queue pairs that are connected to each other.
 type end struct {
-	qp  *uverbs.QP
-	mr  *uverbs.MR
-	mem []byte
+	qp    *uverbs.QP
+	recvs *uverbs.CQ // of its receives
+	mr    *uverbs.MR
+	mem   []byte
 }
 
 // source and target are the two halves of an end's memory.
@@ -34,11 +36,23 @@ func (e *end) target(n int) []byte { return e.mem[half:][:n] }
 // pair sends from its first end to its second.
 type pair struct {
 	*bed
-	typ  verbs.QPType
+	pairOptions
+	pd   *uverbs.PD
+	sges uint32 // of a work request
 	ends [2]end
 	srq  *uverbs.SRQ // of the second
 	ah   *verbs.AH   // of datagrams
 	next uint64      // WRID
+}
+
+// pairOptions describe a pair.
+type pairOptions struct {
+	typ    verbs.QPType
+	srq    bool                  // the second queue pair has one; that of an XRC target always does
+	inline uint32                // bytes of a message; 0 is the usual
+	ext    verbs.WCExtMask       // of the completions of sends
+	tune   func(a *verbs.QPAttr) // changes the attributes of both connected queue pairs
+	init   func(a *verbs.QPAttr) // and those in INIT
 }
 
 // access returns the access rights that the device supports.
@@ -54,36 +68,34 @@ func (b *bed) access() verbs.Access {
 }
 
 // pair creates and connects two queue pairs.
-func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
+func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(pairOptions{typ: typ}) }
 
-// pairWith creates a pair whose second queue pair uses an SRQ.
-func (b *bed) pairWith(typ verbs.QPType, srq bool) (*pair, error) {
-	if !b.dev.Supports(typ, verbs.OpSend) {
-		return nil, none("there are no %v queue pairs", typ)
+func (b *bed) pairWith(o pairOptions) (_ *pair, err error) {
+	if !b.dev.Supports(o.typ, verbs.OpSend) {
+		return nil, none("there are no %v queue pairs", o.typ)
 	}
-	p := &pair{bed: b, typ: typ}
-	pd, err := b.dev.AllocPD()
-	if err != nil {
+	p := &pair{bed: b, pairOptions: o, sges: min(b.attr.MaxSGE, 4)}
+	if p.pd, err = b.dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	b.keep(pd.Close)
-	if srq {
-		if p.srq, err = pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 1}); err != nil {
+	b.keep(p.pd.Close)
+	if o.srq {
+		if p.srq, err = p.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 1}); err != nil {
 			return nil, err
 		}
 		b.keep(p.srq.Close)
 	}
 	if b.iwarp() {
-		err = p.dial(pd)
+		err = p.dial()
 	} else {
-		err = p.join(pd)
+		err = p.join()
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i := range p.ends {
 		e := &p.ends[i]
-		if e.mr, err = pd.AllocMR(2*half, b.access(), nil); err != nil {
+		if e.mr, err = p.pd.AllocMR(2*half, b.access(), nil); err != nil {
 			return nil, err
 		}
 		b.keep(e.mr.Close)
@@ -93,40 +105,43 @@ func (b *bed) pairWith(typ verbs.QPType, srq bool) (*pair, error) {
 }
 
 func (p *pair) options(second bool) uverbs.QPOptions {
-	sges := min(p.attr.MaxSGE, 4)
-	o := uverbs.QPOptions{Type: p.typ, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: sges, MaxRecvSGE: sges, MaxInline: 48}}
+	o := uverbs.QPOptions{Type: p.typ, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: p.sges, MaxRecvSGE: p.sges,
+		MaxInline: cmp.Or(p.inline, inline)}}
 	if second && p.srq != nil {
 		o.SRQ = p.srq
+	}
+	if p.typ == verbs.QPTypeXRCInitiator {
+		o.Cap.MaxRecvWR, o.Cap.MaxRecvSGE = 0, 0
 	}
 	return o
 }
 
+// cq creates a CQ with a channel of its own.
+func (b *bed) cq(ext verbs.WCExtMask) (*uverbs.CQ, error) {
+	ch, err := b.dev.CreateCompChannel()
+	if err != nil {
+		return nil, err
+	}
+	b.keep(ch.Close)
+	cq, err := b.dev.CreateCQ(2*depth, &uverbs.CQOptions{Channel: ch, Ext: ext})
+	if err != nil {
+		return nil, err
+	}
+	b.keep(cq.Close)
+	return cq, nil
+}
+
 // join connects by hand.
-func (p *pair) join(pd *uverbs.PD) error {
+func (p *pair) join() error {
 	for i := range p.ends {
-		o := p.options(i == 1)
-		for _, cq := range []**uverbs.CQ{&o.SendCQ, &o.RecvCQ} {
-			ch, err := p.dev.CreateCompChannel()
-			if err != nil {
-				return err
-			}
-			p.keep(ch.Close)
-			if *cq, err = p.dev.CreateCQ(2*depth, &uverbs.CQOptions{Channel: ch}); err != nil {
-				return err
-			}
-			p.keep((*cq).Close)
-		}
-		qp, err := pd.CreateQP(&o)
-		if err != nil {
+		if err := p.create(i); err != nil {
 			return err
 		}
-		p.keep(qp.Close)
-		p.ends[i].qp = qp
 	}
 	if err := p.connect(); err != nil || p.typ != verbs.QPTypeUD {
 		return err
 	}
-	ah, err := pd.CreateAH(p.path())
+	ah, err := p.pd.CreateAH(p.path())
 	if err == nil {
 		p.ah = ah
 		p.keep(ah.Close)
@@ -134,25 +149,78 @@ func (p *pair) join(pd *uverbs.PD) error {
 	return err
 }
 
+// create creates a queue pair with its CQs.
+func (p *pair) create(i int) (err error) {
+	e := &p.ends[i]
+	o := p.options(i == 1)
+	if o.SendCQ, err = p.cq(p.ext); err != nil {
+		return err
+	}
+	if e.recvs, err = p.cq(0); err != nil {
+		return err
+	}
+	switch {
+	case p.typ != verbs.QPTypeXRCInitiator:
+		o.RecvCQ = e.recvs
+		e.qp, err = p.pd.CreateQP(&o)
+	case i == 0:
+		e.qp, err = p.pd.CreateQP(&o)
+	default:
+		e.qp, err = p.target(e.recvs)
+	}
+	if err == nil {
+		p.keep(e.qp.Close)
+	}
+	return err
+}
+
+// target creates the target of an XRC initiator, and an SRQ of their domain.
+func (p *pair) target(cq *uverbs.CQ) (*uverbs.QP, error) {
+	domain, err := p.dev.OpenXRCD(nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	p.keep(domain.Close)
+	if p.srq, err = p.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: min(p.sges, p.attr.MaxSRQSGE), XRCD: domain, CQ: cq}); err != nil {
+		return nil, err
+	}
+	p.keep(p.srq.Close)
+	return domain.CreateQP()
+}
+
+// firstPSN is the number of the first packet of a connection.
+const firstPSN = 0x1234
+
 // connect takes the queue pairs from RESET to RTS.
 func (p *pair) connect() error {
 	for i := range p.ends {
-		init := &verbs.QPAttr{Port: p.port, Access: p.access() &^ verbs.AccessMWBind, QKey: qkey}
+		a := &verbs.QPAttr{Port: p.port, Access: p.access() &^ verbs.AccessMWBind, QKey: qkey}
 		if p.typ == verbs.QPTypeUC {
-			init.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite
+			a.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite
 		}
-		if err := p.ends[i].qp.Init(init); err != nil {
+		if p.init != nil {
+			p.init(a)
+		}
+		if err := p.ends[i].qp.Init(a); err != nil {
 			return err
 		}
 	}
 	for i := range p.ends {
-		err := p.ends[i].qp.Connect(&verbs.QPAttr{Port: p.port, AH: *p.path(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
-			MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))})
-		if err != nil {
+		if err := p.ends[i].qp.Connect(p.connected(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// connected returns the attributes that connect a queue pair to the other.
+func (p *pair) connected(i int) *verbs.QPAttr {
+	a := &verbs.QPAttr{Port: p.port, AH: *p.path(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: firstPSN, SQPSN: firstPSN,
+		MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))}
+	if p.tune != nil {
+		p.tune(a)
+	}
+	return a
 }
 
 // path returns the address of the port itself.
@@ -165,11 +233,11 @@ func (p *pair) path() *verbs.AHAttr {
 }
 
 // dial connects by rdma_cm.
-func (p *pair) dial(pd *uverbs.PD) error {
+func (p *pair) dial() error {
 	if p.typ != verbs.QPTypeRC {
 		return none("iWARP has RC only")
 	}
-	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: p.options(true)}}
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: p.pd, QP: p.options(true)}}
 	l, err := lc.Listen(p.ctx, netip.AddrPortFrom(p.addr, 0).String())
 	if err != nil {
 		return err
@@ -184,7 +252,7 @@ func (p *pair) dial(pd *uverbs.PD) error {
 		c, err := l.Accept(p.ctx)
 		came <- answer{c, err}
 	}()
-	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(p.addr, 0), Config: rdmacm.Config{PD: pd, QP: p.options(false)}}
+	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(p.addr, 0), Config: rdmacm.Config{PD: p.pd, QP: p.options(false)}}
 	c, err := d.Dial(p.ctx, l.Addr().String())
 	if err != nil {
 		l.Close() // Accept ends
@@ -200,6 +268,9 @@ func (p *pair) dial(pd *uverbs.PD) error {
 	}
 	p.keep(a.Close)
 	p.ends[0].qp, p.ends[1].qp = c.QP(), a.QP()
+	for i := range p.ends {
+		p.ends[i].recvs = p.ends[i].qp.RecvCQ()
+	}
 	return nil
 }
 
@@ -231,7 +302,10 @@ func (p *pair) wait(cq *uverbs.CQ, n int) ([]verbs.WC, error) {
 func (p *pair) post(wrs ...verbs.SendWR) error {
 	for i := range wrs {
 		if p.ah != nil {
-			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.Num(), qkey
+			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.Num(), cmp.Or(wrs[i].RemoteQKey, qkey)
+		}
+		if p.typ == verbs.QPTypeXRCInitiator {
+			wrs[i].SRQN = p.srq.Num()
 		}
 	}
 	_, err := p.ends[0].qp.PostSend(wrs)
@@ -278,12 +352,17 @@ func (p *pair) fill(b []byte) {
 // possibly before the data has arrived.
 func (p *pair) same(what string, got, want []byte) error {
 	for !bytes.Equal(got, want) {
-		if p.ctx.Err() != nil || p.typ == verbs.QPTypeRC && !p.iwarp() {
+		if p.ctx.Err() != nil || p.isReliable() && !p.iwarp() {
 			return differ(what, got, want)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return nil
+}
+
+// isReliable reports whether the completion of a write comes after its data.
+func (p *pair) isReliable() bool {
+	return p.typ == verbs.QPTypeRC || p.typ == verbs.QPTypeXRCInitiator
 }
 
 func differ(what string, got, want []byte) error {

@@ -1,14 +1,16 @@
 package selftest
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // sharedReceives sends to a queue pair with an SRQ, several times around its ring.
 func sharedReceives(b *bed) (string, error) {
-	p, err := b.pairWith(verbs.QPTypeRC, true)
+	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
 	if err != nil {
 		return "", err
 	}
@@ -19,6 +21,113 @@ func sharedReceives(b *bed) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d messages", times), nil
+}
+
+// asynchronous waits for an event of the second end's SRQ or queue pair.
+func (p *pair) asynchronous(want uverbs.EventType) error {
+	for {
+		got, err := p.dev.AsyncEvent(p.ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("wait for %v: %w", want, err)
+		case got.Type != want: // of a port, say
+		case got.SRQ != nil && got.SRQ != p.srq, got.QP != nil && got.QP != p.ends[1].qp:
+			return fmt.Errorf("%v is of another object", want)
+		default:
+			return nil
+		}
+	}
+}
+
+// limitEvent takes receives off an SRQ until fewer are left than its limit.
+func limitEvent(b *bed) (string, error) {
+	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
+	if err != nil {
+		return "", err
+	}
+	const limit, times = 4, 3
+	for range times {
+		for range limit {
+			if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
+				return "", err
+			}
+		}
+		if err := p.srq.SetLimit(limit); err != nil {
+			return "", err
+		}
+		if attr, err := p.srq.Query(); err != nil || attr.Limit != limit {
+			return "", errors.Join(err, fmt.Errorf("the limit is %d, and was set to %d", attr.Limit, limit))
+		}
+		for range limit {
+			if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}); err != nil {
+				return "", err
+			}
+		}
+		if err := p.asynchronous(uverbs.EventSRQLimitReached); err != nil {
+			return "", err
+		}
+		if _, err := p.wait(p.ends[1].recvs, limit); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d events", times), nil
+}
+
+// lastReceive fails a queue pair with an SRQ. The device says when it takes no receive any more.
+func lastReceive(b *bed) (string, error) {
+	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
+	if err != nil {
+		return "", err
+	}
+	if b.iwarp() {
+		return "", none("iWARP has no such event")
+	}
+	if err := p.message(message{op: verbs.OpSend, size: 8}); err != nil {
+		return "", err
+	}
+	if err := p.ends[1].qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+		return "", err
+	}
+	return "1 event", p.asynchronous(uverbs.EventQPLastWQEReached)
+}
+
+// resizeSRQ changes an SRQ's size with receives in it.
+func resizeSRQ(b *bed) (string, error) {
+	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
+	if err != nil {
+		return "", err
+	}
+	const size = 4 * depth
+	if err := p.srq.Resize(size); err != nil {
+		return "", err
+	}
+	attr, err := p.srq.Query()
+	if err != nil {
+		return "", err
+	}
+	if attr.MaxWR < size {
+		return "", fmt.Errorf("the SRQ has room for %d, and was given room for %d", attr.MaxWR, size)
+	}
+	recvs := make([]verbs.RecvWR, size)
+	for i := range recvs {
+		recvs[i] = verbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}
+	}
+	if err := p.postRecv(recvs...); err != nil {
+		return "", err
+	}
+	for i := range recvs {
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}); err != nil {
+			return "", err
+		}
+		wcs, err := p.wait(p.ends[1].recvs, 1)
+		if err != nil {
+			return "", err
+		}
+		if wcs[0].WRID != recvs[i].WRID {
+			return "", fmt.Errorf("message %d came in receive %d, not %d", i, wcs[0].WRID, recvs[i].WRID)
+		}
+	}
+	return fmt.Sprintf("to %d receives", size), nil
 }
 
 // events arms a CQ, and causes an event.
@@ -33,7 +142,7 @@ func armed(b *bed, solicited bool) (string, error) {
 		return "", err
 	}
 	to := &p.ends[1]
-	cq := to.qp.RecvCQ()
+	cq := to.recvs
 	if err := p.message(message{op: verbs.OpSend, size: 8}); err != nil { // the CQ was armed and may have an event
 		return "", err
 	}

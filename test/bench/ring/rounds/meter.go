@@ -9,6 +9,7 @@ import (
 // its clock.
 type meter struct {
 	rings  Rings
+	kinds  Kind // below this
 	clock  Clock
 	device *process           // nil: the kernel has it
 	costs  map[string][]int64 // by measure
@@ -31,7 +32,7 @@ func (m *meter) lists(list, n int) error {
 func (m *meter) both(list, n int) error {
 	m.costs = map[string][]int64{"poll_full": nil} // missed if it never went well
 	for range n {
-		for kind := range Kinds {
+		for kind := range m.kinds {
 			if err := m.round(kind, list); err != nil {
 				return err
 			}

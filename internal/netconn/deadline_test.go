@@ -1,4 +1,4 @@
-package rsocket
+package netconn
 
 import (
 	"testing"
@@ -8,25 +8,25 @@ import (
 // TestDeadlineWallClock: a deadline without a monotonic reading does not depend on the wall
 // clock once it is set. A clock that is set back would have its timer find it still to come.
 func TestDeadlineWallClock(t *testing.T) {
-	var d deadline
-	d.init()
-	defer d.close()
-	d.set(time.Now().Add(time.Hour).Round(0))
+	var d Deadline
+	d.Init()
+	defer d.Close()
+	d.Set(time.Now().Add(time.Hour).Round(0))
 	if d.at == d.at.Round(0) {
 		t.Error("the deadline has no monotonic reading")
 	}
-	waits := d.expiry()
-	d.interrupt()
-	if waits.Err() == nil || d.isOver() {
+	waits := d.Expiry()
+	d.Interrupt()
+	if waits.Err() == nil || d.IsOver() {
 		t.Error("interrupt changes the deadline, or ends no wait")
 	}
-	d.set(time.Now())
-	d.interrupt()
-	if !d.isOver() {
+	d.Set(time.Now())
+	d.Interrupt()
+	if !d.IsOver() {
 		t.Error("interrupt undoes a deadline that is over")
 	}
-	d.set(time.Time{})
-	if !d.at.IsZero() || d.isOver() {
+	d.Set(time.Time{})
+	if !d.at.IsZero() || d.IsOver() {
 		t.Error(d.at)
 	}
 }

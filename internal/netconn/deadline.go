@@ -1,4 +1,4 @@
-package rsocket
+package netconn
 
 import (
 	"context"
@@ -7,30 +7,32 @@ import (
 	"time"
 )
 
-// deadline is the deadline of one kind of call. Calls wait with its context, so they need no
+// Deadline is the deadline of one kind of call. Calls wait with its context, so they need no
 // context or timer of their own.
-type deadline struct {
+type Deadline struct {
 	mu     sync.Mutex // guards the fields below
 	at     time.Time
 	timer  *time.Timer
-	ctx    *expiry
+	ctx    *Expiry
 	closed bool // for good
 }
 
-func (d *deadline) init() { d.ctx = newExpiry() }
+// Init prepares the deadline, which is none. It must precede all other calls.
+func (d *Deadline) Init() { d.ctx = newExpiry() }
 
-// expiry returns the context that ends with the deadline. Once it has ended, a later
+// Expiry returns the context that ends with the deadline. Once it has ended, a later
 // deadline gets another context.
-func (d *deadline) expiry() *expiry {
+func (d *Deadline) Expiry() *Expiry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ctx
 }
 
-func (d *deadline) isOver() bool { return d.expiry().Err() != nil }
+// IsOver reports whether the deadline has passed.
+func (d *Deadline) IsOver() bool { return d.Expiry().Err() != nil }
 
-// set moves the deadline; the zero time is none.
-func (d *deadline) set(t time.Time) {
+// Set moves the deadline; the zero time is none.
+func (d *Deadline) Set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -60,7 +62,7 @@ func (d *deadline) set(t time.Time) {
 }
 
 // expired is the timer's function. If the timer was stopped too late, the deadline is another one.
-func (d *deadline) expired() {
+func (d *Deadline) expired() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.at.IsZero() && time.Until(d.at) <= 0 {
@@ -68,8 +70,8 @@ func (d *deadline) expired() {
 	}
 }
 
-// interrupt ends the waits for this deadline without passing it.
-func (d *deadline) interrupt() {
+// Interrupt ends the waits for this deadline without passing it.
+func (d *Deadline) Interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if waits := d.ctx; waits.Err() == nil {
@@ -78,14 +80,14 @@ func (d *deadline) interrupt() {
 	}
 }
 
-func (d *deadline) renew() {
+func (d *Deadline) renew() {
 	if d.ctx.Err() != nil {
 		d.ctx = newExpiry()
 	}
 }
 
-// close ends all waits, now and later.
-func (d *deadline) close() {
+// Close ends all waits, now and later.
+func (d *Deadline) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
@@ -95,19 +97,19 @@ func (d *deadline) close() {
 	d.ctx.expire()
 }
 
-// expiry is a context that ends when expire is called. It needs no goroutine, and many
+// Expiry is a context that ends when expire is called. It needs no goroutine, and many
 // calls share it.
-type expiry struct {
+type Expiry struct {
 	done chan struct{}
 
 	mu    sync.Mutex // guards after
 	after func()     // called when done is closed
 }
 
-func newExpiry() *expiry { return &expiry{done: make(chan struct{})} }
+func newExpiry() *Expiry { return &Expiry{done: make(chan struct{})} }
 
 // expire ends the context.
-func (e *expiry) expire() {
+func (e *Expiry) expire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.Err() != nil {
@@ -120,10 +122,10 @@ func (e *expiry) expire() {
 }
 
 // Done implements [context.Context].
-func (e *expiry) Done() <-chan struct{} { return e.done }
+func (e *Expiry) Done() <-chan struct{} { return e.done }
 
 // Err implements [context.Context].
-func (e *expiry) Err() error {
+func (e *Expiry) Err() error {
 	select {
 	case <-e.done:
 		return os.ErrDeadlineExceeded
@@ -133,14 +135,14 @@ func (e *expiry) Err() error {
 }
 
 // Deadline implements [context.Context].
-func (e *expiry) Deadline() (at time.Time, ok bool) { return at, false }
+func (e *Expiry) Deadline() (at time.Time, ok bool) { return at, false }
 
 // Value implements [context.Context].
-func (e *expiry) Value(any) any { return nil }
+func (e *Expiry) Value(any) any { return nil }
 
 // AfterFunc lets [context.AfterFunc] do without a goroutine. There is one function at a
 // time: that of the call that waits for events.
-func (e *expiry) AfterFunc(f func()) (stop func() bool) {
+func (e *Expiry) AfterFunc(f func()) (stop func() bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.Err() != nil {
@@ -151,7 +153,7 @@ func (e *expiry) AfterFunc(f func()) (stop func() bool) {
 	return e.stop
 }
 
-func (e *expiry) stop() bool {
+func (e *Expiry) stop() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	waited := e.after != nil && e.Err() == nil
@@ -159,4 +161,4 @@ func (e *expiry) stop() bool {
 	return waited
 }
 
-var _ context.Context = (*expiry)(nil)
+var _ context.Context = (*Expiry)(nil)

@@ -1,0 +1,122 @@
+// Package fabriccmd has the commands that look at InfiniBand fabrics, as the programs of
+// infiniband-diags do.
+package fabriccmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// programs are the commands below fabric.
+func programs() []*program {
+	return []*program{ports, discover, links, trace, ping, query, sm}
+}
+
+// aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
+// the words that they stand for.
+var aliases = map[string][]string{
+	"ibstat":        {"ports"},
+	"ibstatus":      {"ports", "--status"},
+	"ibaddr":        {"ports", "--addresses"},
+	"ibnetdiscover": {"discover"},
+	"ibhosts":       {"discover", "--nodes=hosts"},
+	"ibswitches":    {"discover", "--nodes=switches"},
+	"ibrouters":     {"discover", "--nodes=routers"},
+	"ibnodes":       {"discover", "--nodes=all"},
+	"iblinkinfo":    {"links"},
+	"ibtracert":     {"trace"},
+	"ibping":        {"ping"},
+	"smpquery":      {"query"},
+	"sminfo":        {"sm"},
+}
+
+// Alias returns the words that a program's name stands for, and whether it is that of a C program.
+func Alias(name string) ([]string, bool) {
+	words, ok := aliases[name]
+	return append([]string{"fabric"}, words...), ok
+}
+
+// Command returns the command fabric.
+func Command() cli.Command {
+	c := cli.Command{
+		Names:   []string{"fabric"},
+		Summary: "look at InfiniBand fabrics, as ibstat, ibnetdiscover, iblinkinfo and their relatives do",
+		Details: `
+These commands need the device node /dev/infiniband/umadN of a port, and no library.
+Where the variables of ibsim's libumad2sim are set (SIM_HOST, IBSIM_SOCKNAME,
+IBSIM_SERVER_NAME), they attach to that simulator.
+
+A link to rdmalink with the name of a C program, such as ibstat or iblinkinfo, runs
+the command that replaces that program.`,
+	}
+	for _, p := range programs() {
+		c.Sub = append(c.Sub, cli.Command{
+			Names: []string{p.name}, Args: p.args, Summary: p.summary, Details: p.details(), Raw: true,
+			Run: cli.Program(func(ctx context.Context, t *cli.Tool, args []string) error { return p.run(ctx, t.Output, args) }),
+		})
+	}
+	return c
+}
+
+// program is a command.
+type program struct {
+	name, args, summary string
+	text                string // of -h, before the options
+	help                func() string
+	run                 func(ctx context.Context, out cli.Output, args []string) error
+}
+
+// replaces returns the names of the C programs that the command replaces.
+func (p *program) replaces() string {
+	var names []string
+	for name, words := range aliases {
+		if words[0] == p.name {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func (p *program) details() string {
+	return fmt.Sprintf("\nIt replaces %s.\n", p.replaces()) + p.text + "\n" + p.help() + `
+The exit code is 0 if all went well, 1 after a failure, 2 for a command line that
+makes no sense.`
+}
+
+// commandOptions are the options of a command: a struct that embeds common.
+type commandOptions[T any] interface {
+	*T
+	base() *common
+}
+
+// define gives a program its options and what it does. words are those of the command line that are
+// no options, at most most.
+func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T], run func(ctx context.Context, s *session, o *T, words []string) error) *program {
+	table := cli.Options(rows...)
+	p.help = table.Help
+	p.run = func(ctx context.Context, out cli.Output, args []string) error {
+		var o T
+		var words []string
+		err := table.Parse(&o, args, func(word string) error {
+			if len(words) == most {
+				return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+			}
+			words = append(words, word)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		c := P(&o).base()
+		out.JSON = out.JSON || c.json
+		s := &session{Output: out, common: c}
+		defer s.close()
+		return run(ctx, s, &o, words)
+	}
+	return p
+}

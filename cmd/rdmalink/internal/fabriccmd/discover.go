@@ -1,0 +1,167 @@
+package fabriccmd
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/mad"
+)
+
+type discoverOptions struct {
+	common
+	walk
+	full, list, ports, maxHops, dot bool
+	onlyCA, onlySwitch, onlyRouter  bool
+	nodes                           string
+}
+
+// walk are the options of commands that discover the fabric.
+type walk struct {
+	inFlight, hops int
+}
+
+// walkOptions is implemented by options that embed walk.
+type walkOptions[T any] interface {
+	commandOptions[T]
+	walking() *walk
+}
+
+func (w *walk) walking() *walk { return w }
+
+func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
+	return []cli.Row[T]{
+		cli.NewRow('o', "outstanding_smps", "N", "requests that are under way at a time (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
+	}
+}
+
+// discover walks the fabric. Without an answer of the first node there is no fabric; what fails
+// elsewhere is in its Problems.
+func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
+	c, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	return c.Discover(ctx, fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: w.hops, MlnxExt: true})
+}
+
+var discover = define(&program{
+	name: "discover", args: "[OPTIONS] [FILE]",
+	summary: "find all nodes and links of the fabric and print its topology",
+	text: `
+The topology is in the form that ibnetdiscover writes and ibsim reads, or goes to
+FILE. Discovery needs neither LIDs nor a subnet manager. Nodes that don't answer are
+named at the end, and the exit code is 1; the rest is printed all the same.
+`,
+}, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
+	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),
+	cli.NewRow('H', "Hca_list", "", "print a line for each channel adapter", cli.Flag(func(o *discoverOptions) *bool { return &o.onlyCA })),
+	cli.NewRow('S', "Switch_list", "", "print a line for each switch", cli.Flag(func(o *discoverOptions) *bool { return &o.onlySwitch })),
+	cli.NewRow('R', "Router_list", "", "print a line for each router", cli.Flag(func(o *discoverOptions) *bool { return &o.onlyRouter })),
+	cli.NewRow('p', "ports", "", "print a line for each port", cli.Flag(func(o *discoverOptions) *bool { return &o.ports })),
+	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
+	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
+	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
+	cli.NewRow(0, "dot", "", "print a graph for Graphviz", cli.Flag(func(o *discoverOptions) *bool { return &o.dot })),
+	namesRow[discoverOptions](),
+), showTopology)
+
+func setNodes(o *discoverOptions, v string) error {
+	if _, ok := nodeKinds[v]; !ok {
+		return cli.Expected(v, "hosts", "switches", "routers", "all")
+	}
+	o.nodes = v
+	return nil
+}
+
+var nodeKinds = map[string][]mad.NodeType{
+	"hosts": {mad.NodeCA}, "switches": {mad.NodeSwitch}, "routers": {mad.NodeRouter}, "all": {mad.NodeCA, mad.NodeSwitch},
+}
+
+func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) (err error) {
+	names, err := s.nodeNames()
+	if err != nil {
+		return err
+	}
+	f, err := s.discover(ctx, o.walk)
+	if f == nil {
+		return err
+	}
+	out := s.Stdout
+	if len(words) == 1 {
+		file, err := os.Create(words[0])
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closed := file.Close(); err == nil {
+				err = closed
+			}
+		}()
+		out = file
+		s.Stdout = file
+	}
+	if err != nil {
+		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+	}
+	var failed error
+	switch {
+	case s.JSON:
+		failed = s.WriteJSON(f)
+	case o.nodes != "":
+		for _, t := range nodeKinds[o.nodes] {
+			for n := range f.NewestFirst(t) {
+				if failed = s.Printf("%s\n", nodeLine(n, names)); failed != nil {
+					return failed
+				}
+			}
+		}
+	case o.list, o.onlyCA, o.onlySwitch, o.onlyRouter:
+		for _, k := range []struct {
+			on bool
+			t  mad.NodeType
+		}{{o.list, 0}, {o.onlyCA && !o.list, mad.NodeCA}, {o.onlySwitch && !o.list, mad.NodeSwitch}, {o.onlyRouter && !o.list, mad.NodeRouter}} {
+			if k.on && failed == nil {
+				failed = f.WriteList(out, k.t, names)
+			}
+		}
+	case o.ports:
+		failed = f.WritePorts(out, names)
+	case o.dot:
+		failed = f.WriteDOT(out, names)
+	default:
+		failed = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: time.Now(), Full: o.full, MaxHops: o.maxHops})
+	}
+	if failed != nil {
+		return failed
+	}
+	if code := s.problems(f); code != nil {
+		return code
+	}
+	if err != nil {
+		return cli.ExitCode(cli.ExitFailed)
+	}
+	return nil
+}
+
+// nodeLine returns a node as the scripts ibhosts and ibswitches print it.
+func nodeLine(n *fabric.Node, names fabric.Names) string {
+	kind := map[mad.NodeType]string{mad.NodeCA: "Ca", mad.NodeSwitch: "Switch", mad.NodeRouter: "Rt"}[n.Info.Type]
+	line := fmt.Sprintf("%s\t: %s ports %d \"%s\"", kind, guid(n.Info.NodeGUID), n.Info.NumPorts, names.Of(n))
+	if n.Info.Type == mad.NodeSwitch && n.Switch != nil {
+		port0 := "base"
+		if n.Switch.EnhancedPort0 {
+			port0 = "enhanced"
+		}
+		lmc := uint8(0)
+		if p := n.Port(0); p != nil {
+			lmc = p.LMC()
+		}
+		line += fmt.Sprintf(" %s port 0 lid %d lmc %d", port0, n.LID(), lmc)
+	}
+	return line
+}

@@ -1,0 +1,134 @@
+package fabriccmd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/umad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// common are the options that most commands have, with the letters of C's programs.
+type common struct {
+	json     bool
+	device   string
+	port     int
+	timeout  int // in milliseconds; 0: mad.DefaultTimeout
+	smLID    int
+	mkey     uint64
+	showKeys bool
+	names    string // file of a node name map
+}
+
+func (c *common) base() *common { return c }
+
+// commonRows returns the options of commands that send requests.
+func commonRows[T any, P commandOptions[T]]() []cli.Row[T] {
+	return []cli.Row[T]{
+		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *T, v string) error { P(o).base().device = v; return nil }),
+		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *T) *int { return &P(o).base().port })),
+		cli.NewRow('t', "timeout", "MS", "how long to wait for each answer, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *T) *int { return &P(o).base().timeout })),
+		cli.NewRow('y', "m_key", "KEY", "M_Key of requests of subnet management", func(o *T, v string) error {
+			n, err := strconv.ParseUint(v, 0, 64)
+			if err != nil {
+				return cli.UsageError{Text: fmt.Sprintf("%q is no M_Key: expected a number of 64 bits", v)}
+			}
+			P(o).base().mkey = n
+			return nil
+		}),
+		jsonRow[T, P](),
+	}
+}
+
+func jsonRow[T any, P commandOptions[T]]() cli.Row[T] {
+	return cli.NewRow('j', "json", "", "print JSON", cli.Flag(func(o *T) *bool { return &P(o).base().json }))
+}
+
+func namesRow[T any, P commandOptions[T]]() cli.Row[T] {
+	return cli.NewRow(0, "node-name-map", "FILE", "names of nodes in place of their descriptions: lines 0xGUID \"NAME\"", func(o *T, v string) error { P(o).base().names = v; return nil })
+}
+
+// smRow is the option of commands that ask subnet administration.
+func smRow[T any, P commandOptions[T]]() cli.Row[T] {
+	return cli.NewRow('s', "sm_port", "LID", "LID of the subnet manager (default: that of the port)", number("LID", 1, math.MaxUint16, func(o *T) *int { return &P(o).base().smLID }))
+}
+
+func number[T any](name string, least, most int64, field func(*T) *int) func(*T, string) error {
+	return cli.Number(name, least, most, field)
+}
+
+// session is a run of a command: its output, and its port while one is open.
+type session struct {
+	cli.Output
+	*common
+	port   mad.Port
+	client *fabric.Client
+}
+
+// open opens the port that the options name and returns a client that sends by it.
+func (s *session) open() (*fabric.Client, error) {
+	if s.client != nil {
+		return s.client, nil
+	}
+	port, err := umad.Open(s.common.device, uint8(s.common.port))
+	if err != nil {
+		return nil, err
+	}
+	s.port = port
+	s.client = fabric.NewClient(port, fabric.Config{
+		MKey: s.mkey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
+	})
+	return s.client, nil
+}
+
+func (s *session) close() {
+	if s.client != nil {
+		s.client.Close()
+		s.port.Close()
+	}
+}
+
+// defaultNames is where C's programs look for a node name map.
+const defaultNames = "/etc/rdma/ib-node-name-map"
+
+// nodeNames reads the node name map.
+func (s *session) nodeNames() (fabric.Names, error) {
+	path := s.names
+	if path == "" {
+		path = defaultNames
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && s.names == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := fabric.ReadNames(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return names, nil
+}
+
+// problems prints what a discovery couldn't read, and returns the exit code 1 if there was any.
+func (s *session) problems(f *fabric.Fabric) error {
+	for _, p := range f.Problems {
+		s.Note("%s", cli.PlainLine(p))
+	}
+	if len(f.Problems) > 0 {
+		return cli.ExitCode(cli.ExitFailed)
+	}
+	return nil
+}
+
+// guid returns a GUID as C's programs print it.
+func guid(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }

@@ -1,0 +1,566 @@
+package selftest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
+)
+
+// The frames of these tests go from the port to itself, by UDP between addresses that are set aside
+// for tests of networks. Rules ask for all of that, so they take no frame of anybody else.
+var (
+	frameFrom = [4]byte{198, 18, 9, 1}
+	frameTo   = [4]byte{198, 18, 9, 2}
+)
+
+const (
+	framePort   = 5791 // of the first receiver
+	frameHeads  = 14 + 20 + 8
+	frameRoom   = 2048
+	frameLayout = 0x0800 // IPv4
+)
+
+// framer sends frames with a device of its own: a card returns the frames of one process to
+// another, and not to itself.
+type framer struct {
+	*bed
+	dev    *uverbs.Device
+	pd, at *uverbs.PD // of the sender and of receivers
+	qp     *uverbs.QP
+	mr     *uverbs.MR
+	mac    [6]byte
+	port   uint16 // of the receiver; the next one is free too
+	next   uint64
+}
+
+// newFramer needs a port on Ethernet, and CAP_NET_RAW.
+func (b *bed) newFramer() (f *framer, err error) {
+	if !b.dev.Supports(verbs.QPTypeRawPacket, verbs.OpSend) {
+		return nil, none("there are no raw packet queue pairs")
+	}
+	if b.link.LinkLayer != verbs.LinkEthernet {
+		return nil, none("raw packets are Ethernet's")
+	}
+	// A frame of an earlier test that comes late is no frame of this one.
+	*b.frames += 2
+	f = &framer{bed: b, port: framePort + *b.frames}
+	if f.mac, err = b.portMAC(); err != nil {
+		return nil, err
+	}
+	if f.dev, err = b.open(); err != nil {
+		return nil, err
+	}
+	b.keep(f.dev.Close)
+	if f.pd, err = f.dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	b.keep(f.pd.Close)
+	if f.at, err = b.dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	b.keep(f.at.Close)
+	if f.mr, err = f.pd.AllocMR(frameRoom, verbs.AccessLocalWrite, nil); err != nil {
+		return nil, err
+	}
+	b.keep(f.mr.Close)
+	f.qp, err = f.queue(f.dev, f.pd, 0)
+	return f, err
+}
+
+// portMAC finds the port's own address in the GID that the kernel makes of it.
+func (b *bed) portMAC() (mac [6]byte, err error) {
+	gids, err := b.dev.GIDTable()
+	if err != nil {
+		return mac, err
+	}
+	for _, e := range gids {
+		g := e.GID
+		if e.Port == b.port && g[0] == 0xfe && g[1] == 0x80 && g[11] == 0xff && g[12] == 0xfe {
+			return [6]byte{g[8] ^ 2, g[9], g[10], g[13], g[14], g[15]}, nil
+		}
+	}
+	return mac, none("no GID has the port's MAC address")
+}
+
+// queue creates a raw packet queue pair that is ready. ext is of its receives' completions.
+func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, ext verbs.WCExtMask) (*uverbs.QP, error) {
+	var cqs [2]*uverbs.CQ
+	for i := range cqs {
+		o := &uverbs.CQOptions{}
+		if i == 1 {
+			o.Ext = ext
+		}
+		ch, err := dev.CreateCompChannel()
+		if err != nil {
+			return nil, err
+		}
+		f.keep(ch.Close)
+		o.Channel = ch
+		if cqs[i], err = dev.CreateCQ(2*depth, o); err != nil {
+			return nil, err
+		}
+		f.keep(cqs[i].Close)
+	}
+	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: cqs[0], RecvCQ: cqs[1],
+		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 1}})
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		return nil, none("raw packets need CAP_NET_RAW")
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.keep(qp.Close)
+	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.bed.port}), qp.Connect(nil))
+}
+
+// sink receives frames.
+type sink struct {
+	*framer
+	cq  *uverbs.CQ
+	mr  *uverbs.MR
+	out []verbs.RecvWR // posted, oldest first
+}
+
+// newSink creates the memory of a receiver on the tested device.
+func (f *framer) newSink(cq *uverbs.CQ) (s *sink, err error) {
+	s = &sink{framer: f, cq: cq}
+	if s.mr, err = f.at.AllocMR(depth*frameRoom, verbs.AccessLocalWrite, nil); err != nil {
+		return nil, err
+	}
+	f.keep(s.mr.Close)
+	return s, nil
+}
+
+// receiver creates a queue pair that receives what specs ask for.
+func (f *framer) receiver(ext verbs.WCExtMask, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
+	qp, err := f.queue(f.bed.dev, f.at, ext)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := f.newSink(qp.RecvCQ())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.fill(qp.PostRecv, 8, 0); err != nil {
+		return nil, nil, err
+	}
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: specs})
+	if err != nil {
+		return nil, nil, err
+	}
+	f.keep(rule.Close)
+	return s, rule, nil
+}
+
+// fill posts receives, from a place in the sink's memory on.
+func (s *sink) fill(post func([]verbs.RecvWR) (int, error), n, at int) error {
+	for i := range n {
+		s.next++
+		wr := verbs.RecvWR{WRID: s.next<<8 | uint64(at+i), SGL: []verbs.SGE{s.mr.SGE((at+i)*frameRoom, frameRoom)}}
+		if _, err := post([]verbs.RecvWR{wr}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ether, ipv4 and udp are what rules ask for: all headers of the tests' frames.
+func (f *framer) ether() flow.Spec {
+	all := [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	return &flow.Eth{Val: flow.EthFields{DstMAC: f.mac, SrcMAC: f.mac, EtherType: frameLayout},
+		Mask: flow.EthFields{DstMAC: all, SrcMAC: all, EtherType: 0xffff}}
+}
+
+func ipv4(from, to [4]byte) flow.Spec {
+	all := [4]byte{0xff, 0xff, 0xff, 0xff}
+	return &flow.IPv4{Val: flow.IPv4Fields{Src: from, Dst: to}, Mask: flow.IPv4Fields{Src: all, Dst: all}}
+}
+
+func udp(port uint16) flow.Spec {
+	return &flow.UDP{Val: flow.Ports{Dst: port}, Mask: flow.Ports{Dst: 0xffff}}
+}
+
+// frame makes a frame of a size, without checksums unless they are asked for.
+func (f *framer) frame(size int, src uint16, dst uint16, checksums bool) []byte {
+	b := slices.Concat(f.mac[:], f.mac[:], []byte{frameLayout >> 8, frameLayout & 0xff, 0x45, 0})
+	b = binary.BigEndian.AppendUint16(b, uint16(size-14))
+	b = append(b, 0, 0, 0x40, 0, 64, 17, 0, 0)
+	b = append(b, frameFrom[:]...)
+	b = append(b, frameTo[:]...)
+	b = binary.BigEndian.AppendUint16(b, src)
+	b = binary.BigEndian.AppendUint16(b, dst)
+	b = binary.BigEndian.AppendUint16(b, uint16(size-14-20))
+	b = append(b, 0, 0)
+	f.next++
+	for len(b) < size {
+		b = append(b, byte(uint64(len(b))*7+f.next*31))
+	}
+	if checksums {
+		ip, l4 := b[14:34], b[34:]
+		binary.BigEndian.PutUint16(ip[10:], inet(0, ip))
+		pseudo := uint32(17) + uint32(len(l4)) + sum16(ip[12:20])
+		binary.BigEndian.PutUint16(l4[6:], inet(pseudo, l4))
+	}
+	return b
+}
+
+// sum16 adds up the 16-bit words of a header, and inet is the Internet's checksum of RFC 1071.
+func sum16(b []byte) (sum uint32) {
+	for ; len(b) > 1; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) > 0 {
+		sum += uint32(b[0]) << 8
+	}
+	return sum
+}
+
+func inet(sum uint32, b []byte) uint16 {
+	sum += sum16(b)
+	for sum>>16 != 0 {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// send sends a frame in two pieces.
+func (f *framer) send(frame []byte, flags verbs.SendFlags) error {
+	copy(f.mr.Bytes(), frame)
+	const first = 18 // some cards want so much in the request
+	f.next++
+	wr := verbs.SendWR{WRID: f.next, Opcode: verbs.OpSend, Flags: flags | verbs.SendSignaled,
+		SGL: []verbs.SGE{f.mr.SGE(0, first), f.mr.SGE(first, len(frame)-first)}}
+	if _, err := f.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		return err
+	}
+	var wcs [1]verbs.WC
+	if _, err := f.qp.SendCQ().Wait(f.ctx, wcs[:]); err != nil {
+		return fmt.Errorf("send of a frame: %w", err)
+	}
+	if wcs[0].WRID != wr.WRID {
+		return fmt.Errorf("the completion is of request %d, not %d", wcs[0].WRID, wr.WRID)
+	}
+	return wcs[0].Err()
+}
+
+// frameTime is how long a frame may take. One that the port does not return takes for ever.
+const frameTime = 5 * time.Second
+
+// take waits for a frame.
+func (s *sink) take() (wc verbs.WC, frame []byte, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, frameTime)
+	defer cancel()
+	var wcs [1]verbs.WC
+	if _, err := s.cq.Wait(ctx, wcs[:]); err != nil {
+		return wc, nil, fmt.Errorf("the frame was sent, and did not come back in %v: %w", frameTime, err)
+	}
+	wc = wcs[0]
+	if err := wc.Err(); err != nil {
+		return wc, nil, err
+	}
+	at := int(wc.WRID&0xff) * frameRoom
+	return wc, s.mr.Bytes()[at:][:min(int(wc.ByteLen), frameRoom)], nil
+}
+
+// expect waits for a frame and compares it.
+func (s *sink) expect(want []byte) (wc verbs.WC, err error) {
+	wc, got, err := s.take()
+	switch {
+	case err != nil:
+		return wc, err
+	case len(got) != len(want):
+		return wc, fmt.Errorf("a frame of %d bytes came back with %d", len(want), len(got))
+	case !bytes.Equal(got, want):
+		return wc, differ("a frame", got, want)
+	}
+	return wc, nil
+}
+
+// nothing checks that no frame came. Another one, which came later, is there already.
+func (s *sink) nothing() error {
+	var wcs [1]verbs.WC
+	n, err := s.cq.Poll(wcs[:])
+	if n > 0 {
+		err = errors.New("a frame came that no rule asks for")
+	}
+	return err
+}
+
+// rawFrames sends frames of all lengths, which a rule returns.
+func rawFrames(b *bed) (string, error) {
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
+	if err != nil {
+		return "", err
+	}
+	sizes := []int{60, 61, 64, 128, 255, 256, 1000, 1514}
+	for _, n := range sizes {
+		frame := f.frame(n, 1000, f.port, true)
+		if err := f.send(frame, 0); err != nil {
+			return "", fmt.Errorf("a frame of %d bytes: %w", n, err)
+		}
+		if _, err := s.expect(frame); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d frames, to %d bytes", len(sizes), slices.Max(sizes)), nil
+}
+
+// checksums asks the device to fill in checksums, and to check them.
+func checksums(b *bed) (string, error) {
+	if b.attr.CapFlags&verbs.DeviceCapRawIPCsum == 0 {
+		return "", none("the device has no checksums of raw packets")
+	}
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
+	if err != nil {
+		return "", err
+	}
+	want := f.frame(200, 1000, f.port, true)
+	bare := slices.Clone(want)
+	clear(bare[24:26])
+	clear(bare[40:42])
+	if err := f.send(bare, verbs.SendIPCsum); err != nil {
+		return "", err
+	}
+	wc, err := s.expect(want)
+	if err != nil {
+		return "", err
+	}
+	if wc.Flags&verbs.WCIPCsumOK == 0 {
+		return "", fmt.Errorf("a frame with right checksums is received as one with wrong ones (flags %#x)", wc.Flags)
+	}
+	want[100]++
+	if err := f.send(want, 0); err != nil {
+		return "", err
+	}
+	if wc, err = s.expect(want); err != nil {
+		return "", err
+	}
+	if wc.Flags&verbs.WCIPCsumOK != 0 {
+		return "", errors.New("a frame with a wrong checksum is received as one with right ones")
+	}
+	return "filled in, found right and found wrong", nil
+}
+
+// flowRules has two rules for frames that differ in a port, of which one is then removed.
+func flowRules(b *bed) (string, error) {
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	const frames = 3
+	var sinks [2]*sink
+	var rules [2]*uverbs.Flow
+	for i := range sinks {
+		if sinks[i], rules[i], err = f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port+uint16(i))); err != nil {
+			return "", err
+		}
+	}
+	for i := range 2 * frames {
+		to := i % 2
+		frame := f.frame(100, 1000, f.port+uint16(to), true)
+		if err := f.send(frame, 0); err != nil {
+			return "", err
+		}
+		if _, err := sinks[to].expect(frame); err != nil {
+			return "", err
+		}
+		if err := sinks[1-to].nothing(); err != nil {
+			return "", err
+		}
+	}
+	if err := rules[0].Close(); err != nil {
+		return "", err
+	}
+	for i := range sinks {
+		frame := f.frame(100, 1000, f.port+uint16(i), true)
+		if err := f.send(frame, 0); err != nil {
+			return "", err
+		}
+		if i == 1 {
+			if _, err := sinks[i].expect(frame); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := sinks[0].nothing(); err != nil {
+		return "", fmt.Errorf("without its rule: %w", err)
+	}
+	return fmt.Sprintf("2 rules, %d frames; one rule was removed", 2*frames+2), nil
+}
+
+// flowTag has a rule mark its frames.
+func flowTag(b *bed) (string, error) {
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	const tag = 0xabcde
+	s, _, err := f.receiver(verbs.WCExtFlowTag, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), flow.Tag(tag))
+	if err != nil {
+		return "", err
+	}
+	if err := s.cq.Arm(false); err != nil {
+		return "", err
+	}
+	if err := f.send(f.frame(100, 1000, f.port, true), 0); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, frameTime)
+	defer cancel()
+	if _, err := s.cq.Channel().Get(ctx); err != nil {
+		return "", fmt.Errorf("the frame was sent, and did not come back in %v: %w", frameTime, err)
+	}
+	wcs, exts := make([]verbs.WC, 1), make([]verbs.WCExt, 1)
+	if n, err := s.cq.PollExt(wcs, exts); n != 1 || err != nil || exts[0].FlowTag != tag {
+		return "", errors.Join(err, fmt.Errorf("%d completions, with tag %#x, not %#x", n, exts[0].FlowTag, tag))
+	}
+	return "1 frame", nil
+}
+
+// flowCounters counts the frames of a rule.
+func flowCounters(b *bed) (string, error) {
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	counters, err := b.dev.CreateCounters()
+	if err != nil {
+		return "", err
+	}
+	b.keep(counters.Close)
+	if err := errors.Join(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
+		return "", err
+	}
+	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), &uverbs.FlowCount{Counters: counters})
+	if err != nil {
+		return "", err
+	}
+	const frames, size = 5, 100
+	for range frames {
+		frame := f.frame(size, 1000, f.port, true)
+		if err := f.send(frame, 0); err != nil {
+			return "", err
+		}
+		if _, err := s.expect(frame); err != nil {
+			return "", err
+		}
+	}
+	var values [2]uint64
+	if err := counters.Read(values[:], false); err != nil {
+		return "", err
+	}
+	if values[0] != frames || values[1] < frames*size {
+		return "", fmt.Errorf("%d frames and %d bytes are counted, and %d of %d came", values[0], values[1], frames, size)
+	}
+	return fmt.Sprintf("%d frames, %d bytes", values[0], values[1]), nil
+}
+
+// hashKey is the key of Microsoft's examples of RSS.
+var hashKey = []byte{
+	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+	0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+}
+
+// toeplitz is the hash of RSS: for each bit of the input that is set, the 32 bits of the key from
+// there on.
+func toeplitz(input []byte) (hash uint32) {
+	key := binary.BigEndian.Uint64(hashKey)
+	for i, v := range input {
+		for bit := range 8 {
+			if v<<bit&0x80 != 0 {
+				hash ^= uint32(key >> 32)
+			}
+			key <<= 1
+			if at := 64 + 8*i + bit; hashKey[at/8]<<(at%8)&0x80 != 0 {
+				key |= 1
+			}
+		}
+	}
+	return hash
+}
+
+// spread deals frames out to queues, by the hash of their addresses and ports.
+func spread(b *bed) (string, error) {
+	if b.attr.RSS.MaxIndirectionTables == 0 {
+		return "", none("the device has no RSS")
+	}
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	cq, err := b.cq(0)
+	if err != nil {
+		return "", err
+	}
+	s, err := f.newSink(cq)
+	if err != nil {
+		return "", err
+	}
+	const queues, each = 4, 8
+	var wqs [queues]*uverbs.WQ
+	for i := range wqs {
+		if wqs[i], err = f.at.CreateWQ(&uverbs.WQOptions{MaxWR: each, MaxSGE: 1, CQ: cq}); err != nil {
+			return "", err
+		}
+		b.keep(wqs[i].Close)
+		if err := wqs[i].Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err != nil {
+			return "", err
+		}
+		if err := s.fill(wqs[i].PostRecv, each, i*each); err != nil {
+			return "", err
+		}
+	}
+	table, err := b.dev.CreateRWQIndTable(wqs[:])
+	if err != nil {
+		return "", err
+	}
+	b.keep(table.Close)
+	qp, err := f.at.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: rss.Hash{Function: rss.Toeplitz, Key: hashKey,
+		Fields: rss.SrcIPv4 | rss.DstIPv4 | rss.SrcPortUDP | rss.DstPortUDP}})
+	if err != nil {
+		return "", err
+	}
+	b.keep(qp.Close)
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
+	if err != nil {
+		return "", err
+	}
+	b.keep(rule.Close)
+	var got [queues]int
+	const frames = 16
+	for i := range frames {
+		frame := f.frame(100, uint16(1000+i), f.port, true)
+		if err := f.send(frame, 0); err != nil {
+			return "", err
+		}
+		wc, err := s.expect(frame)
+		if err != nil {
+			return "", err
+		}
+		hash := toeplitz(slices.Concat(frame[26:34], frame[34:38]))
+		want := hash % queues
+		if queue := wc.WRID & 0xff / each; queue != uint64(want) || wc.QPN != wqs[want].Num() {
+			return "", fmt.Errorf("a frame of hash %#x comes to queue %d (its completion says %d), not %d", hash, queue, wc.QPN, wqs[want].Num())
+		}
+		got[want]++
+	}
+	return fmt.Sprintf("%d frames in %d queues: %v", frames, queues, got), nil
+}

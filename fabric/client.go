@@ -1,0 +1,396 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config has what a Client's requests have in common. The zero value is what C's tools use.
+type Config struct {
+	Retry     mad.Retry
+	MKey      uint64 // of subnet management
+	SMKey     uint64 // of queries of subnet administration: trusted if it is the subnet manager's
+	SMLID     uint16 // where subnet administration is; 0: where the port's subnet manager is
+	PKeyIndex uint16 // of all but subnet management
+}
+
+// Client sends requests by a port. Its methods can be called from several goroutines at a time.
+type Client struct {
+	port   mad.Port
+	config Config
+
+	mu     sync.Mutex
+	agents map[agentKey]mad.Agent
+	closed bool
+}
+
+type agentKey struct {
+	class mad.Class
+	oui   uint32
+}
+
+// NewClient returns a client that sends by a port. The port remains the caller's.
+func NewClient(port mad.Port, config Config) *Client {
+	return &Client{port: port, config: config, agents: make(map[agentKey]mad.Agent)}
+}
+
+// Port returns the port by which the client sends.
+func (c *Client) Port() mad.Port { return c.port }
+
+// Close ends the client's agents. Calls that are blocked return an error that matches net.ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("fabric: %w", net.ErrClosed)
+	}
+	c.closed = true
+	var errs []error
+	for _, a := range c.agents {
+		if err := a.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// agent returns the agent of a class, which it registers at the first request.
+func (c *Client) agent(class mad.Class, oui uint32) (mad.Agent, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("fabric: %w", net.ErrClosed)
+	}
+	key := agentKey{class, oui}
+	if a := c.agents[key]; a != nil {
+		return a, nil
+	}
+	a, err := c.port.Register(mad.AgentConfig{Class: class, OUI: oui})
+	if err != nil {
+		return nil, err
+	}
+	c.agents[key] = a
+	return a, nil
+}
+
+// maxRedirects is how often a request follows a redirection.
+const maxRedirects = 4
+
+// Do sends a request and returns its response, whatever its status is. It follows redirections.
+func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error) {
+	class := req.Data.Class()
+	oui := uint32(0)
+	if class.Vendor2() {
+		oui = req.Data.OUI()
+	}
+	a, err := c.agent(class, oui)
+	if err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		m, err := a.Do(ctx, req, c.config.Retry)
+		if err != nil {
+			return nil, err
+		}
+		if m.Data.Class() != class || m.Data.AttrID() != req.Data.AttrID() && m.Data.Status() == mad.StatusOK {
+			return nil, fmt.Errorf("the answer to %v of %s is %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
+		}
+		if class.SubnetManagement() || m.Data.Status() != mad.StatusRedirect {
+			return m, nil
+		}
+		var to mad.ClassPortInfo
+		if err := mad.Unmarshal(m.Data[64:], &to); err != nil {
+			return nil, err
+		}
+		if to.RedirectLID == 0 || n == maxRedirects {
+			return nil, fmt.Errorf("%w: to LID %d, after %d redirections", m.Data.Err(), to.RedirectLID, n)
+		}
+		next := *req
+		next.Addr = mad.Addr{LID: to.RedirectLID, QPN: to.RedirectQP, QKey: to.RedirectQKey, SL: to.RedirectSL, PKeyIndex: req.Addr.PKeyIndex}
+		if next.Addr.QPN == 0 {
+			next.Addr.QPN = 1
+		}
+		if next.Addr.QKey == 0 {
+			next.Addr.QKey = mad.QKeyGSI
+		}
+		req = &next
+	}
+}
+
+// do sends a request and fails if the status of the response isn't StatusOK.
+func (c *Client) do(ctx context.Context, req *mad.Message) (*mad.Message, error) {
+	m, err := c.Do(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.Data.Err()
+}
+
+// GSI returns the address of a port for all classes but subnet management.
+func (c *Client) GSI(lid uint16) mad.Addr {
+	return mad.Addr{LID: lid, QPN: 1, QKey: mad.QKeyGSI, PKeyIndex: c.config.PKeyIndex}
+}
+
+// complete sets the LID of this port in a route that is partly by LID.
+func (c *Client) complete(r mad.Route) (mad.Route, error) {
+	if r.LID == 0 || len(r.Hops) == 0 || r.DrLID != 0 {
+		return r, nil
+	}
+	attr, err := c.port.Attr()
+	r.DrLID = attr.LID
+	return r, err
+}
+
+// smp sends a request of subnet management and returns the response's attribute.
+func (c *Client) smp(ctx context.Context, r mad.Route, method mad.Method, id mad.AttrID, modifier uint32, data mad.Attribute) ([]byte, error) {
+	r, err := c.complete(r)
+	if err != nil {
+		return nil, err
+	}
+	req := r.SMP(method, id, modifier, c.config.MKey)
+	if data != nil {
+		if err := mad.Marshal(req.Data.Data(), data); err != nil {
+			return nil, err
+		}
+	}
+	m, err := c.do(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", r, err)
+	}
+	return m.Data.Data(), nil
+}
+
+// Get reads an attribute of subnet management of the node at the end of a route.
+func (c *Client) Get(ctx context.Context, r mad.Route, modifier uint32, a mad.Attribute) error {
+	data, err := c.smp(ctx, r, mad.Get, mad.LayoutOf(a).AttrID, modifier, nil)
+	if err != nil {
+		return err
+	}
+	return mad.Unmarshal(data, a)
+}
+
+// GetRaw reads an attribute of subnet management that this module may not know: 64 bytes.
+func (c *Client) GetRaw(ctx context.Context, r mad.Route, id mad.AttrID, modifier uint32) ([]byte, error) {
+	return c.smp(ctx, r, mad.Get, id, modifier, nil)
+}
+
+// Set changes an attribute of subnet management, and sets a to what the node answers: what it
+// accepted. It sends zeros in reserved fields.
+func (c *Client) Set(ctx context.Context, r mad.Route, modifier uint32, a mad.Attribute) error {
+	data, err := c.smp(ctx, r, mad.Set, mad.LayoutOf(a).AttrID, modifier, a)
+	if err != nil {
+		return err
+	}
+	return mad.Unmarshal(data, a)
+}
+
+// GetPerf reads an attribute of performance management. a selects the port, and receives its values.
+func (c *Client) GetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) error {
+	return c.perf(ctx, to, mad.Get, a)
+}
+
+// SetPerf writes an attribute of performance management: it resets the counters that a selects.
+func (c *Client) SetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) error {
+	return c.perf(ctx, to, mad.Set, a)
+}
+
+func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad.Attribute) error {
+	d := mad.New(mad.ClassPerf, method, mad.LayoutOf(a).AttrID, 0)
+	if err := mad.Marshal(d.Data(), a); err != nil {
+		return err
+	}
+	m, err := c.do(ctx, &mad.Message{Addr: to, Data: d})
+	if err != nil {
+		return err
+	}
+	return mad.Unmarshal(m.Data.Data(), a)
+}
+
+// ClassPortInfo asks for the capabilities of a class at a port.
+func (c *Client) ClassPortInfo(ctx context.Context, to mad.Addr, class mad.Class) (info mad.ClassPortInfo, err error) {
+	m, err := c.do(ctx, &mad.Message{Addr: to, Data: mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)})
+	if err != nil {
+		return info, err
+	}
+	return info, mad.Unmarshal(m.Data.Data(), &info)
+}
+
+// SM returns the address of subnet administration.
+func (c *Client) SM() (mad.Addr, error) {
+	if c.config.SMLID != 0 {
+		return c.GSI(c.config.SMLID), nil
+	}
+	attr, err := c.port.Attr()
+	if err != nil {
+		return mad.Addr{}, err
+	}
+	if attr.SMLID == 0 {
+		return mad.Addr{}, fmt.Errorf("%s port %d knows no subnet manager: start one (opensm) in this subnet, or name its LID", attr.Device, attr.Port)
+	}
+	to := c.GSI(attr.SMLID)
+	to.SL = attr.SMSL
+	return to, nil
+}
+
+// ErrTruncated is matched by the error of a query whose answer has more records than arrived: ibsim
+// carries the first segment only.
+var ErrTruncated = errors.New("the transport carried only the first of the answer's segments")
+
+// record is a pointer to a record of subnet administration.
+type record[T any] interface {
+	*T
+	mad.Attribute
+}
+
+// Query asks subnet administration for all records that equal query in the fields of mask. It
+// returns none if there are none, or a *mad.StatusError with StatusSANoRecords, as the subnet manager
+// has it.
+func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.ComponentMask, query P) ([]T, error) {
+	m, err := c.query(ctx, mad.GetTable, mask, query)
+	if err != nil {
+		return nil, err
+	}
+	records, tableErr := Records(m.Data)
+	all := make([]T, len(records))
+	for i, r := range records {
+		if err := mad.Unmarshal(r, P(&all[i])); err != nil {
+			return nil, err
+		}
+	}
+	return all, tableErr
+}
+
+// QueryOne asks subnet administration for one record, such as a path, that equals query in the
+// fields of mask, and sets query to it.
+func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad.Attribute) error {
+	m, err := c.query(ctx, mad.Get, mask, query)
+	if err != nil {
+		return err
+	}
+	return mad.Unmarshal(m.Data.Data(), query)
+}
+
+// SetRecord writes a record of subnet administration, which joins a multicast group or registers a
+// service, and sets r to the answer. DeleteRecord undoes it.
+func (c *Client) SetRecord(ctx context.Context, mask mad.ComponentMask, r mad.Attribute) error {
+	m, err := c.query(ctx, mad.Set, mask, r)
+	if err != nil {
+		return err
+	}
+	return mad.Unmarshal(m.Data.Data(), r)
+}
+
+// DeleteRecord deletes a record of subnet administration.
+func (c *Client) DeleteRecord(ctx context.Context, mask mad.ComponentMask, r mad.Attribute) error {
+	_, err := c.query(ctx, mad.Delete, mask, r)
+	return err
+}
+
+func (c *Client) query(ctx context.Context, method mad.Method, mask mad.ComponentMask, query mad.Attribute) (*mad.Message, error) {
+	to, err := c.SM()
+	if err != nil {
+		return nil, err
+	}
+	d := mad.New(mad.ClassSA, method, mad.LayoutOf(query).AttrID, 0)
+	d.SetSMKey(c.config.SMKey)
+	d.SetComponentMask(mask)
+	if err := mad.Marshal(d.Data(), query); err != nil {
+		return nil, err
+	}
+	return c.do(ctx, &mad.Message{Addr: to, Data: d})
+}
+
+// Records splits the answer to a GetTable query into its records.
+func Records(m mad.MAD) ([][]byte, error) {
+	var truncated error
+	data := m.Data()
+	if flags := m.RMPPFlags(); m.RMPPVersion() == 1 && flags&mad.RMPPActive != 0 && m.RMPPSegment() <= 1 && len(m) <= mad.Size {
+		// One segment came. Its length says how much of it is used.
+		switch length := int64(m.RMPPLength()); {
+		case flags&mad.RMPPLast == 0:
+			truncated = ErrTruncated
+		case length >= 20 && length-20 < int64(len(data)):
+			data = data[:length-20]
+		}
+	}
+	size := int(m.AttrOffset()) * 8
+	if size == 0 {
+		return nil, truncated
+	}
+	var all [][]byte
+	for len(data) >= size {
+		all = append(all, data[:size])
+		data = data[size:]
+	}
+	return all, truncated
+}
+
+// ResolveLID returns the LID of the port with a GUID, which subnet administration knows.
+func (c *Client) ResolveLID(ctx context.Context, guid verbs.GUID) (uint16, error) {
+	attr, err := c.port.Attr()
+	if err != nil {
+		return 0, err
+	}
+	if len(attr.GIDs) == 0 {
+		return 0, fmt.Errorf("%s port %d has no GID", attr.Device, attr.Port)
+	}
+	path := mad.PathRecord{SGID: attr.GIDs[0], DGID: attr.GIDs[0], NumPaths: 1, Reversible: true}
+	for i := range 8 {
+		path.DGID[8+i] = byte(guid >> (56 - 8*i))
+	}
+	if err := c.QueryOne(ctx, mad.MaskPathDGID|mad.MaskPathSGID, &path); err != nil {
+		return 0, err
+	}
+	return path.DLID, nil
+}
+
+// Ping asks the responder at a port, C's ibping or ServePing, for its host name, and returns the time
+// that took. The name is as received.
+func (c *Client) Ping(ctx context.Context, to mad.Addr, oui uint32) (host string, rtt time.Duration, err error) {
+	d := mad.New(mad.ClassPing, mad.Get, 0, 0)
+	d.SetOUI(oui)
+	began := time.Now()
+	m, err := c.do(ctx, &mad.Message{Addr: to, Data: d})
+	if err != nil {
+		return "", 0, err
+	}
+	host, _, _ = strings.Cut(string(m.Data.Data()), "\x00")
+	return host, time.Since(began), nil
+}
+
+// ServePing answers pings with a host name until the context ends or the port is closed.
+func ServePing(ctx context.Context, port mad.Port, oui uint32, host string) error {
+	a, err := port.Register(mad.AgentConfig{Class: mad.ClassPing, OUI: oui, Methods: mad.Methods(mad.Get)})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := a.Receive(ctx)
+		if err != nil {
+			if closeErr := a.Close(); !errors.Is(closeErr, net.ErrClosed) {
+				err = errors.Join(err, closeErr)
+			}
+			return err
+		}
+		if m.Data.OUI() != oui || m.Data.Method() != mad.Get {
+			continue
+		}
+		m.Data.SetMethod(mad.GetResp)
+		m.Data.SetStatus(mad.StatusOK)
+		data := m.Data.Data()
+		clear(data)
+		copy(data[:len(data)-1], host)
+		// A ping that can't be answered, because its sender is gone, concerns nobody else.
+		if err := a.Send(ctx, m); errors.Is(err, net.ErrClosed) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,481 @@
+package fabric_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// world is a subnet that answers directed routes as a test wants it, also wrongly. It is a port, and
+// an agent of that port.
+type world struct {
+	mad.Port
+	mad.Agent
+	mu     sync.Mutex
+	nodes  []*fakeNode // the first is where the port is, at its port 1
+	answer func(n *fakeNode, in uint8, m mad.MAD) (silent bool)
+	delay  func() time.Duration
+	under  atomic.Int32
+	atOnce atomic.Int32
+	asked  atomic.Int32
+}
+
+type fakeNode struct {
+	info  mad.NodeInfo
+	name  string
+	links map[uint8]end
+}
+
+type end struct {
+	node *fakeNode
+	port uint8
+}
+
+// add adds a node.
+func (w *world) add(t mad.NodeType, ports uint8) *fakeNode {
+	n := &fakeNode{name: fmt.Sprintf("node %d", len(w.nodes)), links: make(map[uint8]end)}
+	guid := verbs.GUID(0x1000 + len(w.nodes)*0x100)
+	n.info = mad.NodeInfo{BaseVersion: 1, ClassVersion: 1, Type: t, NumPorts: ports, NodeGUID: guid, PortGUID: guid, SystemGUID: guid}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+func (w *world) connect(a *fakeNode, p uint8, b *fakeNode, q uint8) {
+	a.links[p], b.links[q] = end{b, q}, end{a, p}
+}
+
+func (w *world) Register(mad.AgentConfig) (mad.Agent, error) { return w, nil }
+func (w *world) Close() error                                { return nil }
+func (w *world) Attr() (mad.PortAttr, error)                 { return mad.PortAttr{LID: 1, SMLID: 1}, nil }
+func (w *world) OpenSM() (io.Closer, error)                  { return nil, mad.ErrNoSMI }
+
+func (w *world) Do(ctx context.Context, req *mad.Message, _ mad.Retry) (*mad.Message, error) {
+	w.asked.Add(1)
+	for now := w.under.Add(1); ; {
+		most := w.atOnce.Load()
+		if now <= most || w.atOnce.CompareAndSwap(most, now) {
+			break
+		}
+	}
+	defer w.under.Add(-1)
+	if w.delay != nil {
+		select {
+		case <-time.After(w.delay()):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, in := w.nodes[0], uint8(1)
+	if n.info.Type == mad.NodeSwitch {
+		in = 0
+	}
+	for i, out := range req.Data.InitialPath()[1 : int(req.Data.HopCount())+1] {
+		if i > 0 && n.info.Type != mad.NodeSwitch {
+			return nil, mad.ErrTimeout
+		}
+		to, ok := n.links[out]
+		if !ok {
+			return nil, mad.ErrTimeout
+		}
+		n, in = to.node, to.port
+	}
+	m := &mad.Message{Data: append(mad.MAD(nil), req.Data...)}
+	m.Data.SetMethod(mad.GetResp)
+	var a mad.Attribute
+	switch req.Data.AttrID() {
+	case mad.AttrNodeInfo:
+		info := n.info
+		info.LocalPort = in
+		a = &info
+	case mad.AttrNodeDescription:
+		a = &mad.NodeDescription{Text: n.name}
+	case mad.AttrSwitchInfo:
+		a = &mad.SwitchInfo{}
+	case mad.AttrPortInfo:
+		p := &mad.PortInfo{LocalPort: in, LinkState: verbs.PortDown, PhysLinkState: verbs.PhysPolling, LinkWidthActive: mad.Width4X, LinkSpeedActive: 4}
+		if _, ok := n.links[uint8(req.Data.Modifier())]; ok {
+			p.LinkState, p.PhysLinkState = verbs.PortActive, verbs.PhysLinkUp
+		}
+		a = p
+	}
+	if err := mad.Marshal(m.Data.Data(), a); err != nil {
+		return nil, err
+	}
+	if w.answer != nil && w.answer(n, in, m.Data) {
+		return nil, mad.ErrTimeout
+	}
+	return m, nil
+}
+
+// tree returns a fabric of two layers of switches with two hosts each.
+func tree() *world {
+	w := &world{}
+	host := w.add(mad.NodeCA, 1)
+	var spines, leaves []*fakeNode
+	for range 3 {
+		spines = append(spines, w.add(mad.NodeSwitch, 8))
+	}
+	for i := range 5 {
+		leaf := w.add(mad.NodeSwitch, 8)
+		leaves = append(leaves, leaf)
+		for j, s := range spines {
+			w.connect(leaf, uint8(j+1), s, uint8(i+1))
+		}
+		for j := range 2 {
+			h := host
+			if i+j > 0 {
+				h = w.add(mad.NodeCA, 1)
+			}
+			w.connect(leaf, uint8(j+5), h, 1)
+		}
+	}
+	return w
+}
+
+func discover(t *testing.T, w *world, o fabric.DiscoverOptions) *fabric.Fabric {
+	t.Helper()
+	f, err := fabric.NewClient(w, fabric.Config{}).Discover(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func topology(t *testing.T, f *fabric.Fabric) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := f.WriteTopology(&b, fabric.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestOrder delays answers at random. The result is always the same, and never more requests are
+// under way than allowed.
+func TestOrder(t *testing.T) {
+	want := topology(t, discover(t, tree(), fabric.DiscoverOptions{InFlight: 1}))
+	if n := strings.Count(want, "guid=0x"); n != 2*18 {
+		t.Fatalf("%d GUIDs in %s", n, want)
+	}
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			w := tree()
+			var mu sync.Mutex
+			r := rand.New(rand.NewPCG(seed, 1))
+			w.delay = func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(r.IntN(1000)) * time.Millisecond
+			}
+			f := discover(t, w, fabric.DiscoverOptions{InFlight: 7})
+			if d := cmp.Diff(want, topology(t, f)); d != "" || len(f.Problems) > 0 {
+				t.Errorf("seed %d: %v\n%s", seed, f.Problems, d)
+			}
+			if n := w.atOnce.Load(); n > 7 {
+				t.Errorf("%d requests under way", n)
+			}
+			if int(w.asked.Load()) != f.Requests {
+				t.Errorf("%d requests, %d counted", w.asked.Load(), f.Requests)
+			}
+		})
+	}
+}
+
+// TestHostile has nodes answer what they shouldn't. The rest of the fabric is found in spite of it.
+func TestHostile(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func(w *world)
+		want  error // that a problem matches
+		lost  int   // nodes that aren't found
+	}{
+		{"a silent host", func(w *world) {
+			w.answer = func(n *fakeNode, _ uint8, _ mad.MAD) bool { return n == w.nodes[len(w.nodes)-1] }
+		}, mad.ErrTimeout, 1},
+		{"a switch without SwitchInfo", func(w *world) {
+			w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool { return n == w.nodes[1] && m.AttrID() == mad.AttrSwitchInfo }
+		}, mad.ErrTimeout, 0},
+		{"a port without PortInfo", func(w *world) {
+			w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
+				if n == w.nodes[1] && m.AttrID() == mad.AttrPortInfo && m.Modifier() == 4 {
+					m.SetStatus(mad.StatusInvalid)
+				}
+				return false
+			}
+		}, &mad.StatusError{}, 0},
+		{"a GUID that two nodes have", func(w *world) {
+			last := w.nodes[len(w.nodes)-1]
+			last.info.NodeGUID = w.nodes[1].info.NodeGUID
+		}, fabric.ErrDuplicateGUID, 1},
+		{"a host that names port 200", func(w *world) {
+			w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
+				if n == w.nodes[len(w.nodes)-1] && m.AttrID() == mad.AttrNodeInfo {
+					m.Data()[36] = 200
+				}
+				return false
+			}
+		}, fabric.ErrBadPort, 1},
+		{"a host that answers for another", func(w *world) {
+			last, other := w.nodes[len(w.nodes)-1], w.nodes[len(w.nodes)-2]
+			w.answer = func(n *fakeNode, in uint8, m mad.MAD) bool {
+				if n == last && m.AttrID() == mad.AttrNodeInfo {
+					info := other.info
+					info.LocalPort = in
+					return mad.Marshal(m.Data(), &info) != nil
+				}
+				return false
+			}
+		}, fabric.ErrLinkConflict, 1},
+		{"a switch that claims 255 ports", func(w *world) {
+			n := w.nodes[1]
+			n.info.NumPorts = 255
+			w.answer = func(at *fakeNode, _ uint8, m mad.MAD) bool {
+				if at == n && m.AttrID() == mad.AttrPortInfo && m.Modifier() > 8 {
+					m.Data()[33] = byte(verbs.PhysLinkUp) << 4
+				}
+				return false
+			}
+		}, mad.ErrTimeout, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := tree()
+			all := len(w.nodes)
+			test.spoil(w)
+			f := discover(t, w, fabric.DiscoverOptions{InFlight: 4})
+			if len(f.Nodes) != all-test.lost {
+				t.Errorf("%d nodes of %d, %d should be lost", len(f.Nodes), all, test.lost)
+			}
+			found := false
+			for _, p := range f.Problems {
+				var status *mad.StatusError
+				if _, ok := test.want.(*mad.StatusError); ok {
+					found = found || errors.As(p, &status)
+				} else {
+					found = found || errors.Is(p, test.want)
+				}
+				if strings.ContainsFunc(p.Error(), func(r rune) bool { return r < ' ' }) {
+					t.Errorf("%q", p.Error())
+				}
+			}
+			if !found {
+				t.Errorf("no problem is %v: %v", test.want, f.Problems)
+			}
+			check(t, f)
+		})
+	}
+}
+
+// check checks that a fabric is consistent and that each of its forms can be made.
+func check(t *testing.T, f *fabric.Fabric) {
+	t.Helper()
+	for _, n := range f.Nodes {
+		if f.Node(n.Info.NodeGUID) != n {
+			t.Errorf("0x%x isn't found by its GUID", uint64(n.Info.NodeGUID))
+		}
+		for i, p := range n.Ports {
+			if p == nil {
+				continue
+			}
+			if p.Node != n || int(p.Number) != i || p.Remote != nil && p.Remote.Remote != p {
+				t.Errorf("0x%x port %d is inconsistent", uint64(n.Info.NodeGUID), i)
+			}
+		}
+	}
+	topology(t, f)
+	b, err := json.Marshal(f)
+	if err != nil || !json.Valid(b) {
+		t.Errorf("%v", err)
+	}
+	var dot bytes.Buffer
+	if err := errors.Join(f.WriteDOT(&dot, nil), f.WritePorts(io.Discard, nil), f.WriteList(io.Discard, 0, nil)); err != nil {
+		t.Error(err)
+	}
+	if d := fabric.Diff(f, f); len(d) > 0 {
+		t.Errorf("a fabric differs from itself: %v", d)
+	}
+}
+
+// TestEndless discovers a fabric in which each port leads to a new switch.
+func TestEndless(t *testing.T) {
+	defer fabric.SetMaxNodes(1000)()
+	w := tree()
+	guid := uint64(1) << 40
+	w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
+		if n == w.nodes[0] {
+			return false
+		}
+		switch m.AttrID() {
+		case mad.AttrNodeInfo:
+			guid++
+			return mad.Marshal(m.Data(), &mad.NodeInfo{Type: mad.NodeSwitch, NumPorts: 4, NodeGUID: verbs.GUID(guid), LocalPort: 1}) != nil
+		case mad.AttrPortInfo:
+			m.Data()[33] = byte(verbs.PhysLinkUp) << 4
+			m.Data()[28] = 1
+		}
+		return false
+	}
+	leaf := w.nodes[4]
+	for p := range uint8(4) {
+		leaf.links[p+1] = end{leaf, 1}
+	}
+	f := discover(t, w, fabric.DiscoverOptions{InFlight: 8})
+	large := 0
+	for _, p := range f.Problems {
+		if errors.Is(p, fabric.ErrTooLarge) {
+			large++
+		}
+	}
+	if len(f.Nodes) != 1000 || large != 1 {
+		t.Errorf("%d nodes, %d times too large", len(f.Nodes), large)
+	}
+	check(t, f)
+}
+
+// TestCancelDiscovery ends the context in the middle.
+func TestCancelDiscovery(t *testing.T) {
+	w := tree()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.answer = func(*fakeNode, uint8, mad.MAD) bool {
+		if w.asked.Load() > 40 {
+			cancel()
+		}
+		return false
+	}
+	f, err := fabric.NewClient(w, fabric.Config{}).Discover(ctx, fabric.DiscoverOptions{})
+	if !errors.Is(err, context.Canceled) || f == nil || len(f.Nodes) == 0 || len(f.Nodes) == len(w.nodes) {
+		t.Errorf("%v, %v", f, err)
+	}
+	check(t, f)
+	if _, err := fabric.NewClient(w, fabric.Config{}).Discover(ctx, fabric.DiscoverOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestChanging discovers while links come and go.
+func TestChanging(t *testing.T) {
+	for seed := range uint64(30) {
+		w := tree()
+		r := rand.New(rand.NewPCG(seed, 2))
+		type link struct{ a, b end }
+		var down []link
+		w.answer = func(*fakeNode, uint8, mad.MAD) bool {
+			if r.IntN(4) > 0 {
+				return false
+			}
+			if len(down) > 0 && r.IntN(2) == 0 {
+				l := down[len(down)-1]
+				down = down[:len(down)-1]
+				w.connect(l.a.node, l.a.port, l.b.node, l.b.port)
+				return false
+			}
+			n := w.nodes[1+r.IntN(len(w.nodes)-1)]
+			for p, to := range n.links {
+				down = append(down, link{end{n, p}, to})
+				delete(n.links, p)
+				delete(to.node.links, to.port)
+				break
+			}
+			return r.IntN(10) == 0
+		}
+		f, err := fabric.NewClient(w, fabric.Config{}).Discover(t.Context(), fabric.DiscoverOptions{InFlight: 3})
+		if err != nil {
+			if !errors.Is(err, mad.ErrTimeout) {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			continue
+		}
+		check(t, f)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	w := tree()
+	before := discover(t, w, fabric.DiscoverOptions{})
+	leaf, host := w.nodes[4], w.nodes[len(w.nodes)-1]
+	delete(leaf.links, 2)
+	delete(w.nodes[2].links, 1)
+	w.nodes[1].name = "renamed\x1b[2J"
+	host.info.NodeGUID = 0x9999
+	after := discover(t, w, fabric.DiscoverOptions{})
+	kinds := make(map[fabric.ChangeKind]int)
+	for _, c := range fabric.Diff(before, after) {
+		kinds[c.Kind]++
+		if strings.ContainsFunc(c.String(), func(r rune) bool { return r < ' ' }) {
+			t.Errorf("%q", c)
+		}
+	}
+	want := map[fabric.ChangeKind]int{
+		fabric.NodeRemoved: 1, fabric.NodeAdded: 1, fabric.DescriptionChanged: 1, fabric.LinkRemoved: 2, fabric.LinkMoved: 1, fabric.StateChanged: 2,
+	}
+	if d := cmp.Diff(want, kinds); d != "" {
+		t.Errorf("%v\n%s", fabric.Diff(before, after), d)
+	}
+}
+
+// TestRecords splits answers of subnet administration, also hostile ones.
+func TestRecords(t *testing.T) {
+	answer := func(records, offset int, flags mad.RMPPFlags, length uint32) mad.MAD {
+		m := append(mad.New(mad.ClassSA, mad.GetTableResp, mad.AttrPathRecord, 0)[:56], make([]byte, records*offset*8)...)
+		for len(m) < mad.Size {
+			m = append(m, 0)
+		}
+		m.SetAttrOffset(uint16(offset))
+		m.SetRMPPVersion(1)
+		m.SetRMPPSegment(1)
+		m.SetRMPPFlags(flags)
+		m.SetRMPPLength(length)
+		return m
+	}
+	const one, first = mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast, mad.RMPPActive | mad.RMPPFirst
+	for i, test := range []struct {
+		m    mad.MAD
+		want int
+		err  error
+	}{
+		{answer(100, 8, first, 0), 100, nil},
+		{answer(2, 8, one, 20+128), 2, nil},
+		{answer(2, 8, one, 20), 0, nil},
+		{answer(2, 8, one, 5), 3, nil},
+		{answer(2, 8, one, 1<<31), 3, nil},
+		{answer(3, 8, first, 20+640), 3, fabric.ErrTruncated},
+		{answer(3, 0, one, 0), 0, nil},
+		{answer(1, 0x1fff, one, 20+0x1fff*8), 1, nil},
+	} {
+		r, err := fabric.Records(test.m)
+		if len(r) != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%d: %d records, %v", i, len(r), err)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	names, err := fabric.ReadNames(strings.NewReader("# a map\n\n0x1000 \"first\" # comment\n0x1100\t\"sec\x1bond\"\n0x1000 \"again\"\n"))
+	if err != nil || names[0x1000] != "first" || names[0x1100] != "sec ond" {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := fabric.ReadNames(strings.NewReader("x \"y\"")); err == nil {
+		t.Error("a line without GUID was accepted")
+	}
+}

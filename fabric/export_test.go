@@ -1,0 +1,8 @@
+package fabric
+
+// SetMaxNodes changes the greatest size of a fabric until restore is called.
+func SetMaxNodes(n int) (restore func()) {
+	old := maxNodes
+	maxNodes = n
+	return func() { maxNodes = old }
+}

@@ -1,0 +1,495 @@
+package fabric
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Names are the names of nodes that replace their descriptions, by node GUID. It is the content of
+// C's ib-node-name-map.
+type Names map[verbs.GUID]string
+
+// Of returns the name of a node, with spaces in place of what is not printable.
+func (names Names) Of(n *Node) string {
+	if s, ok := names[n.Info.NodeGUID]; ok {
+		return s
+	}
+	return mad.Printable(n.Description)
+}
+
+// ReadNames reads a node name map: lines of a GUID in hexadecimal and a name in quotes. Empty lines
+// and those that begin with # are skipped.
+func ReadNames(r io.Reader) (Names, error) {
+	names := make(Names)
+	in := bufio.NewScanner(r)
+	for line := 1; in.Scan(); line++ {
+		s := strings.TrimSpace(in.Text())
+		if s == "" || s[0] == '#' {
+			continue
+		}
+		var guid uint64
+		word, rest, _ := strings.Cut(strings.ReplaceAll(s, "\t", " "), " ")
+		if n, err := fmt.Sscanf(word, "0x%x", &guid); n != 1 || err != nil {
+			return nil, fmt.Errorf("line %d of the node name map has no GUID: %q", line, s)
+		}
+		name := strings.FieldsFunc(strings.TrimLeft(rest, " "), func(r rune) bool { return r == '"' || r == '#' })
+		if _, ok := names[verbs.GUID(guid)]; !ok && len(name) > 0 {
+			names[verbs.GUID(guid)] = mad.Printable(name[0])
+		}
+	}
+	return names, in.Err()
+}
+
+// TopologyOptions select what the text forms of a fabric show.
+type TopologyOptions struct {
+	Names   Names
+	Time    time.Time // of the discovery, in the heading
+	Full    bool      // speed, width and VLCap of each link as numbers
+	MaxHops bool      // lengths of routes and number of requests in the heading
+}
+
+// NewestFirst returns the nodes of a type, or of all types for 0, in the order of C's tools: what was
+// found last comes first.
+func (f *Fabric) NewestFirst(t mad.NodeType) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for i := len(f.Nodes) - 1; i >= 0; i-- {
+			if n := f.Nodes[i]; (t == 0 || n.Info.Type == t) && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// WriteTopology writes the fabric in the form of C's ibnetdiscover, which ibsim and other tools read.
+func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "#\n# Topology file: generated on %s\n#\n", o.Time.Format(time.ANSIC))
+	if o.MaxHops {
+		fmt.Fprintf(b, "# Reported max hops discovered: %d\n# Total MADs used: %d\n", f.MaxHops, f.Requests)
+	}
+	fmt.Fprintf(b, "# Initiated from node %016x port %016x\n", uint64(f.From.Node.Info.NodeGUID), uint64(f.From.Node.Info.PortGUID))
+	for _, t := range []mad.NodeType{mad.NodeSwitch, mad.NodeCA, mad.NodeRouter} {
+		for n := range f.NewestFirst(t) {
+			o.writeNode(b, n)
+			for _, p := range n.Ports[min(1, len(n.Ports)):] {
+				if p != nil && p.Remote != nil {
+					o.writeLink(b, p)
+				}
+			}
+		}
+	}
+	return b.Flush()
+}
+
+func (o *TopologyOptions) writeNode(w io.Writer, n *Node) {
+	fmt.Fprintf(w, "\nvendid=0x%x\ndevid=0x%x\n", n.Info.VendorID, n.Info.DeviceID)
+	if n.Info.SystemGUID != 0 {
+		fmt.Fprintf(w, "sysimgguid=0x%x\n", uint64(n.Info.SystemGUID))
+	}
+	if n.Info.Type == mad.NodeSwitch {
+		kind, lid, lmc := "base", uint16(0), uint8(0)
+		if n.Switch != nil && n.Switch.EnhancedPort0 {
+			kind = "enhanced"
+		}
+		if p := n.Port(0); p != nil {
+			lid, lmc = p.LID(), p.LMC()
+		}
+		fmt.Fprintf(w, "switchguid=0x%x(%x)\nSwitch\t%d %s\t\t# \"%s\" %s port 0 lid %d lmc %d\n", uint64(n.Info.NodeGUID), uint64(n.Info.PortGUID),
+			n.Info.NumPorts, quotedID(n), o.Names.Of(n), kind, lid, lmc)
+		return
+	}
+	kind := "Ca"
+	if n.Info.Type == mad.NodeRouter {
+		kind = "Rt"
+	}
+	fmt.Fprintf(w, "%sguid=0x%x\n%s\t%d %s\t\t# \"%s\"\n", strings.ToLower(kind), uint64(n.Info.NodeGUID), kind, n.Info.NumPorts, quotedID(n), mad.Printable(n.Description))
+}
+
+// quotedID returns the identifier of a node in topology files.
+func quotedID(n *Node) string {
+	letter := "?"
+	switch n.Info.Type {
+	case mad.NodeSwitch:
+		letter = "S"
+	case mad.NodeCA:
+		letter = "H"
+	case mad.NodeRouter:
+		letter = "R"
+	}
+	return fmt.Sprintf("\"%s-%016x\"", letter, uint64(n.Info.NodeGUID))
+}
+
+func (o *TopologyOptions) writeLink(w io.Writer, p *Port) {
+	r := p.Remote
+	if p.Node.Info.Type == mad.NodeSwitch {
+		fmt.Fprintf(w, "[%d]\t%s[%d]", p.Number, quotedID(r.Node), r.Number)
+		if r.Node.Info.Type != mad.NodeSwitch {
+			fmt.Fprintf(w, "(%x) ", uint64(r.GUID))
+		}
+		fmt.Fprintf(w, "\t\t# \"%s\" lid %d %s", o.Names.Of(r.Node), r.LID(), p.SpeedName())
+	} else {
+		fmt.Fprintf(w, "[%d](%x) \t%s[%d]", p.Number, uint64(p.GUID), quotedID(r.Node), r.Number)
+		if r.Node.Info.Type != mad.NodeSwitch {
+			fmt.Fprintf(w, " (%x) ", uint64(r.GUID))
+		}
+		fmt.Fprintf(w, "\t\t# lid %d lmc %d \"%s\" lid %d %s", p.LID(), p.LMC(), o.Names.Of(r.Node), r.LID(), p.SpeedName())
+	}
+	if o.Full {
+		var info mad.PortInfo
+		if p.Info != nil {
+			info = *p.Info
+		}
+		fmt.Fprintf(w, " s=%d w=%d v=%d", info.LinkSpeedActive, info.LinkWidthActive, info.VLCap)
+	}
+	fmt.Fprintln(w)
+}
+
+// SpeedName returns width and speed of the link as ibnetdiscover prints them: 4xHDR.
+func (p *Port) SpeedName() string { return p.width() + p.speed() }
+
+func (p *Port) width() string {
+	if p.Info != nil {
+		if n := p.Info.LinkWidthActive.Lanes(); n != 0 {
+			return fmt.Sprintf("%dx", n)
+		}
+	}
+	return "??"
+}
+
+func (p *Port) speed() string {
+	if p.Info == nil {
+		return "???"
+	}
+	ext := p.ExtSpeed()
+	switch ext {
+	case 0:
+		if p.Info.LinkSpeedActive == 4 && p.Mlnx != nil && p.Mlnx.LinkSpeedActive&1 != 0 {
+			return "FDR10"
+		}
+	case 1:
+		return "FDR"
+	case 2:
+		return "EDR"
+	case 4:
+		return "HDR"
+	case 8:
+		return "NDR"
+	case 32:
+		return "XDR"
+	default:
+		return "???"
+	}
+	switch p.Info.LinkSpeedActive {
+	case 1:
+		return "SDR"
+	case 2:
+		return "DDR"
+	case 4:
+		return "QDR"
+	}
+	return "???"
+}
+
+// WritePorts writes a line for each known port, in the form of ibnetdiscover -p.
+func (f *Fabric) WritePorts(w io.Writer, names Names) error {
+	b := bufio.NewWriter(w)
+	for n := range f.NewestFirst(0) {
+		for i := len(n.Ports) - 1; i > 0; i-- {
+			p := n.Ports[i]
+			if p == nil {
+				continue
+			}
+			fmt.Fprintf(b, "%2s %5d %2d 0x%016x %s %s", shortType(n), p.LID(), p.Number, uint64(p.GUID), p.width(), p.speed())
+			if r := p.Remote; r != nil {
+				fmt.Fprintf(b, " - %2s %5d %2d 0x%016x ( '%s' - '%s' )\n", shortType(r.Node), r.LID(), r.Number, uint64(r.GUID), names.Of(n), names.Of(r.Node))
+			} else {
+				fmt.Fprintf(b, "%36s'%s'\n", "", names.Of(n))
+			}
+		}
+	}
+	return b.Flush()
+}
+
+func shortType(n *Node) string {
+	switch n.Info.Type {
+	case mad.NodeSwitch:
+		return "SW"
+	case mad.NodeCA:
+		return "CA"
+	case mad.NodeRouter:
+		return "RT"
+	}
+	return "??"
+}
+
+// WriteList writes a line for each node of a type, or of all types for 0, in the form of
+// ibnetdiscover -l.
+func (f *Fabric) WriteList(w io.Writer, t mad.NodeType, names Names) error {
+	b := bufio.NewWriter(w)
+	for _, k := range []struct {
+		t    mad.NodeType
+		name string
+	}{{mad.NodeCA, "Ca"}, {mad.NodeSwitch, "Switch"}, {mad.NodeRouter, "Router"}} {
+		if t != 0 && t != k.t {
+			continue
+		}
+		for n := range f.NewestFirst(k.t) {
+			fmt.Fprintf(b, "%s\t : 0x%016x ports %d devid 0x%x vendid 0x%x \"%s\"\n", k.name, uint64(n.Info.NodeGUID), n.Info.NumPorts, n.Info.DeviceID, n.Info.VendorID, names.Of(n))
+		}
+	}
+	return b.Flush()
+}
+
+// links yields each link once, by its port that was found first.
+func (f *Fabric) links() iter.Seq[*Port] {
+	return func(yield func(*Port) bool) {
+		seen := make(map[*Port]bool)
+		for _, n := range f.Nodes {
+			for _, p := range n.Ports {
+				if p == nil || p.Remote == nil || seen[p] {
+					continue
+				}
+				seen[p.Remote] = true
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// WriteDOT writes the fabric as a graph for Graphviz.
+func (f *Fabric) WriteDOT(w io.Writer, names Names) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintln(b, "graph fabric {")
+	for _, n := range f.Nodes {
+		shape := "ellipse"
+		if n.Info.Type == mad.NodeSwitch {
+			shape = "box"
+		}
+		fmt.Fprintf(b, "\t%s [label=%s, shape=%s];\n", quotedID(n), dotQuote(names.Of(n)), shape)
+	}
+	for p := range f.links() {
+		fmt.Fprintf(b, "\t%s -- %s [taillabel=\"%d\", headlabel=\"%d\", label=\"%s\"];\n", quotedID(p.Node), quotedID(p.Remote.Node), p.Number, p.Remote.Number, p.SpeedName())
+	}
+	fmt.Fprintln(b, "}")
+	return b.Flush()
+}
+
+func dotQuote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// The JSON form of a fabric.
+type (
+	fabricJSON struct {
+		From     portName      `json:"from"`
+		Nodes    []nodeJSON    `json:"nodes"`
+		Links    [][2]portName `json:"links"`
+		Problems []string      `json:"problems"`
+	}
+	nodeJSON struct {
+		GUID        string          `json:"guid"`
+		Type        string          `json:"type"`
+		Description string          `json:"description"`
+		Route       string          `json:"route"`
+		NodeInfo    json.RawMessage `json:"node_info"`
+		SwitchInfo  json.RawMessage `json:"switch_info,omitempty"`
+		Ports       []portJSON      `json:"ports"`
+	}
+	portJSON struct {
+		Port     uint8           `json:"port"`
+		GUID     string          `json:"guid"`
+		LID      uint16          `json:"lid"`
+		Width    string          `json:"width"`
+		Speed    string          `json:"speed"`
+		PortInfo json.RawMessage `json:"port_info,omitempty"`
+	}
+	portName struct {
+		GUID string `json:"guid"` // of the node
+		Port uint8  `json:"port"`
+	}
+)
+
+// MarshalJSON returns nodes with their attributes, links and problems. The keys of attributes are
+// libibmad's names; see mad.AppendJSON. It has no M_Keys.
+func (f *Fabric) MarshalJSON() ([]byte, error) {
+	guid := func(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }
+	name := func(p *Port) portName { return portName{guid(p.Node.Info.NodeGUID), p.Number} }
+	out := fabricJSON{From: name(f.From), Nodes: []nodeJSON{}, Links: [][2]portName{}, Problems: []string{}}
+	for _, n := range f.Nodes {
+		j := nodeJSON{GUID: guid(n.Info.NodeGUID), Type: n.Info.Type.String(), Description: n.Description, Route: n.Route.String(), Ports: []portJSON{}}
+		j.NodeInfo = mad.AppendJSON(nil, &n.Info, mad.DumpOptions{})
+		if n.Switch != nil {
+			j.SwitchInfo = mad.AppendJSON(nil, n.Switch, mad.DumpOptions{})
+		}
+		for _, p := range n.Ports {
+			if p == nil {
+				continue
+			}
+			k := portJSON{Port: p.Number, GUID: guid(p.GUID), LID: p.LID(), Width: p.width(), Speed: p.speed()}
+			if p.Info != nil {
+				k.PortInfo = mad.AppendJSON(nil, p.Info, mad.DumpOptions{})
+			}
+			j.Ports = append(j.Ports, k)
+		}
+		out.Nodes = append(out.Nodes, j)
+	}
+	for p := range f.links() {
+		out.Links = append(out.Links, [2]portName{name(p), name(p.Remote)})
+	}
+	for _, p := range f.Problems {
+		out.Problems = append(out.Problems, mad.Printable(p.Error()))
+	}
+	return json.Marshal(out)
+}
+
+// Change is a difference between two discoveries.
+type Change struct {
+	Kind     ChangeKind
+	Old, New *Node // nil if there is no such node
+	Port     int   // the number of the port that differs; -1: the node itself
+}
+
+// ChangeKind says what differs.
+type ChangeKind uint8
+
+// The kinds of differences.
+const (
+	NodeAdded ChangeKind = iota + 1
+	NodeRemoved
+	NodeChanged // type, number of ports or system image
+	DescriptionChanged
+	LinkAdded
+	LinkRemoved
+	LinkMoved // to another port
+	LIDChanged
+	StateChanged
+	SpeedChanged // width or speed
+)
+
+var changeNames = [...]string{"", "node added", "node removed", "node changed", "description changed", "link added", "link removed", "link moved", "LID changed", "state changed", "speed changed"}
+
+func (k ChangeKind) String() string {
+	if int(k) < len(changeNames) && k > 0 {
+		return changeNames[k]
+	}
+	return fmt.Sprintf("ChangeKind(%d)", uint8(k))
+}
+
+// String returns the change in a line, without control characters.
+func (c Change) String() string {
+	n := c.New
+	if n == nil {
+		n = c.Old
+	}
+	s := fmt.Sprintf("0x%016x \"%s\"", uint64(n.Info.NodeGUID), mad.Printable(n.Description))
+	if c.Port >= 0 {
+		s += fmt.Sprintf(" port %d", c.Port)
+	}
+	s += ": " + c.Kind.String()
+	var before, after string
+	switch c.Kind {
+	case DescriptionChanged:
+		before = mad.Printable(c.Old.Description)
+		after = s
+		return fmt.Sprintf("%s, was \"%s\"", after, before)
+	case LinkAdded, LinkRemoved, LinkMoved:
+		before, after = farEnd(c.Old, c.Port), farEnd(c.New, c.Port)
+	case LIDChanged:
+		before, after = portText(c.Old, c.Port, func(p *Port) string { return fmt.Sprint(p.LID()) }), portText(c.New, c.Port, func(p *Port) string { return fmt.Sprint(p.LID()) })
+	case StateChanged:
+		before, after = portText(c.Old, c.Port, stateText), portText(c.New, c.Port, stateText)
+	case SpeedChanged:
+		before, after = portText(c.Old, c.Port, (*Port).SpeedName), portText(c.New, c.Port, (*Port).SpeedName)
+	}
+	switch {
+	case before != "" && after != "":
+		s += ", " + before + " to " + after
+	case before+after != "":
+		s += ", " + before + after
+	}
+	return s
+}
+
+func stateText(p *Port) string { return p.Info.LinkState.String() }
+
+func portText(n *Node, number int, text func(*Port) string) string {
+	if p := n.Port(number); p != nil && p.Info != nil {
+		return text(p)
+	}
+	return "unknown"
+}
+
+// farEnd names the other end of a port's link.
+func farEnd(n *Node, number int) string {
+	p := n.Port(number)
+	if p == nil || p.Remote == nil {
+		return ""
+	}
+	return fmt.Sprintf("0x%016x port %d", uint64(p.Remote.Node.Info.NodeGUID), p.Remote.Number)
+}
+
+// Diff returns what differs between two discoveries of a fabric, in the order of old, then what only
+// the new one has.
+func Diff(old, now *Fabric) []Change {
+	var all []Change
+	for _, a := range old.Nodes {
+		b := now.Node(a.Info.NodeGUID)
+		if b == nil {
+			all = append(all, Change{NodeRemoved, a, nil, -1})
+			continue
+		}
+		if a.Info.Type != b.Info.Type || a.Info.NumPorts != b.Info.NumPorts || a.Info.SystemGUID != b.Info.SystemGUID {
+			all = append(all, Change{NodeChanged, a, b, -1})
+		}
+		if a.Description != b.Description {
+			all = append(all, Change{DescriptionChanged, a, b, -1})
+		}
+		for i := range max(len(a.Ports), len(b.Ports)) {
+			all = append(all, diffPort(a, b, i)...)
+		}
+	}
+	for _, b := range now.Nodes {
+		if old.Node(b.Info.NodeGUID) == nil {
+			all = append(all, Change{NodeAdded, nil, b, -1})
+		}
+	}
+	return all
+}
+
+func diffPort(a, b *Node, i int) []Change {
+	var all []Change
+	add := func(k ChangeKind) { all = append(all, Change{k, a, b, i}) }
+	switch before, after := farEnd(a, i), farEnd(b, i); {
+	case before == after:
+	case before == "":
+		add(LinkAdded)
+	case after == "":
+		add(LinkRemoved)
+	default:
+		add(LinkMoved)
+	}
+	p, q := a.Port(i), b.Port(i)
+	if p == nil || q == nil || p.Info == nil || q.Info == nil {
+		return all
+	}
+	if p.LID() != q.LID() && (a.Info.Type != mad.NodeSwitch || i == 0) {
+		add(LIDChanged)
+	}
+	if p.Info.LinkState != q.Info.LinkState {
+		add(StateChanged)
+	}
+	if p.SpeedName() != q.SpeedName() && p.LinkUp() && q.LinkUp() {
+		add(SpeedChanged)
+	}
+	return all
+}

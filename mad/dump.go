@@ -1,0 +1,300 @@
+package mad
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Kind is the form in which the value of a field is printed.
+type Kind uint8
+
+// The kinds of values.
+const (
+	KindUint   Kind = iota + 1
+	KindHex         // with as many digits as the field's bytes have
+	KindMKey        // a key that dumps don't show
+	KindArray       // bytes
+	KindString      // 'text'
+	KindNodeType
+	KindPortState
+	KindPhysPortState
+	KindLinkDownDefaultState
+	KindLinkWidth
+	KindLinkWidthSupported
+	KindLinkWidthEnabled
+	KindLinkSpeed
+	KindLinkSpeedSet
+	KindLinkSpeedExt
+	KindLinkSpeedExtSet
+	KindLinkSpeedExtEnabled
+	KindLinkSpeedExt2
+	KindLinkSpeedExt2Set
+	KindMTU
+	KindVLCap
+	KindOperVLs
+	KindPortCapMask
+	KindPortCapMask2
+)
+
+// The names in tags are those of libibmad's functions.
+func kindNamed(s string) Kind {
+	return map[string]Kind{
+		"uint": KindUint, "hex": KindHex, "mkey": KindMKey, "array": KindArray, "string": KindString, "node_type": KindNodeType, "portstate": KindPortState,
+		"physportstate": KindPhysPortState, "linkdowndefstate": KindLinkDownDefaultState, "linkwidth": KindLinkWidth, "linkwidthsup": KindLinkWidthSupported,
+		"linkwidthen": KindLinkWidthEnabled, "linkspeed": KindLinkSpeed, "linkspeedsup": KindLinkSpeedSet, "linkspeeden": KindLinkSpeedSet,
+		"linkspeedext": KindLinkSpeedExt, "linkspeedextsup": KindLinkSpeedExtSet, "linkspeedexten": KindLinkSpeedExtEnabled, "linkspeedext2": KindLinkSpeedExt2,
+		"linkspeedextsup2": KindLinkSpeedExt2Set, "linkspeedexten2": KindLinkSpeedExt2Set, "mtu": KindMTU, "vlcap": KindVLCap, "opervls": KindOperVLs,
+		"portcapmask": KindPortCapMask, "portcapmask2": KindPortCapMask2,
+	}[s]
+}
+
+// names are the names of values, from 0 on.
+type names []string
+
+func (n names) text(v uint64, unknown string) string {
+	if v < uint64(len(n)) && n[v] != "" {
+		return n[v]
+	}
+	return fmt.Sprintf(unknown, v)
+}
+
+var (
+	nodeTypes      = names{1: "Channel Adapter", "Switch", "Router"}
+	smStates       = names{"NotActive", "Discovering", "Standby", "Master"}
+	portStates     = names{"NoChange", "Down", "Initialize", "Armed", "Active"}
+	physPortStates = names{"NoChange", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest"}
+	linkDownStates = names{"NoChange", "Sleep", "Polling"}
+	linkWidths     = names{1: "1X", 2: "4X", 4: "8X", 8: "12X", 16: "2X"}
+	linkSpeeds     = names{0: "Extended speed", 1: "2.5 Gbps", 2: "5.0 Gbps", 4: "10.0 Gbps"}
+	linkSpeedsExt  = names{0: "No Extended Speed", 1: "14.0625 Gbps", 2: "25.78125 Gbps", 4: "53.125 Gbps", 8: "106.25 Gbps"}
+	linkSpeedsExt2 = names{"No Extended Speed 2", "212.5 Gbps"}
+	mtus           = names{1: "256", "512", "1024", "2048", "4096"}
+	vlCaps         = names{1: "VL0", "VL0-1", "VL0-3", "VL0-7", "VL0-14"}
+	operVLs        = names{"No change", "VL0", "VL0-1", "VL0-3", "VL0-7", "VL0-14"}
+)
+
+// The names of capability bits, in libibmad's spelling.
+var (
+	capMaskNames = names{
+		1: "IsSM", "IsNoticeSupported", "IsTrapSupported", "IsOptionalIPDSupported", "IsAutomaticMigrationSupported", "IsSLMappingSupported", "IsMKeyNVRAM",
+		"IsPKeyNVRAM", "IsLedInfoSupported", "IsSMdisabled", "IsSystemImageGUIDsupported", "IsPkeySwitchExternalPortTrapSupported",
+		14: "IsExtendedSpeedsSupported", "IsCapabilityMask2Supported", "IsCommunicatonManagementSupported", "IsSNMPTunnelingSupported", "IsReinitSupported",
+		"IsDeviceManagementSupported", "IsVendorClassSupported", "IsDRNoticeSupported", "IsCapabilityMaskNoticeSupported", "IsBootManagementSupported",
+		"IsLinkRoundTripLatencySupported", "IsClientRegistrationSupported", "IsOtherLocalChangesNoticeSupported", "IsLinkSpeedWidthPairsTableSupported",
+		"IsVendorSpecificMadsTableSupported", "IsMcastPkeyTrapSuppressionSupported", "IsMulticastFDBTopSupported", "IsHierarchyInfoSupported",
+	}
+	capMask2Names = names{
+		"IsSetNodeDescriptionSupported", "IsPortInfoExtendedSupported", "IsVirtualizationSupported", "IsSwitchPortStateTableSupported",
+		"IsLinkWidth2xSupported", "IsLinkSpeedHDRSupported", "IsMKeyProtectBitsExtSupported", "IsEnhancedTrap128Supported", "IsPartitionTopSupported",
+		"IsEnhancedQoSArbiterSupported", "IsLinkSpeedNDRSupported",
+	}
+)
+
+// set joins the names of the bits of v.
+func (n names) set(v uint64) string {
+	var s []string
+	for bit := uint64(1); bit < uint64(len(n)); bit <<= 1 {
+		if v&bit != 0 && n[bit] != "" {
+			s = append(s, n[bit])
+		}
+	}
+	return strings.Join(s, " or ")
+}
+
+func linkWidthSet(v uint64) string {
+	s := linkWidths.set(v)
+	if v == 0 || v>>5 != 0 {
+		s = join(s, "undefined (%d)", v)
+	}
+	return s
+}
+
+// join appends what C appends to the names of known bits.
+func join(s, format string, v uint64) string {
+	if s != "" {
+		s += " or "
+	}
+	return s + fmt.Sprintf(format, v)
+}
+
+func capNames(n names, v uint64) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "0x%x", v)
+	for bit, name := range n {
+		if v&(1<<bit) != 0 && name != "" {
+			s.WriteString("\n\t\t\t\t" + name)
+		}
+	}
+	return s.String()
+}
+
+func (k Kind) text(v uint64, width int) string {
+	const undefined = "undefined (%d)"
+	switch k {
+	case KindHex, KindMKey:
+		return fmt.Sprintf("0x%0*x", (width+7)/8*2, v)
+	case KindNodeType:
+		return nodeTypes.text(v, "?(%d)?")
+	case KindPortState:
+		return portStates.text(v, "?(%d)")
+	case KindPhysPortState:
+		return physPortStates.text(v, "?(%d)")
+	case KindLinkDownDefaultState:
+		return linkDownStates.text(v, "?(%d)")
+	case KindLinkWidth:
+		return linkWidths.text(v, undefined)
+	case KindLinkWidthEnabled:
+		return linkWidthSet(v)
+	case KindLinkWidthSupported:
+		s := linkWidthSet(v)
+		switch v {
+		case 1, 3, 7, 11, 15, 17, 19, 23, 27, 31:
+		default:
+			if v>>5 == 0 {
+				s += " (IBA extension)"
+			}
+		}
+		return s
+	case KindLinkSpeed:
+		return linkSpeeds.text(v, undefined)
+	case KindLinkSpeedSet:
+		s := linkSpeeds.set(v)
+		if v == 0 || v>>3 != 0 {
+			s = join(s, undefined, v)
+		}
+		if v == 0 || v == 2 || v == 4 || v == 6 {
+			s += " (IBA extension)"
+		}
+		return s
+	case KindLinkSpeedExt:
+		return linkSpeedsExt.text(v, undefined)
+	case KindLinkSpeedExtEnabled, KindLinkSpeedExtSet:
+		switch {
+		case v == 0:
+			return "0"
+		case v == 30 && k == KindLinkSpeedExtEnabled:
+			return "Extended link speeds disabled"
+		case v>>4 != 0:
+			return join(linkSpeedsExt.set(v), undefined, v)
+		}
+		return linkSpeedsExt.set(v)
+	case KindLinkSpeedExt2:
+		return linkSpeedsExt2.text(v, undefined)
+	case KindLinkSpeedExt2Set:
+		switch {
+		case v>>1 != 0:
+			return fmt.Sprintf(" undefined (%d)", v)
+		case v == 0:
+			return "0"
+		}
+		return linkSpeedsExt2[1]
+	case KindMTU:
+		return mtus.text(v, "?(%d)")
+	case KindVLCap:
+		return vlCaps.text(v, "?(%d)")
+	case KindOperVLs:
+		return operVLs.text(v, "?(%d)")
+	case KindPortCapMask:
+		return capNames(capMaskNames, v)
+	case KindPortCapMask2:
+		return capNames(capMask2Names, v)
+	}
+	return strconv.FormatUint(v, 10)
+}
+
+// DumpOptions select what a dump shows.
+type DumpOptions struct {
+	ShowKeys bool                    // M_Keys, too
+	Omit     func(field *Field) bool // reports whether a field is left out; nil: all are shown
+}
+
+// Dump returns the fields of an attribute in the form of C's libibmad, a line each: the name, dots
+// up to column 33, the value. Control characters in strings become spaces.
+func Dump(a Attribute, o DumpOptions) string {
+	var s strings.Builder
+	l := a.attribute()
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		if o.Omit != nil && o.Omit(f) {
+			continue
+		}
+		text := f.Text(a)
+		switch {
+		case f.Kind == KindMKey && !o.ShowKeys:
+			text = "<not displayed>"
+		case f.Kind == KindString:
+			text = "'" + Printable(text) + "'"
+		}
+		s.WriteString(f.Name + ":" + strings.Repeat(".", max(0, 32-len(f.Name))) + text + "\n")
+	}
+	return s.String()
+}
+
+// Printable returns a string from the fabric with spaces in place of what is not printable ASCII,
+// as C's tools print node descriptions.
+func Printable(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c < ' ' || c > '~' {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}
+
+// AppendJSON appends an attribute as a JSON object. Its keys are the names that libibmad prints, in
+// the order of the attribute. Counts are numbers; what C prints in hexadecimal is a string, because
+// 64 bits don't fit into a JavaScript number; states, widths and speeds are C's words.
+func AppendJSON(b []byte, a Attribute, o DumpOptions) []byte {
+	b = append(b, '{')
+	l := a.attribute()
+	done := make(map[string]bool)
+	comma := false
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		if done[f.Array] || o.Omit != nil && o.Omit(f) || f.Kind == KindMKey && !o.ShowKeys {
+			continue
+		}
+		if comma {
+			b = append(b, ',')
+		}
+		comma = true
+		if f.Array == "" {
+			b = appendQuoted(b, f.Name)
+			b = append(b, ':')
+			b = f.appendJSON(b, a)
+			continue
+		}
+		done[f.Array] = true
+		b = appendQuoted(b, f.Array)
+		b = append(b, ":["...)
+		for j := i; j < len(l.Fields); j++ {
+			if g := &l.Fields[j]; g.Array == f.Array {
+				if j > i {
+					b = append(b, ',')
+				}
+				b = g.appendJSON(b, a)
+			}
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func (f *Field) appendJSON(b []byte, a Attribute) []byte {
+	switch f.Kind {
+	case KindUint:
+		return strconv.AppendUint(b, f.Uint(a), 10)
+	case KindPortCapMask, KindPortCapMask2:
+		return appendQuoted(b, fmt.Sprintf("0x%x", f.Uint(a)))
+	}
+	return appendQuoted(b, f.Text(a))
+}
+
+// appendQuoted appends a string as encoding/json does, which makes U+FFFD of invalid UTF-8.
+func appendQuoted(b []byte, s string) []byte {
+	q, _ := json.Marshal(s) // a string always has a form
+	return append(b, q...)
+}

@@ -1,0 +1,102 @@
+package mad
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxHops is the greatest length of a directed route.
+const MaxHops = 63
+
+// Route is a way to a port: by LID, by the ports that a packet leaves by (a directed route, which
+// needs no LIDs), or by LID to a switch and from there by ports.
+type Route struct {
+	LID   uint16  // 0: directed from this port
+	Hops  []uint8 // ports by which the packet leaves, this port's first; empty without LID: this port itself
+	DrLID uint16  // of this port, if both LID and Hops are given
+}
+
+// ByLID returns the route to a LID.
+func ByLID(lid uint16) Route { return Route{LID: lid} }
+
+// Directed returns a directed route from this port.
+func Directed(hops ...uint8) Route { return Route{Hops: hops} }
+
+// ParseRoute reads a directed route as C's tools write it, 0,1,3: the leading 0 is this port.
+func ParseRoute(s string) (Route, error) {
+	var r Route
+	for i, f := range strings.Split(s, ",") {
+		n, err := strconv.ParseUint(f, 0, 8)
+		switch {
+		case err != nil:
+			return Route{}, fmt.Errorf("%q is no directed route, such as 0,1,3", s)
+		case i == 0 && n == 0:
+			continue
+		}
+		r.Hops = append(r.Hops, uint8(n))
+	}
+	if len(r.Hops) > MaxHops {
+		return Route{}, fmt.Errorf("the directed route has %d hops; %d are possible", len(r.Hops), MaxHops)
+	}
+	return r, nil
+}
+
+// IsDirected reports whether requests by the route are of class ClassDirected.
+func (r Route) IsDirected() bool { return r.LID == 0 || len(r.Hops) > 0 }
+
+// Append returns the route that goes on by another port. The routes share no memory.
+func (r Route) Append(port uint8) Route {
+	hops := make([]uint8, len(r.Hops)+1)
+	copy(hops, r.Hops)
+	hops[len(r.Hops)] = port
+	r.Hops = hops
+	return r
+}
+
+// Path returns the hops as C's tools write them: 0,1,3.
+func (r Route) Path() string {
+	b := []byte{'0'}
+	for _, h := range r.Hops {
+		b = append(b, ',')
+		b = strconv.AppendUint(b, uint64(h), 10)
+	}
+	return string(b)
+}
+
+// String returns the route as C's tools print it: Lid 5, or DR path slid 65535; dlid 65535; 0,1,3.
+func (r Route) String() string {
+	switch {
+	case !r.IsDirected():
+		return fmt.Sprintf("Lid %d", r.LID)
+	case r.LID != 0:
+		return fmt.Sprintf("Lid %d DR path slid %d; dlid %d; %s", r.LID, r.DrLID, PermissiveLID, r.Path())
+	}
+	return fmt.Sprintf("DR path slid %d; dlid %d; %s", PermissiveLID, PermissiveLID, r.Path())
+}
+
+// SMP returns a request of subnet management by the route. It panics if the route has more than
+// MaxHops.
+func (r Route) SMP(method Method, attr AttrID, modifier uint32, mkey uint64) *Message {
+	if len(r.Hops) > MaxHops {
+		panic(fmt.Sprintf("mad: a directed route of %d hops", len(r.Hops)))
+	}
+	m := &Message{Addr: Addr{LID: r.LID}}
+	if !r.IsDirected() {
+		m.Data = New(ClassLID, method, attr, modifier)
+		m.Data.SetMKey(mkey)
+		return m
+	}
+	m.Data = New(ClassDirected, method, attr, modifier)
+	m.Data.SetMKey(mkey)
+	m.Data.SetHopCount(uint8(len(r.Hops)))
+	m.Data.SetDrSLID(PermissiveLID)
+	m.Data.SetDrDLID(PermissiveLID)
+	copy(m.Data.InitialPath()[1:], r.Hops)
+	if r.LID == 0 {
+		m.Addr.LID = PermissiveLID
+	} else {
+		m.Data.SetDrSLID(r.DrLID)
+	}
+	return m
+}

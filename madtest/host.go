@@ -1,0 +1,340 @@
+package madtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Open opens a port for a program, as the host of the node would: port of an adapter or a router, or
+// port 0 of a switch. The Port sends and receives over the subnet. A port can be opened more than once.
+func (s *Subnet) Open(node string, port int) (mad.Port, error) {
+	n := s.byName[node]
+	if n == nil || n.Port(port) == nil || n.sw != nil && port != 0 {
+		return nil, &net.OpError{Op: "open", Net: "mad", Err: fmt.Errorf("node %q has no port %d that a program can open: %w", node, port, os.ErrNotExist)}
+	}
+	h := &host{subnet: s, port: n.ports[port], pending: map[uint64]chan *mad.Message{}, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Transaction IDs of programs on the same port must differ, as those of the kernel's agents do.
+	s.nextHost++
+	h.tid = s.nextHost << 32
+	h.port.hosts = append(h.port.hosts, h)
+	return h, nil
+}
+
+// host is a program that has a port open. The subnet's lock guards it.
+type host struct {
+	subnet  *Subnet
+	port    *Port
+	tid     uint64
+	pending map[uint64]chan *mad.Message // requests without a response yet
+	agents  []*agent
+	issm    *issm
+	done    chan struct{} // closed by Close
+}
+
+func (h *host) request(m *mad.Message) bool {
+	for _, a := range h.agents {
+		c := a.config
+		sameClass := c.Class == m.Data.Class()
+		if sameClass && c.Methods.Has(m.Data.Method()) && (!c.Class.Vendor2() || c.OUI == m.Data.OUI()) {
+			select {
+			case a.requests <- m:
+			default: // as the kernel, which drops what nobody reads
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (h *host) response(m *mad.Message) bool {
+	c, ok := h.pending[m.Data.TID()]
+	if ok {
+		delete(h.pending, m.Data.TID())
+		c <- m
+	}
+	return ok
+}
+
+// Attr implements mad.Port.
+func (h *host) Attr() (mad.PortAttr, error) {
+	h.subnet.mu.Lock()
+	defer h.subnet.mu.Unlock()
+	select {
+	case <-h.done:
+		return mad.PortAttr{}, h.error("attributes", net.ErrClosed)
+	default:
+	}
+	p, n := h.port, h.port.node
+	attr := mad.PortAttr{
+		Device: "subnet0", Port: p.num, NumPorts: n.info.NumPorts, DeviceType: "subnet in software", Firmware: "1", Hardware: "a1",
+		NodeType: n.info.Type, NodeGUID: n.info.NodeGUID, SystemGUID: n.info.SystemGUID, PortGUID: p.guid,
+		LinkLayer: "InfiniBand", State: p.info.LinkState, PhysState: p.info.PhysLinkState,
+		LID: p.info.LID, LMC: p.info.LMC, SMLID: p.info.SMLID, SMSL: p.info.SMSL, CapMask: p.info.CapMask,
+		Rate: gbps(&p.info), GIDs: []verbs.GID{p.gid()}, PKeys: append([]uint16(nil), p.pkeys...),
+	}
+	if len(attr.PKeys) == 0 {
+		attr.PKeys = []uint16{defaultPKey}
+	}
+	attr.RateText = fmt.Sprintf("%g Gb/sec (%dX %s)", attr.Rate, lanes(p.info.LinkWidthActive), generation(&p.info))
+	return attr, nil
+}
+
+func lanes(w mad.LinkWidth) int {
+	return map[mad.LinkWidth]int{mad.Width1X: 1, mad.Width2X: 2, mad.Width4X: 4, mad.Width8X: 8, mad.Width12X: 12}[w]
+}
+
+func generation(info *mad.PortInfo) string {
+	if ext := map[uint8]string{1: "FDR", 2: "EDR", 4: "HDR", 8: "NDR"}[info.LinkSpeedExtActive]; ext != "" {
+		return ext
+	}
+	return map[uint8]string{1: "SDR", 2: "DDR", 4: "QDR"}[info.LinkSpeedActive]
+}
+
+// Register implements mad.Port.
+func (h *host) Register(c mad.AgentConfig) (mad.Agent, error) {
+	if c.Version == 0 {
+		c.Version = c.Class.Version()
+	}
+	if c.Class.Vendor2() && (c.OUI == 0 || c.OUI>>24 != 0) {
+		return nil, h.error("register", fmt.Errorf("%v needs an OUI of 24 bits: %w", c.Class, syscall.EINVAL))
+	}
+	h.subnet.mu.Lock()
+	defer h.subnet.mu.Unlock()
+	select {
+	case <-h.done:
+		return nil, h.error("register", net.ErrClosed)
+	default:
+	}
+	for _, e := range h.port.hosts {
+		other, ok := e.(*host)
+		if !ok {
+			continue
+		}
+		for _, a := range other.agents {
+			same := a.config.Class == c.Class && a.config.OUI == c.OUI
+			if same && (a.config.Methods[0]&c.Methods[0] != 0 || a.config.Methods[1]&c.Methods[1] != 0) {
+				return nil, h.error("register", fmt.Errorf("another agent receives these methods of %v: %w", c.Class, syscall.EPERM))
+			}
+		}
+	}
+	const queued = 64
+	a := &agent{host: h, config: c, requests: make(chan *mad.Message, queued), done: make(chan struct{})}
+	h.agents = append(h.agents, a)
+	return a, nil
+}
+
+// OpenSM implements mad.Port.
+func (h *host) OpenSM() (io.Closer, error) {
+	h.subnet.mu.Lock()
+	defer h.subnet.unlock()
+	select {
+	case <-h.done:
+		return nil, h.error("open SM", net.ErrClosed)
+	default:
+	}
+	if h.port.info.CapMask&capIsSM != 0 {
+		return nil, h.error("open SM", syscall.EBUSY)
+	}
+	h.issm = &issm{host: h}
+	h.port.info.CapMask |= capIsSM
+	h.port.node.trapLocalChange()
+	return h.issm, nil
+}
+
+type issm struct{ host *host }
+
+func (i *issm) Close() error {
+	h := i.host
+	h.subnet.mu.Lock()
+	defer h.subnet.unlock()
+	if h.issm != i {
+		return h.error("close SM", net.ErrClosed)
+	}
+	h.endSM()
+	return nil
+}
+
+func (h *host) endSM() {
+	h.issm = nil
+	h.port.info.CapMask &^= capIsSM
+	h.port.node.trapLocalChange()
+}
+
+// Close implements mad.Port.
+func (h *host) Close() error {
+	h.subnet.mu.Lock()
+	defer h.subnet.unlock()
+	select {
+	case <-h.done:
+		return h.error("close", net.ErrClosed)
+	default:
+	}
+	close(h.done)
+	for _, a := range h.agents {
+		a.end()
+	}
+	h.agents = nil
+	if h.issm != nil {
+		h.endSM()
+	}
+	h.port.detach(h)
+	return nil
+}
+
+func (p *Port) detach(e endpoint) {
+	for i, h := range p.hosts {
+		if h == e {
+			p.hosts = append(p.hosts[:i:i], p.hosts[i+1:]...)
+			return
+		}
+	}
+}
+
+func (h *host) error(op string, err error) error {
+	return &net.OpError{Op: op, Net: "mad", Source: hostAddr(fmt.Sprintf("%s port %d", h.port.node.name, h.port.num)), Err: err}
+}
+
+type hostAddr string
+
+func (hostAddr) Network() string  { return "mad" }
+func (a hostAddr) String() string { return string(a) }
+
+// agent implements mad.Agent.
+type agent struct {
+	host     *host
+	config   mad.AgentConfig
+	requests chan *mad.Message
+	once     sync.Once
+	done     chan struct{}
+}
+
+func (a *agent) end() { a.once.Do(func() { close(a.done) }) }
+
+// Close implements mad.Agent.
+func (a *agent) Close() error {
+	h := a.host
+	h.subnet.mu.Lock()
+	defer h.subnet.mu.Unlock()
+	for i, other := range h.agents {
+		if other == a {
+			h.agents = append(h.agents[:i:i], h.agents[i+1:]...)
+			a.end()
+			return nil
+		}
+	}
+	return h.error("close agent", net.ErrClosed)
+}
+
+// Do implements mad.Agent.
+func (a *agent) Do(ctx context.Context, req *mad.Message, retry mad.Retry) (*mad.Message, error) {
+	if len(req.Data) < mad.Size {
+		return nil, a.host.error("request", fmt.Errorf("MAD of %d bytes: %w", len(req.Data), syscall.EINVAL))
+	}
+	if retry.Timeout == 0 {
+		retry.Timeout = mad.DefaultTimeout
+	}
+	if retry.Tries == 0 {
+		retry.Tries = mad.DefaultTries
+	}
+	answer := make(chan *mad.Message, 1)
+	tid := a.begin(answer)
+	defer a.forget(tid)
+	var timer *time.Timer
+	for range retry.Tries {
+		if err := a.transmit(ctx, req, tid); err != nil {
+			return nil, err
+		}
+		select {
+		case m := <-answer: // of a node's own agent, which is never slow: without a timer
+			return m, nil
+		default:
+		}
+		if timer == nil {
+			timer = time.NewTimer(retry.Timeout)
+			defer timer.Stop()
+		} else {
+			timer.Reset(retry.Timeout)
+		}
+		select {
+		case m := <-answer:
+			return m, nil
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, a.host.error("request", ctx.Err())
+		case <-a.done:
+			return nil, a.host.error("request", net.ErrClosed)
+		}
+	}
+	return nil, a.host.error("request", mad.ErrTimeout)
+}
+
+func (a *agent) begin(answer chan *mad.Message) uint64 {
+	h := a.host
+	h.subnet.mu.Lock()
+	defer h.subnet.mu.Unlock()
+	h.tid = h.tid&^0xffffffff | uint64(uint32(h.tid)+1)
+	h.pending[h.tid] = answer
+	return h.tid
+}
+
+func (a *agent) forget(tid uint64) {
+	a.host.subnet.mu.Lock()
+	defer a.host.subnet.mu.Unlock()
+	delete(a.host.pending, tid)
+}
+
+// Send implements mad.Agent.
+func (a *agent) Send(ctx context.Context, m *mad.Message) error {
+	if len(m.Data) < mad.Size {
+		return a.host.error("send", fmt.Errorf("MAD of %d bytes: %w", len(m.Data), syscall.EINVAL))
+	}
+	return a.transmit(ctx, m, m.Data.TID())
+}
+
+// transmit sends a copy of a MAD with a transaction ID.
+func (a *agent) transmit(ctx context.Context, m *mad.Message, tid uint64) error {
+	if err := ctx.Err(); err != nil {
+		return a.host.error("send", err)
+	}
+	select {
+	case <-a.done:
+		return a.host.error("send", net.ErrClosed)
+	default:
+	}
+	sent := *m
+	sent.Data = append(mad.MAD(nil), m.Data...)
+	sent.Data.SetTID(tid)
+	s := a.host.subnet
+	s.mu.Lock()
+	defer s.unlock()
+	s.send(a.host.port, &sent)
+	return nil
+}
+
+// Receive implements mad.Agent.
+func (a *agent) Receive(ctx context.Context) (*mad.Message, error) {
+	select {
+	case m := <-a.requests:
+		return m, nil
+	default:
+	}
+	select {
+	case m := <-a.requests:
+		return m, nil
+	case <-ctx.Done():
+		return nil, a.host.error("receive", ctx.Err())
+	case <-a.done:
+		return nil, a.host.error("receive", net.ErrClosed)
+	}
+}

@@ -1,0 +1,843 @@
+package madtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+const smallNet = `
+Switch	8 "Switch1"
+[1]	"Hca1"[1]
+[2]	"Hca3"[1]
+[3]	"Switch2"[3]
+[5]	"Switch2"[5]
+
+Switch 8 "Switch2"
+[1]	"Hca2"[1]
+[2]	"Hca4"[1]
+
+Hca	2 "Hca1"
+
+Hca	2 "Hca2"
+
+Hca	2 "Hca3"
+
+Hca 	2 "Hca4"
+`
+
+func newSubnet(t testing.TB, text, sm string) *Subnet {
+	t.Helper()
+	top, err := ParseTopology(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sm != "" {
+		if err := s.StartSM(sm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// program is a program with agents of some classes.
+type program struct {
+	t      testing.TB
+	port   mad.Port
+	agents map[mad.Class]mad.Agent
+	retry  mad.Retry
+}
+
+func open(t testing.TB, s *Subnet, node string, port int) *program {
+	t.Helper()
+	p, err := s.Open(node, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	// Nodes answer before Do waits: what isn't there at once never comes, but for a slow node.
+	return &program{t, p, map[mad.Class]mad.Agent{}, mad.Retry{Timeout: time.Millisecond, Tries: 1}}
+}
+
+func (p *program) agent(c mad.Class) mad.Agent {
+	if p.agents[c] == nil {
+		a, err := p.port.Register(mad.AgentConfig{Class: c})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.agents[c] = a
+	}
+	return p.agents[c]
+}
+
+// direct asks by a directed route.
+func (p *program) direct(method mad.Method, attr mad.AttrID, mod uint32, data []byte, path ...uint8) (mad.MAD, error) {
+	m := mad.New(mad.ClassDirected, method, attr, mod)
+	m.SetHopCount(uint8(len(path)))
+	copy(m.InitialPath()[1:], path)
+	m.SetDrSLID(mad.PermissiveLID)
+	m.SetDrDLID(mad.PermissiveLID)
+	copy(m.Data(), data)
+	resp, err := p.agent(mad.ClassDirected).Do(context.Background(), &mad.Message{Addr: mad.Addr{LID: mad.PermissiveLID}, Data: m}, p.retry)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Data, resp.Data.Err()
+}
+
+func (p *program) ask(class mad.Class, method mad.Method, attr mad.AttrID, mod uint32, lid uint16, fill func(mad.MAD)) (mad.MAD, error) {
+	m := mad.New(class, method, attr, mod)
+	if fill != nil {
+		fill(m)
+	}
+	addr := mad.Addr{LID: lid}
+	if !class.SubnetManagement() {
+		addr.QPN, addr.QKey = 1, mad.QKeyGSI
+	}
+	resp, err := p.agent(class).Do(context.Background(), &mad.Message{Addr: addr, Data: m}, p.retry)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Data, resp.Data.Err()
+}
+
+func unmarshal[T any, P interface {
+	*T
+	mad.Attribute
+}](t testing.TB, m mad.MAD, err error) T {
+	t.Helper()
+	var v T
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mad.Unmarshal(m.Data(), P(&v)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestDirectedRoute(t *testing.T) {
+	s := newSubnet(t, smallNet, "")
+	p := open(t, s, "Hca1", 1)
+	for _, c := range []struct {
+		path []uint8
+		guid verbs.GUID
+		port uint8 // by which it came in
+	}{
+		{nil, 0x100000, 1},
+		{[]uint8{1}, 0x200000, 1},
+		{[]uint8{1, 3}, 0x200001, 3},
+		{[]uint8{1, 5}, 0x200001, 5},
+		{[]uint8{1, 5, 2}, 0x100009, 1},
+		{[]uint8{1, 5, 3}, 0x200000, 3},
+	} {
+		m, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, c.path...)
+		info := unmarshal[mad.NodeInfo](t, m, err)
+		if info.NodeGUID != c.guid || info.LocalPort != c.port {
+			t.Errorf("path %v leads to %v by port %d, want %v by %d", c.path, info.NodeGUID, info.LocalPort, c.guid, c.port)
+		}
+		if !m.Returning() || m.HopPointer() != 0 {
+			t.Errorf("path %v: the response has direction %v and hop pointer %d", c.path, m.Returning(), m.HopPointer())
+		}
+	}
+	for _, path := range [][]uint8{{2}, {1, 4}, {1, 0}, {1, 9}, {1, 1, 1}, {1, 3, 1, 1}} {
+		if _, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, path...); !errors.Is(err, mad.ErrTimeout) {
+			t.Errorf("path %v: %v, want no response", path, err)
+		}
+	}
+}
+
+// TestSM checks what the subnet manager made: any port reaches any other by LID.
+func TestSM(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	p := open(t, s, "Hca4", 1)
+	for _, n := range s.Nodes() {
+		port := n.Port(0)
+		if port == nil {
+			port = n.Port(1)
+		}
+		lid := port.Info().LID
+		m, err := p.ask(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0, lid, nil)
+		if info := unmarshal[mad.NodeInfo](t, m, err); info.NodeGUID != n.Info().NodeGUID {
+			t.Errorf("LID %d of %s leads to %v", lid, n.Name(), info.NodeGUID)
+		}
+		m, err = p.ask(mad.ClassPerf, mad.Get, mad.AttrPortCounters, 0, lid, func(m mad.MAD) { m.Data()[1] = mad.AllPorts })
+		if c := unmarshal[mad.PortCounters](t, m, err); c.RcvPkts == 0 {
+			t.Errorf("%s counted no packet", n.Name())
+		}
+	}
+	attr, err := p.port.Attr()
+	if err != nil || attr.State != verbs.PortActive || attr.SMLID != 1 || attr.Rate != 100 || attr.RateText != "100 Gb/sec (4X EDR)" {
+		t.Errorf("attributes: %+v, %v", attr, err)
+	}
+	m, err := p.ask(mad.ClassLID, mad.Get, mad.AttrSMInfo, 0, 1, nil)
+	if info := unmarshal[mad.SMInfo](t, m, err); info.State != mad.SMMaster {
+		t.Errorf("the subnet manager is in state %d", info.State)
+	}
+}
+
+// TestReroute unplugs one of two cables between the switches; the other one carries all.
+func TestReroute(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	p := open(t, s, "Hca1", 1)
+	lid := s.Node("Hca4").Port(1).Info().LID
+	for _, cable := range []int{3, 5} {
+		s.Node("Switch1").Port(cable).Unplug()
+		if _, err := p.ask(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0, lid, nil); err != nil {
+			t.Errorf("without cable %d: %v", cable, err)
+		}
+		s.Node("Switch1").Port(cable).Plug()
+		if state := s.Node("Switch2").Port(cable).Info().LinkState; state != verbs.PortActive {
+			t.Errorf("cable %d is plugged again, and its port is %v", cable, state)
+		}
+	}
+	s.Node("Switch1").Port(3).Unplug()
+	s.Node("Switch1").Port(5).Unplug()
+	if _, err := p.ask(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0, lid, nil); !errors.Is(err, mad.ErrTimeout) {
+		t.Errorf("without both cables: %v, want no response", err)
+	}
+	if c := s.Node("Switch2").Port(5); c.Info().LinkState != verbs.PortDown {
+		t.Errorf("without a cable the port is %v", c.Info().LinkState)
+	}
+}
+
+func records[T any, P interface {
+	*T
+	mad.Attribute
+}](t testing.TB, m mad.MAD, err error) []T {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int(m.AttrOffset()) * 8
+	if size == 0 {
+		return nil
+	}
+	total := int(m.RMPPLength())
+	const segment = 220
+	n := (total - 20*((total+segment-1)/segment)) / size
+	var out []T
+	for i := range n {
+		var v T
+		if err := mad.Unmarshal(m.Data()[i*size:], P(&v)); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func TestSA(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	p := open(t, s, "Hca2", 1)
+	table := func(attr mad.AttrID, mod uint32, mask mad.ComponentMask, want mad.Attribute) (mad.MAD, error) {
+		return p.ask(mad.ClassSA, mad.GetTable, attr, mod, 1, func(m mad.MAD) {
+			m.SetComponentMask(mask)
+			if want != nil {
+				if err := mad.Marshal(m.Data(), want); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	m, err := table(mad.AttrNodeRecord, 0, 0, nil)
+	nodes := records[mad.NodeRecord](t, m, err)
+	if len(nodes) != 6 || nodes[0].Description.Text != "Hca1" {
+		t.Errorf("node records: %+v", nodes)
+	}
+	m, err = table(mad.AttrNodeRecord, 0, mad.MaskNodeType, &mad.NodeRecord{NodeInfo: mad.NodeInfo{Type: mad.NodeSwitch}})
+	if r := records[mad.NodeRecord](t, m, err); len(r) != 2 || r[0].NodeInfo.Type != mad.NodeSwitch {
+		t.Errorf("switches: %+v", r)
+	}
+	m, err = table(mad.AttrPortInfoRecord, matchCapMask, mad.MaskPortInfoCapMask, &mad.PortInfoRecord{PortInfo: mad.PortInfo{CapMask: capIsSM}})
+	if r := records[mad.PortInfoRecord](t, m, err); len(r) != 1 || r[0].LID != 1 {
+		t.Errorf("subnet managers: %+v", r)
+	}
+	m, err = table(mad.AttrLinkRecord, 0, 0, nil)
+	if r := records[mad.LinkRecord](t, m, err); len(r) != 12 {
+		t.Errorf("%d link records, want 12: both ends of 6 cables", len(r))
+	}
+	dst := s.Node("Hca3").Port(1)
+	m, err = p.ask(mad.ClassSA, mad.Get, mad.AttrPathRecord, 0, 1, func(m mad.MAD) {
+		m.SetComponentMask(mad.MaskPathSLID | mad.MaskPathDLID)
+		mad.Marshal(m.Data(), &mad.PathRecord{SLID: s.Node("Hca2").Port(1).Info().LID, DLID: dst.Info().LID})
+	})
+	path := unmarshal[mad.PathRecord](t, m, err)
+	if path.DGID != dst.gid() || path.MTU != verbs.MTU4096 || path.Rate != 16 || path.PKey != 0xffff {
+		t.Errorf("path: %+v", path)
+	}
+	_, err = p.ask(mad.ClassSA, mad.Get, mad.AttrPathRecord, 0, 1, func(m mad.MAD) {
+		m.SetComponentMask(mad.MaskPathDGID)
+		mad.Marshal(m.Data(), &mad.PathRecord{DGID: verbs.GID{1}})
+	})
+	var status *mad.StatusError
+	if !errors.As(err, &status) || status.Status != mad.StatusSAInvalidGID {
+		t.Errorf("a path to nobody: %v", err)
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	for key, names := range map[uint16][]string{0x8001: {"Hca2", "Hca3"}, 0x8002: {"Hca4"}, 0xffff: {"Hca1"}} {
+		var ports []*Port
+		for _, n := range names {
+			ports = append(ports, s.Node(n).Port(1))
+		}
+		if err := s.SetPartition(key, ports...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := open(t, s, "Hca2", 1)
+	path := func(name string) (mad.MAD, error) {
+		return p.ask(mad.ClassSA, mad.Get, mad.AttrPathRecord, 0, 1, func(m mad.MAD) {
+			m.SetComponentMask(mad.MaskPathSLID | mad.MaskPathDLID)
+			mad.Marshal(m.Data(), &mad.PathRecord{SLID: s.Node("Hca2").Port(1).Info().LID, DLID: s.Node(name).Port(1).Info().LID})
+		})
+	}
+	m, err := path("Hca3")
+	if r := unmarshal[mad.PathRecord](t, m, err); r.PKey != 0x8001 {
+		t.Errorf("the path in a partition has P_Key %#x", r.PKey)
+	}
+	var status *mad.StatusError
+	if _, err := path("Hca4"); !errors.As(err, &status) || status.Status != mad.StatusSANoRecords {
+		t.Errorf("a path without a partition in common: %v", err)
+	}
+	m, err = path("Hca1")
+	if r := unmarshal[mad.PathRecord](t, m, err); r.PKey&0x7fff != 0x7fff {
+		t.Errorf("the path to the subnet manager has P_Key %#x", r.PKey)
+	}
+}
+
+func TestMulticast(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	mgid := verbs.GID{0xff, 0x12, 15: 7}
+	join := func(name string, method mad.Method) error {
+		port := s.Node(name).Port(1)
+		_, err := open(t, s, name, 1).ask(mad.ClassSA, method, mad.AttrMCMemberRecord, 0, 1, func(m mad.MAD) {
+			m.SetComponentMask(mad.MaskMulticastMGID | mad.MaskMulticastPortGID | mad.MaskMulticastJoinState | mad.MaskMulticastQKey | mad.MaskMulticastPKey)
+			mad.Marshal(m.Data(), &mad.MCMemberRecord{MGID: mgid, PortGID: port.gid(), JoinState: 1, QKey: 5, PKey: 0xffff})
+		})
+		return err
+	}
+	for _, name := range []string{"Hca3", "Hca4"} {
+		if err := join(name, mad.Set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mft := func(name string) uint16 {
+		p := open(t, s, "Hca1", 1)
+		m, err := p.ask(mad.ClassLID, mad.Get, mad.AttrMulticastForwardingTable, 0, s.Node(name).Port(0).Info().LID, nil)
+		table := unmarshal[mad.MulticastForwardingTable](t, m, err)
+		return table.Ports[1] // MLID 0xc001
+	}
+	if one, two := mft("Switch1"), mft("Switch2"); one != 1<<2|1<<3 || two != 1<<2|1<<3 {
+		t.Errorf("the group leaves Switch1 by ports %#b and Switch2 by %#b, want 2 and 3 of both", one, two)
+	}
+	if err := join("Hca4", mad.Delete); err != nil {
+		t.Fatal(err)
+	}
+	if one, two := mft("Switch1"), mft("Switch2"); one != 1<<2 || two != 0 {
+		t.Errorf("after one left, Switch1 has ports %#b and Switch2 %#b, want 2 and none", one, two)
+	}
+}
+
+func TestConfigurePort(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	p := open(t, s, "Hca1", 1)
+	lid := s.Node("Switch1").Port(0).Info().LID
+	port := s.Node("Switch1").Port(2)
+	set := func(f func(*mad.PortInfo)) error {
+		m, err := p.ask(mad.ClassLID, mad.Get, mad.AttrPortInfo, 2, lid, nil)
+		info := unmarshal[mad.PortInfo](t, m, err)
+		info.LinkState, info.PhysLinkState = 0, 0
+		f(&info)
+		_, err = p.ask(mad.ClassLID, mad.Set, mad.AttrPortInfo, 2, lid, func(m mad.MAD) { mad.Marshal(m.Data(), &info) })
+		return err
+	}
+	if err := set(func(i *mad.PortInfo) { i.LinkWidthEnabled, i.LinkSpeedExtEnabled = mad.Width1X, 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(func(i *mad.PortInfo) { i.PhysLinkState = verbs.PhysPolling }); err != nil {
+		t.Fatal(err)
+	}
+	if i := port.Peer().Info(); i.LinkWidthActive != mad.Width1X || i.LinkSpeedExtActive != 1 || i.LinkState != verbs.PortActive {
+		t.Errorf("after a change to 1X FDR the other end has width %d, speed %d, state %v", i.LinkWidthActive, i.LinkSpeedExtActive, i.LinkState)
+	}
+	if err := set(func(i *mad.PortInfo) { i.PhysLinkState = verbs.PhysDisabled }); err != nil {
+		t.Fatal(err)
+	}
+	if i, o := port.Info(), port.Peer().Info(); i.PhysLinkState != verbs.PhysDisabled || o.LinkState != verbs.PortDown || o.PhysLinkState != verbs.PhysPolling {
+		t.Errorf("disabled: %v, and the other end %v, %v", i.PhysLinkState, o.LinkState, o.PhysLinkState)
+	}
+	var status *mad.StatusError
+	if err := set(func(i *mad.PortInfo) { i.LinkState = verbs.PortActive }); !errors.As(err, &status) || status.Status != mad.StatusInvalid {
+		t.Errorf("activating a link that is down: %v", err)
+	}
+	if err := set(func(i *mad.PortInfo) { i.PhysLinkState = verbs.PhysPolling }); err != nil {
+		t.Fatal(err)
+	}
+	if i := port.Info(); i.LinkState != verbs.PortActive {
+		t.Errorf("enabled again: %v", i.LinkState)
+	}
+}
+
+func TestMKey(t *testing.T) {
+	s := newSubnet(t, smallNet, "")
+	p := open(t, s, "Hca1", 1)
+	port := s.Node("Hca2").Port(1)
+	path := []uint8{1, 3, 1}
+	for protect, readable := range []bool{true, true, false, false} {
+		port.Change(func(i *mad.PortInfo) { i.MKey, i.ProtectBits = 0x1234, uint8(protect) })
+		m, err := p.direct(mad.Get, mad.AttrPortInfo, 1, nil, path...)
+		if (err == nil) != readable {
+			t.Errorf("protection %d: Get ends with %v", protect, err)
+		}
+		if err == nil {
+			if key := unmarshal[mad.PortInfo](t, m, nil).MKey; (key != 0) != (protect == 0) {
+				t.Errorf("protection %d shows the key %#x", protect, key)
+			}
+		}
+		if _, err := p.direct(mad.Set, mad.AttrPKeyTable, 0, nil, path...); !errors.Is(err, mad.ErrTimeout) {
+			t.Errorf("protection %d: Set ends with %v", protect, err)
+		}
+	}
+	if v := port.Info().MKeyViolations; v != 6 {
+		t.Errorf("%d violations counted, want 6", v)
+	}
+}
+
+func TestCounters(t *testing.T) {
+	top, err := ParseTopology(strings.NewReader(smallNet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top.Nodes[0].WideErrors = true
+	s, err := NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("Hca1"); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s, "Hca1", 1)
+	lid := s.Node("Switch1").Port(0).Info().LID
+	s.Node("Switch1").Port(4).Count(func(c *mad.PortCountersExtended) {
+		c.SymbolErrors, c.LinkDowned, c.LocalLinkIntegrityErrors, c.XmitWait = 70000, 300, 20, 7
+	})
+	get := func(method mad.Method, attr mad.AttrID, sel uint8, counters uint16) mad.MAD {
+		m, err := p.ask(mad.ClassPerf, method, attr, 0, lid, func(m mad.MAD) {
+			mad.Marshal(m.Data(), &mad.PortCounters{PortSelect: sel, CounterSelect: counters})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	c := unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, 4, 0), nil)
+	if c.SymbolErrors != 0xffff || c.LinkDowned != 0xff || c.LocalLinkIntegrityErrors != 15 || c.XmitWait != 7 {
+		t.Errorf("counters don't stay at their maximum: %+v", c)
+	}
+	x := unmarshal[mad.PortCountersExtended](t, get(mad.Get, mad.AttrPortCountersExtended, 4, 0), nil)
+	if x.SymbolErrors != 70000 || x.LinkDowned != 300 || x.XmitWait != 7 || x.QP1Dropped != 0 {
+		t.Errorf("extended counters: %+v", x)
+	}
+	if all := unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, mad.AllPorts, 0), nil); all.SymbolErrors != 0xffff || all.RcvPkts == 0 {
+		t.Errorf("counters of all ports: %+v", all)
+	}
+	get(mad.Set, mad.AttrPortCounters, 4, 1)
+	c = unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, 4, 0), nil)
+	if c.SymbolErrors != 0 || c.LinkDowned != 0xff {
+		t.Errorf("after the reset of one counter: %+v", c)
+	}
+}
+
+// TestPrograms has two programs ask each other: vendor class ping.
+func TestPrograms(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	server := open(t, s, "Hca4", 1)
+	config := mad.AgentConfig{Class: mad.ClassPing, OUI: mad.OUIOpenIB, Methods: mad.Methods(mad.Get)}
+	a, err := server.port.Register(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.port.Register(config); err == nil {
+		t.Error("two agents receive the same requests")
+	}
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			m, err := a.Receive(context.Background())
+			if err != nil {
+				ended <- err
+				return
+			}
+			m.Data.SetMethod(mad.GetResp)
+			copy(m.Data.Data(), "pong")
+			a.Send(context.Background(), m)
+		}
+	}()
+	client := open(t, s, "Hca1", 1)
+	c, err := client.port.Register(mad.AgentConfig{Class: mad.ClassPing, OUI: mad.OUIOpenIB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := mad.New(mad.ClassPing, mad.Get, 0, 0)
+	req.SetOUI(mad.OUIOpenIB)
+	addr := mad.Addr{LID: s.Node("Hca4").Port(1).Info().LID, QPN: 1, QKey: mad.QKeyGSI}
+	resp, err := c.Do(context.Background(), &mad.Message{Addr: addr, Data: req}, mad.Retry{Timeout: time.Minute})
+	if err != nil || !bytes.HasPrefix(resp.Data.Data(), []byte("pong")) {
+		t.Errorf("ping: %v, %v", resp, err)
+	}
+	server.port.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Receive on a closed port: %v", err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubnet(t, smallNet, "")
+		p := open(t, s, "Hca1", 1)
+		p.retry.Timeout = time.Second
+		n := s.Node("Switch2")
+		ask := func(path ...uint8) error {
+			_, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, path...)
+			return err
+		}
+		n.SetFault(Fault{Silent: true})
+		if err := ask(1, 3); !errors.Is(err, mad.ErrTimeout) {
+			t.Errorf("a silent node: %v", err)
+		}
+		if err := ask(1, 3, 1); err != nil {
+			t.Errorf("behind a silent node: %v", err)
+		}
+		n.SetFault(Fault{Delay: 900 * time.Millisecond})
+		begin := time.Now()
+		if err := ask(1, 3); err != nil || time.Since(begin) != 900*time.Millisecond {
+			t.Errorf("a slow node: %v after %v", err, time.Since(begin))
+		}
+		n.SetFault(Fault{Busy: 1})
+		var status *mad.StatusError
+		if err := ask(1, 3); !errors.As(err, &status) || status.Status != mad.StatusBusy {
+			t.Errorf("a busy node: %v", err)
+		}
+		if err := ask(1, 3); err != nil {
+			t.Errorf("a node that was busy: %v", err)
+		}
+		n.SetFault(Fault{Alter: func(req, resp mad.MAD) mad.MAD { resp.Data()[3] = 255; return resp }})
+		m, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, 1, 3)
+		if info := unmarshal[mad.NodeInfo](t, m, err); info.NumPorts != 255 {
+			t.Errorf("a node that lies has %d ports", info.NumPorts)
+		}
+		n.SetFault(Fault{})
+		s.Node("Switch1").Port(3).SetLoss(1)
+		if err := ask(1, 3); !errors.Is(err, mad.ErrTimeout) {
+			t.Errorf("a link that loses all: %v", err)
+		}
+		s.Node("Switch1").Port(3).SetLoss(0.5)
+		lost := 0
+		for range 100 {
+			if ask(1, 3) != nil {
+				lost++
+			}
+		}
+		if lost < 50 || lost > 95 { // both ways: three of four
+			t.Errorf("a link that loses half: %d of 100 lost", lost)
+		}
+	})
+}
+
+func TestParseTopology(t *testing.T) {
+	const text = `# Topology file
+vendid=0x2c9
+devid=0xd2f0
+sysimgguid=0x2c90300a
+switchguid=0x2c903001(2c903001)
+Switch	2 "S-0000000002c903001"		# "the switch" base port 0 lid 2 lmc 0
+[1]	"H-1"[1](100001) 		# "Hca1" lid 1 4xHDR
+
+caguid=0x100000
+Ca	1 "H-1"		# "Hca1"
+[1](100042) 	"S-0000000002c903001"[1]		# lid 1 lmc 0 "the switch" lid 2 4xHDR
+`
+	top, err := ParseTopology(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sw, ca := s.Nodes()[0], s.Nodes()[1]
+	if i := sw.Info(); i.NodeGUID != 0x2c903001 || i.SystemGUID != 0x2c90300a || i.VendorID != 0x2c9 || i.DeviceID != 0xd2f0 || sw.desc != "the switch" {
+		t.Errorf("the switch: %+v, %q", i, sw.desc)
+	}
+	if ca.Port(1).GUID() != 0x100042 || ca.Port(1).Peer() != sw.Port(1) {
+		t.Errorf("the adapter has port GUID %v and leads to %v", ca.Port(1).GUID(), ca.Port(1).Peer())
+	}
+	if i := ca.Port(1).Info(); i.LinkSpeedExtActive != 4 || i.LinkWidthActive != mad.Width4X {
+		t.Errorf("the link isn't 4X HDR: width %d, speed %d", i.LinkWidthActive, i.LinkSpeedExtActive)
+	}
+	for _, bad := range []struct{ text, want string }{
+		{"", "no node"},
+		{"Switch 8 \"A\"\n[1] \"B\"[1]\n", "which isn't there"},
+		{"Switch 8 \"A\"\n\nSwitch 8 \"A\"\n", "twice"},
+		{"Switch 300 \"A\"\n", "1 to 254 ports"},
+		{"Switch 8 \"A\"\n[9] \"A\"[1]\n", "which has 8"},
+		{"Switch 8 \"A\"\n[1] \"A\"[9]\n", "which has 8"},
+		{"Switch 8 \"A\"\n[1] \"A\"[2]\n[2] \"A\"[3]\n", "and that to"},
+		{"[1] \"A\"[1]\n", "without a node"},
+		{"include \"x\"\n", "neither"},
+		{"Switch 8 \"A\"\n[1] \"A\"[2] w=5\n", "none of"},
+		{"caguid=x\n", "no number"},
+	} {
+		if _, err := ParseTopology(strings.NewReader(bad.text)); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%q: %v, want %q", bad.text, err, bad.want)
+		}
+	}
+}
+
+func FuzzParseTopology(f *testing.F) {
+	f.Add(smallNet)
+	f.Add("vendid=0x2c9\nswitchguid=0x1(1)\nSwitch 2 \"S\" # \"x\"\n[1](5) \"S\"[2](7) w=4 s=2 # 4xEDR\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		top, err := ParseTopology(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		if s, err := NewSubnet(top); err == nil {
+			s.StartSM(top.Nodes[0].Name)
+		}
+	})
+}
+
+func TestGenerators(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		top          func() (*Topology, error)
+		nodes, hosts int
+	}{
+		{"fat tree 4, 2", func() (*Topology, error) { return FatTree(4, 2) }, 14, 8},
+		{"fat tree 4, 3", func() (*Topology, error) { return FatTree(4, 3) }, 36, 16},
+		{"dragonfly", func() (*Topology, error) { return Dragonfly(5, 2, 3) }, 40, 30},
+	} {
+		top, err := c.top()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSubnet(top)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if err := s.StartSM("h1"); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Nodes()) != c.nodes {
+			t.Errorf("%s: %d nodes, want %d", c.name, len(s.Nodes()), c.nodes)
+		}
+		p := open(t, s, "h1", 1)
+		for h := 1; h <= c.hosts; h++ {
+			lid := s.Node(fmt.Sprintf("h%d", h)).Port(1).Info().LID
+			if _, err := p.ask(mad.ClassPerf, mad.Get, mad.AttrClassPortInfo, 0, lid, nil); err != nil {
+				t.Errorf("%s: h1 doesn't reach h%d: %v", c.name, h, err)
+			}
+		}
+	}
+	for _, bad := range []func() (*Topology, error){
+		func() (*Topology, error) { return FatTree(3, 2) },
+		func() (*Topology, error) { return FatTree(4, 4) },
+		func() (*Topology, error) { return Dragonfly(0, 1, 1) },
+		func() (*Topology, error) { return Dragonfly(300, 1, 1) },
+	} {
+		if _, err := bad(); err == nil {
+			t.Error("a topology that can't be was made")
+		}
+	}
+}
+
+// TestIbsim speaks the protocol as libumad2sim does: connect, ask the server, exchange MADs.
+func TestIbsim(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("madtest%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	client := attach(t, name, 1, "Hca2")
+	info := client.call(ibsimGetNodeInfo)
+	var node mad.NodeInfo
+	if err := mad.Unmarshal(info, &node); err != nil || node.NodeGUID != s.Node("Hca2").Info().NodeGUID || node.LocalPort != 1 {
+		t.Errorf("the client's node: %+v, %v", node, err)
+	}
+	req := mad.New(mad.ClassPerf, mad.Get, mad.AttrPortCounters, 0)
+	req.Data()[1] = 1
+	req.SetTID(0x5_0000_0007)
+	status, resp := client.exchange(1, 1, req)
+	if status != 0 || resp.Method() != mad.GetResp || uint32(resp.TID()) != 7 || resp.TID()>>32&0xffff != 5 {
+		t.Errorf("counters of LID 1: status %d, %v, TID %#x", status, resp.Method(), resp.TID())
+	}
+	if status, _ := client.exchange(99, 1, req); status != ibsimTimedOut {
+		t.Errorf("a request to nobody has status %d, want %d", status, ibsimTimedOut)
+	}
+	// A client with the bit of a subnet manager takes requests; another client's answer finds its way.
+	manager := attach(t, name, 2, "Hca3")
+	binary.NativeEndian.PutUint32(manager.msg[16:], 1)
+	manager.call(ibsimSetSM)
+	if s.Node("Hca3").Port(1).Info().CapMask&capIsSM == 0 {
+		t.Error("the port of a subnet manager lacks the bit IsSM")
+	}
+	ping := mad.New(mad.ClassPing, mad.Get, 0, 0)
+	client.send(s.Node("Hca3").Port(1).Info().LID, 1, ping)
+	from, got := manager.receive()
+	if got.Class() != mad.ClassPing || from != s.Node("Hca2").Port(1).Info().LID {
+		t.Fatalf("the manager got %v from LID %d", got.Class(), from)
+	}
+	got.SetMethod(mad.GetResp)
+	manager.send(from, 1, got)
+	if _, resp := client.receive(); resp.Method() != mad.GetResp {
+		t.Errorf("the client got %v", resp.Method())
+	}
+	client.call(ibsimDisconnect)
+	for i := range 3 * maxIbsimClients { // more than there are places for at a time
+		attach(t, name, 10+i, "Hca4").call(ibsimDisconnect)
+	}
+	// Garbage is ignored.
+	for _, b := range [][]byte{nil, {1}, make([]byte, ibsimControl), make([]byte, 400)} {
+		manager.control.Write(b)
+	}
+	manager.call(ibsimGetPort)
+}
+
+type ibsimProgram struct {
+	t             *testing.T
+	control, data *net.UnixConn
+	msg           []byte
+}
+
+func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
+	t.Helper()
+	dial := func(own, other string) *net.UnixConn {
+		c, err := net.DialUnix("unixgram", ibsimName(server+own), ibsimName(server+other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(time.Minute))
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	p := &ibsimProgram{t: t, msg: make([]byte, ibsimControl)}
+	p.control = dial(fmt.Sprintf(":ctl%d", id), ":ctl")
+	binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
+	copy(p.msg[16+12:], node)
+	// The server frees the place of a client that left a moment later.
+	for p.try(ibsimConnect) == ibsimError {
+		time.Sleep(time.Millisecond)
+		binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
+	}
+	// As libumad2sim does, bind first: here the peer is named only now.
+	num := binary.NativeEndian.Uint32(p.msg[4:])
+	p.data = dial(fmt.Sprintf(":in%d", id), fmt.Sprintf(":out%d", num))
+	return p
+}
+
+func (p *ibsimProgram) try(kind uint32) uint32 {
+	binary.NativeEndian.PutUint32(p.msg, ibsimMagic)
+	binary.NativeEndian.PutUint32(p.msg[8:], kind)
+	if _, err := p.control.Write(p.msg); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.control.Read(p.msg); err != nil {
+		p.t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint32(p.msg[8:])
+}
+
+func (p *ibsimProgram) call(kind uint32) []byte {
+	p.t.Helper()
+	if got := p.try(kind); got != kind {
+		p.t.Fatalf("request %d is answered by %d", kind, got)
+	}
+	return p.msg[16:]
+}
+
+func (p *ibsimProgram) send(lid uint16, qpn uint32, m mad.MAD) {
+	b := make([]byte, ibsimRequest)
+	binary.BigEndian.PutUint16(b, lid)
+	binary.BigEndian.PutUint32(b[8:], qpn)
+	copy(b[ibsimMAD:], m)
+	if _, err := p.data.Write(b); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *ibsimProgram) read() []byte {
+	b := make([]byte, 2*ibsimRequest)
+	n, err := p.data.Read(b)
+	if err != nil || n != ibsimRequest {
+		p.t.Fatalf("%d bytes, %v", n, err)
+	}
+	return b
+}
+
+func (p *ibsimProgram) receive() (lid uint16, m mad.MAD) {
+	b := p.read()
+	return binary.BigEndian.Uint16(b[4:]), mad.MAD(b[ibsimMAD : ibsimMAD+mad.Size])
+}
+
+func (p *ibsimProgram) exchange(lid uint16, qpn uint32, m mad.MAD) (status uint32, resp mad.MAD) {
+	p.send(lid, qpn, m)
+	b := p.read()
+	return binary.BigEndian.Uint32(b[16:]), mad.MAD(b[ibsimMAD : ibsimMAD+mad.Size])
+}
+
+// BenchmarkBringUp makes a fat tree of 11,271 nodes and brings it up.
+func BenchmarkBringUp(b *testing.B) {
+	top, err := FatTree(34, 3)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, err := NewSubnet(top)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.StartSM("h1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGet asks for the PortInfo of a port six hops away.
+func BenchmarkGet(b *testing.B) {
+	top, err := FatTree(4, 3)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := NewSubnet(top)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := open(b, s, "h1", 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.direct(mad.Get, mad.AttrPortInfo, 1, nil, 1, 3, 3, 2, 1, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

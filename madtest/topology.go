@@ -1,0 +1,330 @@
+package madtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Topology describes the nodes of a subnet and the cables between them.
+type Topology struct {
+	Nodes  []NodeSpec
+	Cables []Cable
+}
+
+// NodeSpec describes one node. GUIDs that are zero are given out by NewSubnet.
+type NodeSpec struct {
+	Name        string // unique in the topology
+	Description string // the NodeDescription; the name if it is empty
+	Type        mad.NodeType
+	Ports       int // external ports, 1 to 254
+
+	GUID       verbs.GUID
+	SystemGUID verbs.GUID         // of the system image; GUID if it is zero
+	PortGUIDs  map[int]verbs.GUID // of ports whose GUID isn't the node's plus the port's number
+	VendorID   uint32             // 24 bits
+	DeviceID   uint16
+	Links      map[int]LinkSpec // of ports that differ from the default
+
+	// WideErrors makes the node count errors with 64 bits, in PortCountersExtended. C's tools under
+	// libumad2sim read the last of these counters wrongly.
+	WideErrors bool
+}
+
+// LinkSpec has the link widths and speeds that a port supports, in the bits of PortInfo. Zero means
+// the default: 1X and 4X, up to 25.78125 Gb/s a lane (EDR).
+type LinkSpec struct {
+	Widths    uint8 // 1: 1X, 2: 4X, 4: 8X, 8: 12X, 16: 2X
+	Speeds    uint8 // 1: 2.5, 2: 5, 4: 10 Gb/s a lane
+	ExtSpeeds uint8 // 1: FDR, 2: EDR, 4: HDR, 8: NDR
+}
+
+// Cable connects two ports.
+type Cable struct {
+	A, B End
+}
+
+// End is a port of a node, the one end of a cable.
+type End struct {
+	Node string
+	Port int
+}
+
+// Limits of what a topology file may ask for.
+const (
+	maxNodes = 1 << 16
+	maxLine  = 4096
+)
+
+// ParseTopology reads the format that ibnetdiscover writes and ibsim reads: a line a node, a line a
+// cable at each of its ends, and an empty line between nodes.
+//
+//	switchguid=0x200000(200000)
+//	Switch	8 "S-0000000000200000"		# "Switch1" base port 0 lid 2 lmc 0
+//	[1]	"H-0000000000100000"[1](100001) 		# "Hca1" lid 1 4xSDR
+//
+// The description of a node comes from its comment. A cable may be named at one end or at both. Of
+// ibsim's extensions ParseTopology has w= and s= behind a cable; it refuses include and do.
+func ParseTopology(r io.Reader) (*Topology, error) {
+	p := topologyParser{t: new(Topology), names: map[string]int{}, cables: map[End]End{}}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, maxLine), maxLine)
+	for n := 1; lines.Scan(); n++ {
+		if err := p.line(lines.Text()); err != nil {
+			return nil, fmt.Errorf("topology, line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	return p.end()
+}
+
+type topologyParser struct {
+	t      *Topology
+	names  map[string]int // index of a node
+	next   map[string]uint64
+	node   *NodeSpec
+	cables map[End]End
+	order  []End // the ends of cables that lines began with
+}
+
+func (p *topologyParser) line(line string) error {
+	text, comment, _ := strings.Cut(line, "#")
+	text = strings.TrimSpace(text)
+	word, rest := text, ""
+	if i := strings.IndexAny(text, " \t\""); i >= 0 {
+		word, rest = text[:i], strings.TrimSpace(text[i:])
+	}
+	switch {
+	case text == "":
+		if comment == "" {
+			p.node = nil // an empty line ends a node
+		}
+		return nil
+	case text[0] == '[':
+		return p.cable(text, comment)
+	case strings.Contains(word, "="):
+		return p.attribute(text)
+	}
+	switch word {
+	case "Switch":
+		return p.begin(mad.NodeSwitch, rest, comment)
+	case "Hca", "Ca":
+		return p.begin(mad.NodeCA, rest, comment)
+	case "Rt", "Router":
+		return p.begin(mad.NodeRouter, rest, comment)
+	}
+	return fmt.Errorf("%.40q begins neither a node nor a cable", text)
+}
+
+// attribute keeps "caguid=0x1000(…)" for the node that follows.
+func (p *topologyParser) attribute(text string) error {
+	key, value, _ := strings.Cut(text, "=")
+	value, _, _ = strings.Cut(value, "(")
+	if p.next == nil {
+		p.next = map[string]uint64{}
+	}
+	switch key {
+	case "vendid", "devid", "sysimgguid", "switchguid", "caguid", "rtguid":
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 0, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %.40q is no number", key, value)
+		}
+		p.next[key] = n
+		return nil
+	}
+	return fmt.Errorf("%.40q is no attribute of a node", key)
+}
+
+func (p *topologyParser) begin(t mad.NodeType, text, comment string) error {
+	ports, rest, ok := strings.Cut(text, "\"")
+	name, _, closed := strings.Cut(rest, "\"")
+	n, err := strconv.Atoi(strings.TrimSpace(ports))
+	switch {
+	case !ok || !closed || name == "":
+		return errors.New(`a node is a type, a number of ports, and a name in quotes: Switch 8 "S1"`)
+	case err != nil || n < 1 || n > 254:
+		return fmt.Errorf("a node has 1 to 254 ports, not %.20q", strings.TrimSpace(ports))
+	case len(p.t.Nodes) == maxNodes:
+		return fmt.Errorf("more than %d nodes", maxNodes)
+	}
+	if _, ok := p.names[name]; ok {
+		return fmt.Errorf("node %q is there twice", name)
+	}
+	p.names[name] = len(p.t.Nodes)
+	spec := NodeSpec{Name: name, Description: quoted(comment), Type: t, Ports: n}
+	for _, key := range []string{"switchguid", "caguid", "rtguid"} {
+		if v := p.next[key]; v != 0 {
+			spec.GUID = verbs.GUID(v)
+		}
+	}
+	spec.SystemGUID, spec.VendorID, spec.DeviceID = verbs.GUID(p.next["sysimgguid"]), uint32(p.next["vendid"]), uint16(p.next["devid"])
+	p.next = nil
+	p.t.Nodes = append(p.t.Nodes, spec)
+	p.node = &p.t.Nodes[len(p.t.Nodes)-1]
+	return nil
+}
+
+// quoted returns the first string in quotes of a comment.
+func quoted(comment string) string {
+	_, rest, _ := strings.Cut(comment, "\"")
+	text, _, closed := strings.Cut(rest, "\"")
+	if !closed {
+		return ""
+	}
+	return text
+}
+
+// cable reads `[1](guid) "name"[2](guid) w=4 s=2`.
+func (p *topologyParser) cable(text, comment string) error {
+	if p.node == nil {
+		return errors.New("a cable without a node before it")
+	}
+	port, text, err := bracketed(text)
+	if err != nil {
+		return err
+	}
+	guid, text := inParentheses(text)
+	name, rest, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "\""), "\"")
+	if !ok || name == "" {
+		return errors.New(`a cable is a port, a name in quotes, and its port: [1] "H1"[2]`)
+	}
+	other, rest, err := bracketed(strings.TrimSpace(rest))
+	if err != nil {
+		return err
+	}
+	_, rest = inParentheses(rest)
+	if port > p.node.Ports {
+		return fmt.Errorf("port %d of %q, which has %d", port, p.node.Name, p.node.Ports)
+	}
+	if guid != 0 {
+		if p.node.PortGUIDs == nil {
+			p.node.PortGUIDs = map[int]verbs.GUID{}
+		}
+		p.node.PortGUIDs[port] = guid
+	}
+	if err := p.link(port, rest, comment); err != nil {
+		return err
+	}
+	a, b := End{p.node.Name, port}, End{name, other}
+	if _, ok := p.cables[a]; ok {
+		return fmt.Errorf("port %d of %q has two cables", port, p.node.Name)
+	}
+	p.cables[a] = b
+	p.order = append(p.order, a)
+	return nil
+}
+
+// link reads the width and speed of a cable: w=4 s=2, or 4xEDR in ibnetdiscover's comment.
+func (p *topologyParser) link(port int, options, comment string) error {
+	var spec LinkSpec
+	for _, option := range strings.Fields(options) {
+		key, value, _ := strings.Cut(option, "=")
+		n, err := strconv.ParseUint(value, 0, 8)
+		switch {
+		case err == nil && key == "w":
+			bits, ok := map[uint64]uint8{1: 1, 4: 3, 8: 7, 12: 11}[n]
+			if !ok {
+				return fmt.Errorf("width %d is none of 1, 4, 8 and 12", n)
+			}
+			spec.Widths = bits
+		case err == nil && key == "s":
+			bits, ok := map[uint64]uint8{1: 1, 2: 3, 4: 7}[n]
+			if !ok {
+				return fmt.Errorf("speed %d is none of 1, 2 and 4", n)
+			}
+			spec.Speeds = bits
+		default:
+			return fmt.Errorf("%.40q is no option of a cable", option)
+		}
+	}
+	if words := strings.Fields(comment); len(words) > 0 && spec == (LinkSpec{}) {
+		spec = linkOf(words[len(words)-1])
+	}
+	if spec != (LinkSpec{}) {
+		if p.node.Links == nil {
+			p.node.Links = map[int]LinkSpec{}
+		}
+		p.node.Links[port] = spec
+	}
+	return nil
+}
+
+// linkOf returns the widths and speeds up to those of 4xEDR, and nothing for another word.
+func linkOf(word string) LinkSpec {
+	width, speed, ok := strings.Cut(word, "x")
+	widths, known := map[string]uint8{"1": 1, "2": 17, "4": 3, "8": 7, "12": 11}[width]
+	if !ok || !known {
+		return LinkSpec{}
+	}
+	spec, known := map[string]LinkSpec{
+		"SDR": {Speeds: 1}, "DDR": {Speeds: 3}, "QDR": {Speeds: 7}, "FDR10": {Speeds: 7},
+		"FDR": {Speeds: 7, ExtSpeeds: 1}, "EDR": {Speeds: 7, ExtSpeeds: 3}, "HDR": {Speeds: 7, ExtSpeeds: 7}, "NDR": {Speeds: 7, ExtSpeeds: 15},
+	}[speed]
+	if !known {
+		return LinkSpec{}
+	}
+	spec.Widths = widths
+	return spec
+}
+
+// bracketed reads "[12]" at the start of text.
+func bracketed(text string) (port int, rest string, err error) {
+	number, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "]")
+	port, convErr := strconv.Atoi(strings.TrimSpace(number))
+	if !ok || !strings.HasPrefix(text, "[") || convErr != nil || port < 1 || port > 254 {
+		return 0, "", fmt.Errorf("%.40q doesn't begin with a port in brackets, 1 to 254", text)
+	}
+	return port, strings.TrimSpace(rest), nil
+}
+
+// inParentheses reads "(100001)", a GUID, at the start of text if it is there.
+func inParentheses(text string) (guid verbs.GUID, rest string) {
+	if !strings.HasPrefix(text, "(") {
+		return 0, text
+	}
+	digits, rest, _ := strings.Cut(text[1:], ")")
+	n, _ := strconv.ParseUint(digits, 16, 64)
+	return verbs.GUID(n), strings.TrimSpace(rest)
+}
+
+// end checks that both ends of each cable agree.
+func (p *topologyParser) end() (*Topology, error) {
+	if len(p.t.Nodes) == 0 {
+		return nil, errors.New("topology: no node")
+	}
+	for _, a := range p.order {
+		b := p.cables[a]
+		i, ok := p.names[b.Node]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("topology: port %d of %q leads to %q, which isn't there", a.Port, a.Node, b.Node)
+		case b.Port > p.t.Nodes[i].Ports:
+			return nil, fmt.Errorf("topology: port %d of %q leads to port %d of %q, which has %d", a.Port, a.Node, b.Port, b.Node, p.t.Nodes[i].Ports)
+		}
+		back, named := p.cables[b]
+		if named && back != a {
+			return nil, fmt.Errorf("topology: port %d of %q leads to port %d of %q, and that to port %d of %q", a.Port, a.Node, b.Port, b.Node, back.Port, back.Node)
+		}
+		if !named {
+			p.cables[b] = a
+		}
+		if !named || p.first(a, b) {
+			p.t.Cables = append(p.t.Cables, Cable{a, b})
+		}
+	}
+	return p.t, nil
+}
+
+// first reports whether end a comes before its other end b, which names the same cable.
+func (p *topologyParser) first(a, b End) bool {
+	i, j := p.names[a.Node], p.names[b.Node]
+	return i < j || i == j && a.Port < b.Port
+}

@@ -1,0 +1,561 @@
+package umad
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The protocol of ibsim: requests of 80 bytes for control, and packets of 288 bytes. Numbers are in
+// the byte order of the host, but those of a packet that a umad header has in network byte order.
+const (
+	simMagic   = 0xdeadbeef
+	controlLen = 80
+	packetLen  = 288
+
+	simError       = 0
+	simConnect     = 1
+	simDisconnect  = 2
+	simGetVendor   = 4
+	simGetNodeInfo = 7
+	simGetPortInfo = 8
+	simSetIsSM     = 9
+	simGetPKeys    = 10
+)
+
+// controlTimeout is the time that the simulator has for an answer of its own.
+const controlTimeout = 10 * time.Second
+
+// simPort is a port of a simulated node.
+type simPort struct {
+	name     string
+	client   uint32
+	data     net.Conn
+	isSM     bool
+	portGUID verbs.GUID
+
+	controlMu sync.Mutex // one request at a time
+	control   net.Conn
+
+	mu     sync.Mutex
+	agents map[uint16]*simAgent
+	last   uint16
+	smHeld bool
+	closed bool
+	done   chan struct{} // closed when the reader has ended
+}
+
+// OpenIBSim attaches to a node of the simulator ibsim, which has one port then: a switch its port 0,
+// and another node its first.
+//
+// The simulator has no RMPP: of a longer message only the first segment arrives. It delivers requests
+// only to one client of a node, which must be a subnet manager for it.
+func OpenIBSim(c IBSim) (mad.Port, error) {
+	p, err := dialIBSim(c)
+	if err != nil {
+		return nil, fmt.Errorf("ibsim: %w", err)
+	}
+	return p, nil
+}
+
+func dialIBSim(c IBSim) (_ *simPort, err error) {
+	if c.SockName == "" {
+		c.SockName = "sim"
+	}
+	if c.ServerPort == 0 {
+		c.ServerPort = 7070
+	}
+	p := &simPort{isSM: c.IsSM, agents: make(map[uint16]*simAgent), done: make(chan struct{})}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, conn := range []net.Conn{p.control, p.data} {
+			if conn != nil {
+				err = errors.Join(err, conn.Close())
+			}
+		}
+	}()
+
+	var id uint32
+	if c.Server != "" {
+		id, err = p.bindUDP(c)
+	} else {
+		id, err = p.bindLocal(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info := make([]byte, 44)
+	order := binary.NativeEndian
+	order.PutUint32(info, id)
+	if c.IsSM {
+		order.PutUint32(info[8:], 1)
+	}
+	copy(info[12:43], c.Node)
+	if err = p.ask(simConnect, info); err != nil {
+		return nil, fmt.Errorf("attach to node %q: %w", c.Node, err)
+	}
+	p.client = order.Uint32(info)
+	if p.client > 1000 {
+		return nil, fmt.Errorf("the simulator calls this client number %d", p.client)
+	}
+	if c.Server != "" {
+		err = p.connectUDP(c)
+	} else {
+		err = connectLocal(p.data, fmt.Sprintf("@%s:out%d\x00", c.SockName, p.client))
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.name = fmt.Sprintf("ibsim0 port 1 of %s", mad.Printable(text(info[12:44])))
+	if c.IsSM {
+		if err = p.setIsSM(true); err != nil {
+			return nil, err
+		}
+	}
+	go p.read()
+	return p, nil
+}
+
+func text(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
+
+// bindLocal opens abstract Unix sockets. The zero byte at the end of a name is a part of it. The
+// simulator knows a client by the number in its name, which is the process's in C.
+func (p *simPort) bindLocal(c IBSim) (id uint32, err error) {
+	server := &net.UnixAddr{Name: "@" + c.SockName + ":ctl\x00", Net: "unixgram"}
+	for id = uint32(os.Getpid()); ; id += 1 << 22 {
+		local := func(kind string) *net.UnixAddr {
+			return &net.UnixAddr{Name: fmt.Sprintf("@%s:%s%d\x00", c.SockName, kind, id), Net: "unixgram"}
+		}
+		data, err := net.ListenUnixgram("unixgram", local("in"))
+		if errors.Is(err, unix.EADDRINUSE) && id < 1<<30 {
+			continue // another port of this process
+		}
+		if err != nil {
+			return 0, err
+		}
+		p.data = data
+		p.control, err = net.DialUnix("unixgram", local("ctl"), server)
+		if errors.Is(err, unix.ECONNREFUSED) {
+			err = fmt.Errorf("no simulator has the name %q (IBSIM_SOCKNAME): %w", c.SockName, err)
+		}
+		if err != nil {
+			p.control = nil
+		}
+		return id, err
+	}
+}
+
+// connectLocal connects a bound socket: a full queue of the simulator then makes a write wait.
+func connectLocal(conn net.Conn, name string) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	if err := raw.Control(func(fd uintptr) { result = unix.Connect(int(fd), &unix.SockaddrUnix{Name: name}) }); err != nil {
+		return err
+	}
+	return result
+}
+
+func (p *simPort) bindUDP(c IBSim) (id uint32, err error) {
+	if p.control, err = net.Dial("udp4", net.JoinHostPort(c.Server, fmt.Sprint(c.ServerPort))); err != nil {
+		p.control = nil
+		return 0, err
+	}
+	data, err := net.ListenUDP("udp4", &net.UDPAddr{})
+	if err != nil {
+		return 0, err
+	}
+	p.data = data
+	return uint32(data.LocalAddr().(*net.UDPAddr).Port), nil
+}
+
+func (p *simPort) connectUDP(c IBSim) error {
+	server := p.control.RemoteAddr().(*net.UDPAddr)
+	raw, err := p.data.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	to := &unix.SockaddrInet4{Port: int(c.ServerPort) + int(p.client) + 1}
+	copy(to.Addr[:], server.IP.To4())
+	var result error
+	if err := raw.Control(func(fd uintptr) { result = unix.Connect(int(fd), to) }); err != nil {
+		return err
+	}
+	return result
+}
+
+// ask asks the simulator itself. Its answer replaces data.
+func (p *simPort) ask(kind uint32, data []byte) error {
+	p.controlMu.Lock()
+	defer p.controlMu.Unlock()
+	order := binary.NativeEndian
+	var b [controlLen]byte
+	order.PutUint32(b[:], simMagic)
+	order.PutUint32(b[4:], p.client)
+	order.PutUint32(b[8:], kind)
+	order.PutUint32(b[12:], uint32(len(data)))
+	copy(b[16:], data)
+	if err := p.control.SetDeadline(time.Now().Add(controlTimeout)); err != nil {
+		return err
+	}
+	if _, err := p.control.Write(b[:]); err != nil {
+		return err
+	}
+	for {
+		n, err := p.control.Read(b[:])
+		switch {
+		case err != nil:
+			return fmt.Errorf("the simulator doesn't answer: %w", err)
+		case n != controlLen || order.Uint32(b[:]) != simMagic:
+			continue
+		case order.Uint32(b[8:]) == simError:
+			return errors.New("the simulator refuses; its console says why")
+		case order.Uint32(b[8:]) != kind:
+			continue
+		}
+		copy(data, b[16:])
+		return nil
+	}
+}
+
+func (p *simPort) setIsSM(on bool) error {
+	var data [4]byte
+	if on {
+		binary.NativeEndian.PutUint32(data[:], 1)
+	}
+	return p.ask(simSetIsSM, data[:])
+}
+
+func (p *simPort) Attr() (mad.PortAttr, error) {
+	a, err := p.attr()
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return a, nil
+}
+
+func (p *simPort) attr() (mad.PortAttr, error) {
+	var vendor [24]byte
+	var b [64]byte
+	var node mad.NodeInfo
+	var port mad.PortInfo
+	if err := p.ask(simGetVendor, vendor[:]); err != nil {
+		return mad.PortAttr{}, err
+	}
+	if err := p.ask(simGetNodeInfo, b[:]); err != nil {
+		return mad.PortAttr{}, err
+	}
+	if err := mad.Unmarshal(b[:], &node); err != nil {
+		return mad.PortAttr{}, err
+	}
+	clear(b[:])
+	if err := p.ask(simGetPortInfo, b[:]); err != nil {
+		return mad.PortAttr{}, err
+	}
+	if err := mad.Unmarshal(b[:], &port); err != nil {
+		return mad.PortAttr{}, err
+	}
+	order := binary.NativeEndian
+	a := mad.PortAttr{
+		Device: "ibsim0", Port: max(port.LocalPort, 1), NumPorts: 1, DeviceType: "simulator",
+		Firmware: fmt.Sprint(order.Uint64(vendor[16:])), Hardware: fmt.Sprintf("%x", order.Uint32(vendor[8:])),
+		NodeType: node.Type, NodeGUID: node.NodeGUID, SystemGUID: node.SystemGUID,
+		LinkLayer: "IB", State: port.LinkState, PhysState: port.PhysLinkState,
+		LID: port.LID, LMC: port.LMC, SMLID: port.SMLID, SMSL: port.SMSL, CapMask: port.CapMask,
+	}
+	if node.Type == mad.NodeSwitch {
+		a.Port = 0
+	}
+	a.Rate, a.RateText = simRate(&port)
+	p.mu.Lock()
+	guid := p.portGUID
+	p.mu.Unlock()
+	if guid == 0 {
+		// The simulator's own NodeInfo has no GUID of the port.
+		var err error
+		if guid, err = p.ownGUID(); err != nil {
+			return a, err
+		}
+		p.mu.Lock()
+		p.portGUID = guid
+		p.mu.Unlock()
+	}
+	a.PortGUID = guid
+	var g verbs.GID
+	binary.BigEndian.PutUint64(g[:], port.GIDPrefix)
+	binary.BigEndian.PutUint64(g[8:], uint64(guid))
+	a.GIDs = []verbs.GID{g}
+	if err := p.ask(simGetPKeys, b[:]); err != nil {
+		return a, err
+	}
+	for i := 0; i < len(b); i += 2 {
+		a.PKeys = append(a.PKeys, binary.BigEndian.Uint16(b[i:]))
+	}
+	return a, nil
+}
+
+// ownGUID asks the port's subnet management agent.
+func (p *simPort) ownGUID() (verbs.GUID, error) {
+	agent, err := p.Register(mad.AgentConfig{Class: mad.ClassDirected})
+	if err != nil {
+		return 0, err
+	}
+	m, err := agent.Do(context.Background(), mad.Directed().SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{})
+	if err = errors.Join(err, agent.Close()); err != nil {
+		return 0, err
+	}
+	var node mad.NodeInfo
+	return node.PortGUID, errors.Join(m.Data.Err(), mad.Unmarshal(m.Data.Data(), &node))
+}
+
+// simRate returns what sysfs would have.
+func simRate(p *mad.PortInfo) (float64, string) {
+	speed, name := 2.5, ""
+	switch {
+	case p.LinkSpeedExtActive&8 != 0:
+		speed, name = 100, " NDR"
+	case p.LinkSpeedExtActive&4 != 0:
+		speed, name = 50, " HDR"
+	case p.LinkSpeedExtActive&2 != 0:
+		speed, name = 25, " EDR"
+	case p.LinkSpeedExtActive&1 != 0:
+		speed, name = 14, " FDR"
+	case p.LinkSpeedActive == 4:
+		speed, name = 10, " QDR"
+	case p.LinkSpeedActive == 2:
+		speed, name = 5, " DDR"
+	}
+	rate := speed * float64(p.LinkWidthActive.Lanes())
+	return rate, fmt.Sprintf("%g Gb/sec (%v%s)", rate, p.LinkWidthActive, name)
+}
+
+func (p *simPort) Register(c mad.AgentConfig) (mad.Agent, error) {
+	if c.Version == 0 {
+		c.Version = c.Class.Version()
+	}
+	a := &simAgent{port: p}
+	a.init(p.name, c)
+	a.carrier = a
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, &opError{a.name, net.ErrClosed}
+	}
+	for _, other := range p.agents {
+		o := other.config
+		if o.Class == c.Class && o.Version == c.Version && o.OUI == c.OUI && (o.Methods[0]&c.Methods[0] != 0 || o.Methods[1]&c.Methods[1] != 0) {
+			return nil, fmt.Errorf("%s: register: %w: another agent of the port receives these methods", a.name, unix.EBUSY)
+		}
+	}
+	if len(p.agents) >= 1<<15 {
+		return nil, fmt.Errorf("%s: register: %w", a.name, unix.ENOMEM)
+	}
+	for p.last++; p.last == 0 || p.agents[p.last] != nil; p.last++ {
+	}
+	a.id = p.last
+	p.agents[a.id] = a
+	return a, nil
+}
+
+func (p *simPort) OpenSM() (io.Closer, error) {
+	p.mu.Lock()
+	held := p.smHeld || p.isSM
+	p.smHeld = true
+	p.mu.Unlock()
+	if held {
+		return nil, fmt.Errorf("%s: %w: it is a subnet manager already", p.name, unix.EBUSY)
+	}
+	if err := p.setIsSM(true); err != nil {
+		p.mu.Lock()
+		p.smHeld = false
+		p.mu.Unlock()
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return &simSM{port: p}, nil
+}
+
+type simSM struct {
+	port *simPort
+	once sync.Once
+}
+
+func (s *simSM) Close() error {
+	err := net.ErrClosed
+	s.once.Do(func() {
+		err = s.port.setIsSM(false)
+		s.port.mu.Lock()
+		s.port.smHeld = false
+		s.port.mu.Unlock()
+	})
+	return err
+}
+
+func (p *simPort) read() {
+	defer close(p.done)
+	var b [512]byte
+	for {
+		n, err := p.data.Read(b[:])
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			// An earlier packet met no simulator. Its request has a timeout.
+			continue
+		case n == packetLen:
+			p.dispatch(b[:n])
+		}
+	}
+}
+
+func (p *simPort) dispatch(b []byte) {
+	d := mad.MAD(b[32:])
+	tid := d.TID()
+	if binary.BigEndian.Uint32(b[16:]) != 0 {
+		if a := p.agentOf(tid); a != nil {
+			a.finish(uint32(tid), answer{err: mad.ErrTimeout})
+		}
+		return
+	}
+	m := &mad.Message{Data: append(mad.MAD(nil), d...)}
+	m.Addr.LID = lidOf(b[4:])
+	if d.Class() == mad.ClassSA && d.RMPPFlags()&mad.RMPPActive != 0 {
+		// umad2sim sends up to 256 bytes of a message without segments. This makes it the first one.
+		m.Data.SetRMPPVersion(1)
+		m.Data.SetRMPPType(mad.RMPPData)
+		m.Data.SetRMPPSegment(1)
+		m.Data.SetRMPPFlags(mad.RMPPActive | mad.RMPPFirst)
+		if length := binary.BigEndian.Uint64(b[24:]); length >= 56 && length < mad.Size {
+			m.Data.SetRMPPFlags(mad.RMPPActive | mad.RMPPFirst | mad.RMPPLast)
+			m.Data.SetRMPPLength(uint32(length) - 36)
+		}
+	}
+	m.Addr.QPN = binary.BigEndian.Uint32(b[12:])
+	if !d.Class().SubnetManagement() {
+		m.Addr.QKey = mad.QKeyGSI
+	}
+	if d.IsResponse() {
+		if a := p.agentOf(tid); a != nil && (a.config.Class == d.Class() || a.config.Class.SubnetManagement() && d.Class().SubnetManagement()) {
+			a.deliver(m)
+		}
+		return
+	}
+	p.mu.Lock()
+	var to *simAgent
+	for _, a := range p.agents {
+		c := a.config
+		if c.Class == d.Class() && c.Version == d.ClassVersion() && c.Methods.Has(d.Method()) && (!c.Class.Vendor2() || c.OUI == d.OUI()) {
+			to = a
+		}
+	}
+	p.mu.Unlock()
+	if to != nil {
+		to.deliver(m)
+	}
+}
+
+// agentOf returns the agent whose request has the transaction ID. The simulator uses the 16 bits
+// above the agent's number.
+func (p *simPort) agentOf(tid uint64) *simAgent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.agents[uint16(tid>>32)]
+}
+
+func (p *simPort) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return &opError{p.name, net.ErrClosed}
+	}
+	p.closed = true
+	sm := p.isSM || p.smHeld
+	for _, a := range p.agents {
+		a.end(net.ErrClosed)
+	}
+	p.mu.Unlock()
+	var err error
+	if sm {
+		err = p.setIsSM(false)
+	}
+	if err == nil {
+		err = p.ask(simDisconnect, nil)
+	}
+	err = errors.Join(p.data.Close(), err, p.control.Close())
+	<-p.done
+	return err
+}
+
+// simAgent is an agent of a simulated port.
+type simAgent struct {
+	agent
+	port *simPort
+	id   uint16
+}
+
+func (a *simAgent) retries() bool { return false }
+
+func (a *simAgent) unregister() error {
+	a.port.mu.Lock()
+	delete(a.port.agents, a.id)
+	a.port.mu.Unlock()
+	return nil
+}
+
+func (a *simAgent) send(m *mad.Message, tid uint32, _ mad.Retry) error {
+	if len(m.Data) > mad.Size {
+		return fmt.Errorf("%w: %d bytes; ibsim has no RMPP", unix.EMSGSIZE, len(m.Data))
+	}
+	b := make([]byte, packetLen)
+	putLID(b, m.Addr.LID)
+	if m.Addr.LID == mad.PermissiveLID {
+		putLID(b[4:], mad.PermissiveLID)
+	}
+	binary.BigEndian.PutUint32(b[8:], m.Addr.QPN)
+	if !a.config.Class.SubnetManagement() {
+		binary.BigEndian.PutUint32(b[12:], 1)
+	}
+	binary.BigEndian.PutUint64(b[24:], mad.Size)
+	d := mad.MAD(b[32:])
+	copy(d, m.Data)
+	if tid != 0 {
+		d.SetTID(uint64(a.id)<<32 | uint64(tid))
+	}
+	_, err := a.port.data.Write(b)
+	return err
+}
+
+// putLID writes a LID of a packet: the two bytes of the network's order, read as a number of 16 bits
+// by this host, then extended to 32.
+func putLID(b []byte, lid uint16) {
+	var wire [2]byte
+	binary.BigEndian.PutUint16(wire[:], lid)
+	binary.NativeEndian.PutUint32(b, uint32(binary.NativeEndian.Uint16(wire[:])))
+}
+
+func lidOf(b []byte) uint16 {
+	var wire [2]byte
+	binary.NativeEndian.PutUint16(wire[:], uint16(binary.NativeEndian.Uint32(b)))
+	return binary.BigEndian.Uint16(wire[:])
+}

@@ -1,0 +1,384 @@
+package umad
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// The requests of ioctl(2) of rdma/ib_user_mad.h.
+const (
+	registerAgent   = 0xc01c1b01
+	unregisterAgent = 0x40041b02
+	enablePKey      = 0x00001b03
+	registerAgent2  = 0xc0281b04
+)
+
+// headerSize is the length of struct ib_user_mad_hdr.
+const headerSize = 64
+
+// maxMessage bounds what is kept of a message by RMPP.
+const maxMessage = 16 << 20
+
+// file is an open umad node.
+type file interface {
+	io.ReadWriteCloser
+	// ioctl issues a request with an argument of a fixed size, which the kernel may write to.
+	ioctl(request uintptr, arg []byte) error
+}
+
+// port is a port of the kernel.
+type port struct {
+	host host
+	node node
+	name string
+	file file
+
+	mu      sync.Mutex
+	agents  map[uint32]*kernelAgent
+	reading bool
+	closed  bool
+	done    chan struct{} // closed when the reader has ended
+}
+
+func (h host) openPort(device string, number uint8) (mad.Port, error) {
+	nodes, err := h.nodes()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if n.device == device && n.port == number {
+			f, err := openFile(filepath.Join(h.dev, n.umad))
+			if err != nil {
+				return nil, nodeError(h, n.umad, err)
+			}
+			return newPort(h, n, f)
+		}
+	}
+	return nil, fmt.Errorf("%s port %d has no umad node: %w", device, number, verbs.ErrNoDevice)
+}
+
+func newPort(h host, n node, f file) (*port, error) {
+	p := &port{host: h, node: n, name: fmt.Sprintf("%s port %d", n.device, n.port), file: f, agents: make(map[uint32]*kernelAgent), done: make(chan struct{})}
+	// Headers have a P_Key index after this.
+	if err := f.ioctl(enablePKey, nil); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: enable P_Keys: %w", p.name, err), f.Close())
+	}
+	return p, nil
+}
+
+// nodeError says which node or right is missing.
+func nodeError(h host, name string, err error) error {
+	path := filepath.Join(h.dev, name)
+	remedy := ""
+	switch {
+	case errors.Is(err, unix.EACCES):
+		remedy = "; it belongs to root: run as root, or give the user rights to the node (udev rule or chgrp)"
+	case errors.Is(err, unix.EPERM):
+		remedy = "; the container may not use it: start it with --device=" + path
+	case errors.Is(err, fs.ErrNotExist):
+		remedy = "; the device exists without its node: a container needs --device=" + path
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%s: %w; another subnet manager holds it", path, unix.EBUSY)
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		remedy = "; the device was removed"
+	}
+	return fmt.Errorf("%w%s", err, remedy)
+}
+
+func (p *port) Attr() (mad.PortAttr, error) { return p.host.attr(p.node.device, p.node.port) }
+
+func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
+	if c.Version == 0 {
+		c.Version = c.Class.Version()
+	}
+	c.RMPP = c.RMPP || c.Class == mad.ClassSA
+	a := &kernelAgent{port: p}
+	a.init(p.name, c)
+	a.carrier = a
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, &opError{a.name, net.ErrClosed}
+	}
+	id, err := p.register(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: register: %w", a.name, p.registerError(c, err))
+	}
+	if p.agents[id] != nil {
+		return nil, fmt.Errorf("%s: the kernel named two agents %d", a.name, id)
+	}
+	a.id = id
+	p.agents[id] = a
+	if !p.reading {
+		p.reading = true
+		go p.read()
+	}
+	return a, nil
+}
+
+// register makes an agent. Linux before 3.17 has only the older request.
+func (p *port) register(c mad.AgentConfig) (uint32, error) {
+	order := binary.NativeEndian
+	qpn := uint8(1)
+	if c.Class.SubnetManagement() {
+		qpn = 0
+	}
+	rmpp := uint8(0)
+	if c.RMPP {
+		rmpp = 1
+	}
+	var arg [40]byte
+	order.PutUint32(arg[4:], uint32(qpn))
+	arg[8], arg[9] = uint8(c.Class), c.Version
+	order.PutUint64(arg[16:], c.Methods[0])
+	order.PutUint64(arg[24:], c.Methods[1])
+	order.PutUint32(arg[32:], c.OUI)
+	arg[36] = rmpp
+	err := p.file.ioctl(registerAgent2, arg[:])
+	if !errors.Is(err, unix.ENOTTY) {
+		return order.Uint32(arg[:]), err
+	}
+	var old [28]byte
+	for m := range mad.Method(128) {
+		if c.Methods.Has(m) {
+			// The mask consists of native words; on big endian machines of 64 bits they differ from
+			// these, and those have REGISTER_AGENT2.
+			word := old[4+m/32*4:]
+			order.PutUint32(word, order.Uint32(word)|1<<(m%32))
+		}
+	}
+	old[20], old[21], old[22] = qpn, uint8(c.Class), c.Version
+	old[23], old[24], old[25] = byte(c.OUI>>16), byte(c.OUI>>8), byte(c.OUI)
+	old[26] = rmpp
+	err = p.file.ioctl(registerAgent, old[:])
+	return order.Uint32(old[:]), err
+}
+
+func (p *port) registerError(c mad.AgentConfig, err error) error {
+	attr, attrErr := p.Attr()
+	switch {
+	case c.Class.SubnetManagement() && attrErr == nil && attr.LinkLayer == "Ethernet":
+		return fmt.Errorf("%w (%w): its link layer is Ethernet", mad.ErrNoSMI, err)
+	case errors.Is(err, unix.EINVAL) && c.Methods != (mad.MethodMask{}):
+		return fmt.Errorf("%w (%w): another agent of the port receives these methods", unix.EBUSY, err)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("%w: an open port has at most 32 agents", err)
+	case errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%w: the device was removed", err)
+	}
+	return err
+}
+
+// read hands out what the kernel has, until the port is closed or its device removed.
+func (p *port) read() {
+	defer close(p.done)
+	buf := make([]byte, headerSize+mad.Size)
+	for {
+		n, err := p.file.Read(buf)
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			// A longer message waits. Its header has the length, which the kernel has in memory, too.
+			need := int(binary.NativeEndian.Uint32(buf[16:]))
+			if need <= len(buf) || need > 1<<30 {
+				p.end(fmt.Errorf("%s: the kernel has a message of %d bytes", p.name, need))
+				return
+			}
+			buf = make([]byte, need)
+			continue
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) {
+				err = fmt.Errorf("%w: the device was removed", err)
+			}
+			p.end(err)
+			return
+		case n < headerSize || n > len(buf):
+			continue
+		}
+		p.dispatch(buf[:n])
+		if len(buf) > 1<<20 {
+			buf = make([]byte, headerSize+mad.Size)
+		}
+	}
+}
+
+// dispatch hands a message to its agent. What is malformed, or for nobody, is dropped.
+func (p *port) dispatch(b []byte) {
+	order := binary.NativeEndian
+	p.mu.Lock()
+	a := p.agents[order.Uint32(b)]
+	p.mu.Unlock()
+	data := b[headerSize:]
+	if a == nil || len(data) < 24 || len(data) > maxMessage {
+		return
+	}
+	if status := order.Uint32(b[4:]); status != 0 {
+		var err error = mad.ErrTimeout
+		if status != uint32(unix.ETIMEDOUT) {
+			err = fmt.Errorf("the kernel could not send it: %w", unix.Errno(status))
+		}
+		a.finish(uint32(mad.MAD(data).TID()), answer{err: err})
+		return
+	}
+	// A message by RMPP ends with its payload. Its header has the length of that.
+	m := &mad.Message{Data: make(mad.MAD, max(len(data), mad.Size))}
+	copy(m.Data, data)
+	m.Addr.QPN = binary.BigEndian.Uint32(b[20:])
+	if m.Addr.QKey = binary.BigEndian.Uint32(b[24:]); m.Addr.QKey == 0 && m.Addr.QPN != 0 {
+		// The kernel leaves it out. An answer needs it.
+		m.Addr.QKey = mad.QKeyGSI
+	}
+	m.Addr.LID = binary.BigEndian.Uint16(b[28:])
+	m.Addr.SL, m.Addr.PathBits = b[30], b[31]
+	m.Addr.PKeyIndex = order.Uint16(b[56:])
+	if b[32] != 0 {
+		m.Addr.GRH = &mad.GRH{
+			GID: verbs.GID(b[36:52]), GIDIndex: b[33], HopLimit: b[34], TrafficClass: b[35], FlowLabel: binary.BigEndian.Uint32(b[52:]) & 0xfffff,
+		}
+	}
+	a.deliver(m)
+}
+
+// end ends all agents with an error.
+func (p *port) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		err = net.ErrClosed
+	}
+	for _, a := range p.agents {
+		a.end(err)
+	}
+}
+
+func (p *port) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return &opError{p.name, net.ErrClosed}
+	}
+	p.closed = true
+	reading := p.reading
+	for _, a := range p.agents {
+		a.end(net.ErrClosed)
+	}
+	p.mu.Unlock()
+	err := p.file.Close()
+	if reading {
+		<-p.done
+	}
+	return err
+}
+
+func (p *port) OpenSM() (io.Closer, error) {
+	// Linux before 6.12 or so has an issm node for RoCE, too.
+	if attr, err := p.Attr(); p.node.issm == "" || err == nil && attr.LinkLayer == "Ethernet" {
+		return nil, fmt.Errorf("%s: %w", p.name, mad.ErrNoSMI)
+	}
+	f, err := os.OpenFile(filepath.Join(p.host.dev, p.node.issm), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nodeError(p.host, p.node.issm, err)
+	}
+	return f, nil
+}
+
+// kernelAgent is an agent of the kernel.
+type kernelAgent struct {
+	agent
+	port *port
+	id   uint32
+}
+
+func (a *kernelAgent) retries() bool { return true }
+
+func (a *kernelAgent) unregister() error {
+	a.port.mu.Lock()
+	defer a.port.mu.Unlock()
+	delete(a.port.agents, a.id)
+	if a.port.closed {
+		return nil
+	}
+	var arg [4]byte
+	binary.NativeEndian.PutUint32(arg[:], a.id)
+	if err := a.port.file.ioctl(unregisterAgent, arg[:]); err != nil {
+		return fmt.Errorf("%s: unregister: %w", a.name, err)
+	}
+	return nil
+}
+
+func (a *kernelAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
+	if len(m.Data) > maxMessage {
+		return fmt.Errorf("%w: %d bytes", unix.EMSGSIZE, len(m.Data))
+	}
+	order := binary.NativeEndian
+	b := make([]byte, headerSize+max(len(m.Data), mad.Size))
+	order.PutUint32(b, a.id)
+	if tid != 0 {
+		order.PutUint32(b[8:], uint32(max(retry.Timeout.Milliseconds(), 1)))
+		order.PutUint32(b[12:], uint32(retry.Tries-1))
+	}
+	binary.BigEndian.PutUint32(b[20:], m.Addr.QPN)
+	binary.BigEndian.PutUint32(b[24:], m.Addr.QKey)
+	binary.BigEndian.PutUint16(b[28:], m.Addr.LID)
+	b[30], b[31] = m.Addr.SL, m.Addr.PathBits
+	if g := m.Addr.GRH; g != nil {
+		b[32], b[33], b[34], b[35] = 1, g.GIDIndex, g.HopLimit, g.TrafficClass
+		copy(b[36:], g.GID[:])
+		binary.BigEndian.PutUint32(b[52:], g.FlowLabel&0xfffff)
+	}
+	order.PutUint16(b[56:], m.Addr.PKeyIndex)
+	d := mad.MAD(b[headerSize:])
+	copy(d, m.Data)
+	if tid != 0 {
+		d.SetTID(uint64(tid))
+	}
+	if len(d) > mad.Size {
+		d.SetRMPPVersion(1)
+		d.SetRMPPType(mad.RMPPData)
+		d.SetRMPPFlags(mad.RMPPActive)
+	}
+	if _, err := a.port.file.Write(b); err != nil {
+		return err
+	}
+	return nil
+}
+
+// device is a node of the kernel, read by way of Go's poller.
+type device struct{ *os.File }
+
+func openFile(path string) (file, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s can't be polled, so it is no umad node: %w", path, err), f.Close())
+	}
+	return device{f}, nil
+}
+
+func (d device) ioctl(request uintptr, arg []byte) error {
+	c, err := d.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	if err := c.Control(func(fd uintptr) { result = ioctl(fd, request, arg) }); err != nil {
+		return err
+	}
+	return result
+}

@@ -1,0 +1,95 @@
+package umad
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Ports returns the state of all ports of this host that have management datagrams, sorted by device
+// and port. It fails with an error that matches verbs.ErrNoDevice if there are none.
+func Ports() ([]mad.PortAttr, error) {
+	if c, ok := Simulated(); ok {
+		p, err := OpenIBSim(c)
+		if err != nil {
+			return nil, err
+		}
+		a, err := p.Attr()
+		return []mad.PortAttr{a}, errors.Join(err, p.Close())
+	}
+	return thisHost.ports()
+}
+
+// Open opens a port. Without a device it opens the port that the C tools take, too: the first
+// InfiniBand port that is active, else one whose link is up, else one that isn't disabled; port 0
+// means the first such port of the device.
+func Open(device string, port uint8) (mad.Port, error) {
+	if c, ok := Simulated(); ok {
+		return OpenIBSim(c)
+	}
+	return thisHost.open(device, port)
+}
+
+func (h host) ports() ([]mad.PortAttr, error) {
+	nodes, err := h.nodes()
+	if err != nil {
+		return nil, err
+	}
+	var all []mad.PortAttr
+	for _, n := range nodes {
+		// A device that vanished meanwhile has no port any more.
+		if a, err := h.attr(n.device, n.port); err == nil {
+			all = append(all, a)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no port has management datagrams: %w; RoCE and InfiniBand devices have some, iWARP devices none", verbs.ErrNoDevice)
+	}
+	return all, nil
+}
+
+func (h host) open(device string, port uint8) (mad.Port, error) {
+	all, err := h.ports()
+	if err != nil {
+		return nil, err
+	}
+	a, err := choose(all, device, port)
+	if err != nil {
+		return nil, err
+	}
+	return h.openPort(a.Device, a.Port)
+}
+
+// choose returns the port of a device that Open describes.
+func choose(all []mad.PortAttr, device string, port uint8) (mad.PortAttr, error) {
+	best, rank := mad.PortAttr{}, 0
+	for _, a := range all {
+		if device != "" && a.Device != device || port != 0 && a.Port != port {
+			continue
+		}
+		r := 1
+		switch ib := a.LinkLayer == "InfiniBand" || a.LinkLayer == "IB"; {
+		case !ib:
+		case a.State == verbs.PortActive:
+			r = 4
+		case a.PhysState == verbs.PhysLinkUp:
+			r = 3
+		case a.PhysState != verbs.PhysDisabled:
+			r = 2
+		}
+		if r > rank {
+			best, rank = a, r
+		}
+	}
+	switch {
+	case rank > 0:
+		return best, nil
+	case device == "":
+		return best, fmt.Errorf("no port %d with management datagrams: %w", port, verbs.ErrNoDevice)
+	case port == 0:
+		return best, fmt.Errorf("%s has no port with management datagrams: %w", device, verbs.ErrNoDevice)
+	}
+	return best, fmt.Errorf("%s has no port %d with management datagrams: %w", device, port, verbs.ErrNoDevice)
+}

@@ -1,0 +1,118 @@
+package valkeyrdma
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Config describes a connection. [Dialer] and [ListenConfig] embed it. Zeros stand for
+// defaults. The two ends of a connection may differ.
+type Config struct {
+	// SendBuffer is the size in bytes of the buffer for data that the peer's machine has not
+	// taken yet. Write returns once all data is sent or in this buffer. Zero stands for 256 KiB.
+	// Less than 4096 is an error, and so is more than 1 GiB.
+	SendBuffer int
+
+	// RecvBuffer is the size in bytes of the buffer that the peer writes to. The connection
+	// moves at most that much in a round trip. Valkey allocates as much for each connection
+	// too. Zero stands for 1 MiB, which is Valkey's size. Less than 4096 is an error, and so
+	// is more than 1 GiB.
+	RecvBuffer int
+
+	// KeepAlive is how often the connection checks that the peer's machine is still there.
+	// Zero stands for 15 seconds. If it is negative, the connection never checks.
+	KeepAlive time.Duration
+}
+
+const (
+	defaultSendBuffer = 256 << 10
+	defaultRecvBuffer = 1 << 20
+	defaultKeepAlive  = 15 * time.Second
+	leastBuffer       = 4096
+	mostBuffer        = 1 << 30
+	inlineData        = 64
+)
+
+// withDefaults returns a copy in which defaults replace zeros, or an error if a field is
+// invalid.
+func (cfg *Config) withDefaults() (Config, error) {
+	c := *cfg
+	if c.SendBuffer == 0 {
+		c.SendBuffer = defaultSendBuffer
+	}
+	if c.RecvBuffer == 0 {
+		c.RecvBuffer = defaultRecvBuffer
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = defaultKeepAlive
+	}
+	for _, n := range [...]int{c.SendBuffer, c.RecvBuffer} {
+		if n < leastBuffer || n > mostBuffer {
+			return c, fmt.Errorf("a buffer of %d bytes, which must have from %d to %d: %w", n, leastBuffer, mostBuffer, syscall.EINVAL)
+		}
+	}
+	return c, nil
+}
+
+// retryCount and ackTimeout let a connection survive a network that is gone for seven seconds. rxe takes a
+// count of 7, which Valkey asks for, for no limit: if the network were gone, no connection would end.
+const (
+	retryCount = 6
+	ackTimeout = time.Second
+)
+
+// rnrTimer is how long the peer waits before it sends a notice again that found no receive.
+const rnrTimer = time.Millisecond
+
+// noLimit is the RNR retry count that stands for no limit.
+const noLimit = 7
+
+// rdmacm returns the configuration of the queue pair. Valkey's ends ask for one READ each way, though they use none.
+func (cfg *Config) rdmacm(prepare func(*rdmacm.Conn) error) rdmacm.Config {
+	return rdmacm.Config{Prepare: prepare, ResponderResources: 1, InitiatorDepth: 1, RetryCount: retryCount,
+		OwnRNRRetryCount: noLimit, RNRTimer: rnrTimer, QP: uverbs.QPOptions{Cap: verbs.QPCap{
+			MaxSendWR: dataSlots + controlSlots, MaxSendSGE: 2, MaxInline: inlineData, MaxRecvWR: recvs, MaxRecvSGE: 1}}}
+}
+
+// ErrProtocol is the error of a connection whose peer violated the protocol of Valkey over RDMA.
+var ErrProtocol = errors.New("the peer does not keep to the protocol of Valkey over RDMA")
+
+// violation returns an error that names the rule that the peer violated.
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
+}
+
+// protocol is the name of the network in addresses and errors.
+const protocol = "valkeyrdma"
+
+// Addr is the address of one end of a connection, or of a listener. It is a [net.Addr].
+type Addr struct{ addr netip.AddrPort }
+
+// Network returns "valkeyrdma".
+func (Addr) Network() string { return protocol }
+
+// String returns address and port, as in "10.0.0.1:6379" and "[fe80::1%eth0]:6379".
+func (a Addr) String() string { return a.addr.String() }
+
+// AddrPort returns address and port.
+func (a Addr) AddrPort() netip.AddrPort { return a.addr }
+
+// opError returns an error such as package net's connections do.
+func opError(op string, local, remote netip.AddrPort, err error) error {
+	e := &net.OpError{Op: op, Net: protocol, Err: err}
+	if local.IsValid() {
+		e.Source = Addr{local}
+	}
+	if remote.IsValid() {
+		e.Addr = Addr{remote}
+	}
+	return e
+}

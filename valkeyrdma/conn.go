@@ -1,0 +1,408 @@
+package valkeyrdma
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/netconn"
+	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
+type Conn struct {
+	rc             *rdmacm.Conn
+	local, remote  netip.AddrPort
+	sendCQ, recvCQ *uverbs.CQ
+	channel        *uverbs.CompChannel // of both
+
+	reading, writing       sync.Mutex // held by the one Read, and the one Write
+	reader, writer, closer side
+	turn                   wait.Turn     // held by the one call that waits for events
+	freed                  chan struct{} // closed once the closed connection has freed everything
+	closeErr               error         // set before freed is closed
+
+	mu      sync.Mutex // guards the fields below
+	verbs   transport
+	stream  stream
+	changes uint64 // counts completions and arrivals
+	waiting bool   // a call waits for events
+	armed   bool   // sendCQ is armed
+	broken  bool   // the connection is over, and has been disconnected
+	closed  bool
+	linger  int         // see SetLinger
+	timer   *time.Timer // runs tick
+	holding *time.Timer // runs release while data is held back; nil until then
+	held    bool        // it has been started
+	wcs     [recvBatch]verbs.WC
+}
+
+// side is the state that one kind of call waits with.
+type side struct {
+	deadline netconn.Deadline
+	wake     chan struct{} // holds a token when something may have changed
+}
+
+func newConn() *Conn {
+	c := &Conn{freed: make(chan struct{}), linger: -1}
+	c.turn.Init(nil)
+	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
+		s.deadline.Init()
+		s.wake = make(chan struct{}, 1)
+	}
+	return c
+}
+
+// begin starts the protocol on an established connection. Over iWARP the side that dialled has to send first.
+func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
+	c.sendCQ, c.recvCQ, c.channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
+		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
+	c.stream.settle()
+	period := cfg.KeepAlive
+	if period < 0 {
+		period = idleTime
+	}
+	c.timer = time.AfterFunc(period, func() { c.tick(period, cfg.KeepAlive > 0) })
+}
+
+// idleTime is how often an idle connection without keep-alives posts its receives again. Valkey's server sends a control
+// message every 3 s, so the receives last for 51 minutes.
+const idleTime = time.Minute
+
+// tick handles what arrived since the last call, if no call waits for that, and sends a keep-alive.
+func (c *Conn) tick(period time.Duration, alive bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.broken {
+		return
+	}
+	c.progress()
+	if alive {
+		c.stream.keepAlive()
+	}
+	c.watch()
+	c.timer.Reset(min(period, idleTime))
+}
+
+// LocalAddr returns this end's address, an [Addr].
+func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
+
+// RemoteAddr returns the peer's address, an [Addr].
+func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
+
+// SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
+func (c *Conn) SetDeadline(t time.Time) error {
+	err := c.SetReadDeadline(t)
+	if err == nil {
+		err = c.SetWriteDeadline(t)
+	}
+	return err
+}
+
+// SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
+// to 500 µs late.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+
+// SetWriteDeadline sets the deadline of Write, including calls that are under way.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+
+func (c *Conn) setDeadline(s *side, t time.Time) error {
+	if c.isClosed() {
+		return c.fail("set", net.ErrClosed)
+	}
+	s.deadline.Set(t)
+	return nil
+}
+
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
+
+// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection it returns
+// all data that had arrived, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET, or
+// [ErrProtocol] if the peer violated the protocol.
+func (c *Conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	for {
+		n, seen, err := c.tryRead(b)
+		switch {
+		case err == io.EOF:
+			return 0, err
+		case err != nil:
+			return n, c.fail("read", err)
+		case n > 0:
+			return n, nil
+		}
+		c.park(&c.reader, seen)
+	}
+}
+
+func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.checkOpen(&c.reader); err == nil {
+		c.progress()
+		n, err = c.stream.take(b)
+	}
+	return n, c.tend(), err
+}
+
+// Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
+// not read it.
+//
+// The first Write after the peer has ended the connection succeeds and its data is discarded, as over TCP. A
+// program that writes before it reads can therefore still read the peer's last data. Later Writes return
+// an error that matches syscall.EPIPE.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	for written := 0; ; {
+		n, seen, err := c.tryWrite(b[written:], written == 0)
+		written += n
+		switch {
+		case err != nil:
+			return written, c.fail("write", err)
+		case written == len(b):
+			return written, nil
+		}
+		c.park(&c.writer, seen)
+	}
+}
+
+func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.checkOpen(&c.writer); err == nil {
+		c.progress()
+		if first && c.stream.discard() {
+			return len(b), 0, nil
+		}
+		n, err = c.stream.write(b)
+	}
+	seen = c.tend()
+	c.hold()
+	return n, seen, err
+}
+
+// hold starts the timer that sends the data that is held back.
+func (c *Conn) hold() {
+	switch {
+	case c.held || c.stream.held == 0:
+		return
+	case c.holding == nil:
+		c.holding = time.AfterFunc(holdTime, c.release)
+	default:
+		c.holding.Reset(holdTime)
+	}
+	c.held = true
+}
+
+// release sends the data that is held back. If the send queue is full, it tries again later.
+func (c *Conn) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = false
+	if c.closed || c.broken {
+		return
+	}
+	c.progress()
+	c.stream.due = true
+	c.stream.release()
+	c.watch()
+	c.hold()
+}
+
+// checkOpen returns an error if the connection is closed or the side's deadline has passed.
+func (c *Conn) checkOpen(s *side) error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case s.deadline.IsOver():
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// progress polls both queues and acts on the completions. The caller holds the lock.
+func (c *Conn) progress() {
+	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
+	n := c.receive()
+	n += c.reclaim()
+	if ended && n == 0 {
+		c.over(nil)
+	}
+	c.stream.settle()
+	if c.stream.failed != nil && !c.broken {
+		c.broken = true
+		n++
+		_ = c.rc.Disconnect() // the connection may have ended already
+	}
+	if n > 0 {
+		c.changed()
+	}
+}
+
+// over notes that the connection is over. The peer ends it in order by disconnecting.
+func (c *Conn) over(cause error) {
+	err := c.verbs.reset(cause)
+	if errors.Is(err, rdmacm.ErrDisconnected) {
+		c.stream.end(err)
+		return
+	}
+	c.stream.fail(err)
+}
+
+func (c *Conn) hasEnded() bool {
+	select {
+	case <-c.rc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// receive polls what has arrived and posts the receives again. It returns the number of completions, at most about as
+// many as there are receives: a peer that sends faster than its messages are polled must not keep the lock. Callers poll again
+// if there were any.
+func (c *Conn) receive() (total int) {
+	for total < recvs {
+		n, err := c.recvCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.over(err)
+			return total
+		}
+		again := 0
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if wc.Status != verbs.StatusSuccess {
+				continue // the end, which the rdmacm.Conn reports
+			}
+			c.verbs.arrived(wc, &c.stream)
+			c.verbs.fill(again, wc.WRID)
+			again++
+		}
+		if err := c.verbs.postRecvs(again); err != nil {
+			c.over(err)
+		}
+		if total += n; n < len(c.wcs) {
+			break
+		}
+	}
+	return total
+}
+
+// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
+func (c *Conn) reclaim() (total int) {
+	for {
+		n, err := c.sendCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.over(err)
+			return total
+		}
+		var failed error
+		for i := range c.wcs[:n] {
+			if err := c.wcs[i].Err(); err != nil && failed == nil {
+				failed = err
+			}
+			c.stream.completed(mark(c.wcs[i].WRID))
+		}
+		if n > 0 {
+			c.armed = false
+		}
+		left := n == len(c.wcs)
+		if total += n; failed != nil {
+			// The peer may have sent data before.
+			total += c.receive()
+			c.over(failed)
+		}
+		if !left {
+			return total
+		}
+	}
+}
+
+// changed wakes all calls that wait.
+func (c *Conn) changed() {
+	c.changes++
+	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch arms the send queue if sends are outstanding, and handles those that have completed
+// before. A failed send may be the only sign that the connection has ended.
+func (c *Conn) watch() {
+	if c.stream.outstanding() > 0 && !c.armed {
+		c.armed = c.sendCQ.Arm(false) == nil
+	}
+	c.progress()
+}
+
+// park waits until c.changes may differ from seen, or the deadline of the side has passed.
+// The call that holds the turn waits for events and wakes the others.
+func (c *Conn) park(s *side, seen uint64) {
+	expiry := s.deadline.Expiry()
+	if c.turn.Acquire(expiry, s.wake) != nil {
+		return
+	}
+	defer c.turn.Release()
+	var rang *uverbs.CQ
+	if !c.hasChanged(seen) {
+		rang, _ = c.channel.Get(expiry) // the caller finds out what happened
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = false
+	if rang == c.sendCQ {
+		// It is not armed, even if it was armed again before its event was read: some
+		// devices ignore that.
+		c.armed = false
+	}
+}
+
+// tend calls watch if a call waits for events, so that the caller's sends wake it. It
+// returns the number of changes before that, because the caller has not seen later ones.
+func (c *Conn) tend() (seen uint64) {
+	if seen = c.changes; c.waiting {
+		c.watch()
+	}
+	return seen
+}
+
+// hasChanged arms the queues for a call that is about to wait for events, and then reports
+// whether c.changes differs from seen.
+func (c *Conn) hasChanged(seen uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes != seen {
+		return true
+	}
+	c.waiting = true
+	if err := c.recvCQ.Arm(false); err != nil {
+		c.over(err)
+	}
+	c.watch()
+	return c.changes != seen
+}

@@ -1,0 +1,111 @@
+package valkeyrdma
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/dialer"
+	"github.com/goverbs/goverbs/internal/netconn"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
+// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+type Dialer struct {
+	// Config describes the connection. The other fields concern only the dial.
+	Config
+
+	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
+	// bound besides those of the context and the kernel.
+	Timeout time.Duration
+
+	// LocalAddr is the address to dial from. If it is the zero value, the routing table
+	// decides. With port 0 the kernel chooses the port.
+	LocalAddr netip.AddrPort
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// FallbackDelay is how long Dial waits for the first address family of a name before
+	// it tries the other one too. Zero stands for 300 ms.
+	FallbackDelay time.Duration
+}
+
+// Dial connects to an address with the defaults of [Dialer]. See [Dialer.Dial].
+func Dial(ctx context.Context, address string) (*Conn, error) {
+	return new(Dialer).Dial(ctx, address)
+}
+
+// Dial connects to an address such as "10.0.0.1:6379" or "host:6379". It tries the
+// addresses of a name in turn. If there are addresses of both families, it starts on those
+// of the other family after FallbackDelay, or as soon as those of the first one's have
+// failed. It returns the connection that is established first. ctx bounds the dial, and does
+// not affect the connection. Errors are of type *net.OpError.
+func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
+	return d.dial(ctx, protocol, address)
+}
+
+// DialContext is [Dialer.Dial] with the signature of [net.Dialer.DialContext], so it can
+// take that method's place, as in the options of clients. network is "valkeyrdma" or "tcp", with
+// a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
+	if d.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+	}
+	cfg, err := d.Config.withDefaults()
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	addrs, err := netconn.Resolve(ctx, d.Resolver, protocol, network, address)
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	return d.dialAll(ctx, addrs, &cfg)
+}
+
+// dialAll tries the addresses of a name.
+func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, cfg *Config) (*Conn, error) {
+	try := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+		c, err := d.dialAddr(ctx, addr, cfg)
+		if err != nil {
+			return nil, opError("dial", d.LocalAddr, addr, err)
+		}
+		return c, nil
+	}
+	if len(addrs) == 1 {
+		return try(ctx, addrs[0])
+	}
+	delay := d.FallbackDelay
+	if delay == 0 {
+		delay = dialer.DefaultDelay
+	}
+	c, err := dialer.Soonest(ctx, addrs, delay, try)
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	return c, nil
+}
+
+func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
+	c := newConn()
+	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout,
+		Config: cfg.rdmacm(func(rc *rdmacm.Conn) error { return c.verbs.prepare(rc, cfg) })}
+	rc, err := cm.Dial(ctx, addr.String())
+	if err != nil {
+		return nil, err
+	}
+	c.begin(rc, cfg, true)
+	return c, nil
+}

@@ -1,0 +1,138 @@
+package valkeyrdma
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/netconn"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// ListenConfig listens with options. The zero value is valid, and listening with it is what
+// [Listen] does.
+type ListenConfig struct {
+	// Config describes the connections that [Listener.Accept] returns.
+	Config
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
+	// stands for 128.
+	Backlog int
+}
+
+// Listener accepts connections. It is a [net.Listener].
+type Listener struct {
+	ln  *rdmacm.Listener
+	cfg Config // with defaults
+
+	mu      sync.Mutex // guards the fields below
+	pending map[*rdmacm.Conn]*Conn
+	closed  bool
+}
+
+// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+func Listen(address string) (*Listener, error) {
+	return new(ListenConfig).Listen(context.Background(), address)
+}
+
+// Listen listens on an address such as "10.0.0.1:6379", or on all addresses of both families
+// of all RDMA devices, ":6379". With port 0 the kernel chooses the port. ctx bounds the
+// lookup of a name, and does not affect the Listener. Errors are of type *net.OpError.
+func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
+	cfg, err := lc.Config.withDefaults()
+	if err != nil {
+		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
+	}
+	l := &Listener{cfg: cfg, pending: make(map[*rdmacm.Conn]*Conn)}
+	cm := rdmacm.ListenConfig{Config: cfg.rdmacm(l.prepare), Resolver: lc.Resolver, Backlog: lc.Backlog}
+	if l.ln, err = cm.Listen(ctx, address); err != nil {
+		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
+	}
+	return l, nil
+}
+
+// prepare creates the connection that Accept returns.
+func (l *Listener) prepare(rc *rdmacm.Conn) error {
+	c := newConn()
+	l.mu.Lock()
+	l.pending[rc] = c
+	l.mu.Unlock()
+	rc.Own(&entry{l, rc})
+	return c.verbs.prepare(rc, &l.cfg)
+}
+
+// entry is the entry of a connection in Listener.pending.
+type entry struct {
+	l  *Listener
+	rc *rdmacm.Conn
+}
+
+// Close removes the entry.
+func (e *entry) Close() error {
+	e.l.mu.Lock()
+	defer e.l.mu.Unlock()
+	delete(e.l.pending, e.rc)
+	return nil
+}
+
+// Accept waits for a peer and returns the connection, a *Conn. Peers that leave before the connection is established are
+// dropped without an error, as over TCP.
+//
+// Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
+// ended. All others are temporary, as the Temporary method of *net.OpError reports: this
+// machine could not serve one peer, for instance because it ran out of descriptors or of memory
+// to pin. The next call may succeed.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		rc, err := l.ln.Accept(context.Background())
+		switch {
+		case err == nil:
+			return l.begin(rc), nil
+		case errors.Is(err, net.ErrClosed):
+			return nil, l.fail("accept", err)
+		case !netconn.IsPeerFault(err, ErrProtocol):
+			return nil, l.fail("accept", netconn.Temporary(err))
+		}
+	}
+}
+
+func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
+	l.mu.Lock()
+	c := l.pending[rc]
+	delete(l.pending, rc)
+	l.mu.Unlock()
+	c.begin(rc, &l.cfg, false)
+	return c
+}
+
+// Close stops listening, and ends an Accept that waits. It does not affect connections from
+// Accept. A second Close returns an error that matches net.ErrClosed.
+func (l *Listener) Close() error {
+	if l == nil {
+		return os.ErrInvalid
+	}
+	l.mu.Lock()
+	closed := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if closed {
+		return l.fail("close", net.ErrClosed)
+	}
+	if err := l.ln.Close(); err != nil {
+		return l.fail("close", err)
+	}
+	return nil
+}
+
+func (l *Listener) fail(op string, err error) error {
+	return opError(op, l.ln.Addr(), netip.AddrPort{}, err)
+}
+
+// Addr returns the address listened on, an [Addr] with the port that the kernel chose.
+func (l *Listener) Addr() net.Addr { return Addr{l.ln.Addr()} }

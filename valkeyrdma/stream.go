@@ -1,0 +1,360 @@
+package valkeyrdma
+
+import (
+	"io"
+	"syscall"
+	"time"
+)
+
+// message is a message to post: data with its notice, a control message, or an empty write.
+type message struct {
+	id     mark
+	signal bool // it needs a completion
+
+	inline  []byte   // data, or
+	data    [2]piece // parts of the memory
+	to      offer    // the destination of the data
+	control bool     // the data is a control message
+	empty   bool     // a write of nothing, without a notice
+}
+
+// link posts messages to a queue pair, in order.
+type link interface {
+	post(m *message) error
+}
+
+// piece is a part of memory.own.
+type piece struct{ off, n int }
+
+// mark is the number of slots of the send queue and of bytes of the send buffer that were ever taken, modulo 2^32 each. Sends
+// complete in order, so the completion of one also stands for all before it. It serves as the WRID of a work request.
+type mark uint64
+
+func (m mark) plus(slots, bytes int) mark {
+	return mark(uint32(m>>32)+uint32(slots))<<32 | mark(uint32(m)+uint32(bytes))
+}
+
+// since returns how many slots and bytes were taken between other and m.
+func (m mark) since(other mark) (slots, bytes int) {
+	return int(uint32(m>>32) - uint32(other>>32)), int(uint32(m) - uint32(other))
+}
+
+const (
+	// mostData is the number of bytes behind which there is a notice, so that the peer
+	// reads while more is on its way.
+	mostData = 64 << 10
+	// leastData is the least free space in the send buffer for a message, so that a full buffer does
+	// not lead to tiny messages.
+	leastData = 2 << 10
+	// dataSlots of the send queue are for data, and controlSlots for all else.
+	dataSlots    = 248
+	controlSlots = 8
+	// mostUnheard is how many notices follow each other at once while nothing arrives from the peer. Each takes
+	// one of its receives, and nobody knows when it posts them again. Data behind them is held
+	// back for holdTime, or until there is more of it or something arrives.
+	mostUnheard = 256
+	holdTime    = time.Millisecond
+	// mostAnswers is how many questions of the peer may wait for answers.
+	mostAnswers = 16
+)
+
+// stream is the protocol of one connection, without a queue pair. Its owner passes in what arrived and what completed. Its
+// methods must not be called concurrently.
+type stream struct {
+	link     link
+	own      memory
+	accepted bool // this end is the server
+
+	// The receive buffer.
+	offered       bool // the peer may write to it
+	arrived, read int  // bytes of this turn
+
+	// The peer's receive buffer.
+	to      offer
+	sent    uint32 // bytes of this turn, with those that are held back
+	held    int    // bytes in the send buffer that are held back
+	due     bool   // they are to be sent
+	unheard int    // notices since something arrived
+
+	// The send queue and the send buffer.
+	posted, done, signaled mark
+	next                   int // where the next data goes in the send buffer
+
+	answers  []uint16 // selectors of features that the peer asked for
+	answered mark     // posted, as of the last answer
+	silent   bool     // nothing may be sent yet
+	ended    bool     // the connection ended in order
+	failed   error    // the reason why the connection is over
+
+	m         message // the message to post, kept here to avoid an allocation
+	discarded bool    // a Write behind the peer's end has succeeded
+}
+
+// memory is the memory that a stream works on.
+type memory struct {
+	recv   []byte // the receive buffer, which the peer writes
+	own    []byte // the send buffer, the offer of the receive buffer, and an answer
+	sends  int    // bytes of the send buffer
+	inline int    // most bytes that are sent without the send buffer
+}
+
+// offer and answer return where these control messages are.
+func (m *memory) offer() piece  { return piece{m.sends, commandSize} }
+func (m *memory) answer() piece { return piece{m.sends + commandSize, commandSize} }
+
+// ownSize is the size of memory.own.
+func ownSize(sends int) int { return sends + 2*commandSize }
+
+// take copies data that has arrived. It returns 0 if there is none.
+func (s *stream) take(b []byte) (int, error) {
+	n := copy(b, s.own.recv[s.read:s.arrived])
+	if n == 0 {
+		if s.ended {
+			return 0, io.EOF
+		}
+		return 0, s.failed
+	}
+	if s.read += n; s.read == len(s.own.recv) {
+		s.arrived, s.read, s.offered = 0, 0, false
+		s.settle()
+	}
+	return n, nil
+}
+
+// write sends as much of b as possible now.
+func (s *stream) write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		n := 0
+		if n, err = s.writeOne(b); n == 0 {
+			break
+		}
+		written += n
+		b = b[n:]
+	}
+	return written, err
+}
+
+func (s *stream) writeOne(b []byte) (int, error) {
+	switch {
+	case s.ended:
+		return 0, syscall.EPIPE
+	case s.failed != nil:
+		return 0, s.failed
+	}
+	// The peer chooses the size of its buffer, which may exceed an int of 32 bits.
+	n := int(min(uint64(len(b)), uint64(s.to.length-s.sent), mostData))
+	if n == 0 || s.silent {
+		return 0, nil
+	}
+	if s.held > 0 || s.unheard >= mostUnheard {
+		return s.hold(b[:n])
+	}
+	if s.outstanding() >= dataSlots {
+		return 0, nil
+	}
+	if n <= s.own.inline {
+		s.m = message{inline: b[:n]}
+		return n, s.notify(n, 0)
+	}
+	if n = s.room(n); n == 0 {
+		return 0, nil
+	}
+	s.m = message{data: s.load(b[:n])}
+	return n, s.notify(n, n)
+}
+
+// room returns how many of n bytes the send buffer takes now.
+func (s *stream) room(n int) int {
+	_, used := s.posted.since(s.done)
+	free := s.own.sends - used - s.held
+	if free < min(n, leastData) {
+		return 0
+	}
+	return min(n, free)
+}
+
+// hold copies as much of b as possible to the send buffer, to be sent later with what follows.
+func (s *stream) hold(b []byte) (int, error) {
+	n := s.room(len(b))
+	s.load(b[:n])
+	s.held += n
+	s.sent += uint32(n)
+	s.due = s.due || n < len(b)
+	s.release()
+	return n, s.failed
+}
+
+// release sends what is held back, if it is time.
+func (s *stream) release() {
+	s.due = s.held > 0 && (s.due || s.sent == s.to.length || s.unheard < mostUnheard)
+	for (s.due || s.held >= mostData) && s.held > 0 && s.outstanding() < dataSlots && s.failed == nil {
+		n := min(s.held, mostData)
+		s.m = message{data: s.pieces((s.next+s.own.sends-s.held)%s.own.sends, n)}
+		s.held -= n
+		s.sent -= uint32(s.held + n)
+		_ = s.notify(n, n) // a failure is stored
+		s.sent += uint32(s.held)
+	}
+	s.due = s.due && s.held > 0
+}
+
+// notify posts the message, which has n bytes for the peer's buffer. bytes of them are in the send buffer.
+func (s *stream) notify(n, bytes int) error {
+	s.m.to = offer{s.to.addr + uint64(s.sent), uint32(n), s.to.key}
+	s.sent += uint32(n)
+	s.unheard++
+	return s.post(bytes, false)
+}
+
+// load copies b to the send buffer, which has room for it.
+func (s *stream) load(b []byte) [2]piece {
+	pieces := s.pieces(s.next, len(b))
+	for _, p := range pieces {
+		b = b[copy(s.own.own[p.off:][:p.n], b):]
+	}
+	s.next = (s.next + pieces[0].n + pieces[1].n) % s.own.sends
+	return pieces
+}
+
+// pieces returns where n bytes of the send buffer are, from an offset on.
+func (s *stream) pieces(off, n int) [2]piece {
+	first := min(n, s.own.sends-off)
+	return [2]piece{{off, first}, {0, n - first}}
+}
+
+// post posts the message. Most messages of data need no completion, which would cost an event: that of a later one stands
+// for them.
+func (s *stream) post(bytes int, signal bool) error {
+	s.posted = s.posted.plus(1, bytes)
+	slots, used := s.posted.since(s.signaled)
+	if s.m.signal = signal || slots >= dataSlots/4 || used >= s.own.sends/4; s.m.signal {
+		s.signaled = s.posted
+	}
+	s.m.id = s.posted
+	err := s.link.post(&s.m)
+	if s.m.inline = nil; err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// settle sends what is due: control messages, and data that is held back.
+func (s *stream) settle() {
+	if s.silent || s.failed != nil {
+		return
+	}
+	s.release()
+	if !s.offered && s.hasSlot() {
+		s.offered = true
+		s.m = message{control: true, data: [2]piece{s.own.offer()}}
+		_ = s.post(0, true) // a failure is stored
+	}
+	for len(s.answers) > 0 && s.hasSlot() {
+		if behind, _ := s.posted.since(s.answered); s.outstanding() > behind {
+			return // the last answer has not been sent
+		}
+		answer := s.own.answer()
+		(&command{op: getServerFeature, selector: s.answers[0]}).put(s.own.own[answer.off:])
+		s.answers = s.answers[1:]
+		s.m = message{control: true, data: [2]piece{answer}}
+		_ = s.post(0, true)
+		s.answered = s.posted
+	}
+}
+
+// keepAlive sends nothing to the peer's machine, which has to acknowledge it, unless other sends are outstanding. Unlike
+// the protocol's Keepalive it takes no receive, so a peer that polls nothing for hours stays connected.
+func (s *stream) keepAlive() {
+	if s.outstanding() == 0 && s.failed == nil && !s.silent {
+		s.m = message{empty: true}
+		_ = s.post(0, true)
+	}
+}
+
+// flush sends what is held back, and makes sure that a completion follows all sends that are outstanding.
+func (s *stream) flush() {
+	s.due = s.held > 0
+	s.release()
+	if s.posted != s.signaled && s.outstanding() > 0 && s.failed == nil {
+		s.m = message{empty: true}
+		_ = s.post(0, true)
+	}
+}
+
+// hasSlot reports whether the send queue has a slot for a control message.
+func (s *stream) hasSlot() bool { return s.outstanding() < dataSlots+controlSlots }
+
+// outstanding returns the number of sends that have not completed.
+func (s *stream) outstanding() int {
+	slots, _ := s.posted.since(s.done)
+	return slots
+}
+
+// completed notes that all sends up to a mark have completed.
+func (s *stream) completed(m mark) { s.done = m }
+
+// noticed handles a notice of n bytes.
+func (s *stream) noticed(n uint32) {
+	free := len(s.own.recv) - s.arrived
+	if !s.offered {
+		free = 0
+	}
+	if uint64(n) > uint64(free) {
+		s.fail(violation("a notice of %d bytes, and there is room for %d", n, free))
+		return
+	}
+	s.heard()
+	s.arrived += int(n)
+}
+
+// commanded handles a control message.
+func (s *stream) commanded(b []byte) {
+	c, err := parseCommand(b)
+	switch {
+	case err != nil:
+	case c.op == registerMemory && s.sent != s.to.length:
+		err = violation("a buffer is offered, and of the last one %d bytes are not used", s.to.length-s.sent)
+	case c.op == registerMemory:
+		s.to, s.sent = c.buffer, 0
+	case c.op == keepAlive:
+	case !s.accepted:
+		err = violation("a server sent opcode %d", c.op)
+	case c.op == setClientFeature && c.features != 0:
+		err = violation("a client has features %#x, and none is defined", c.features)
+	case c.op == getServerFeature && len(s.answers) == mostAnswers:
+		err = violation("more than %d questions at a time", mostAnswers)
+	case c.op == getServerFeature:
+		s.answers = append(s.answers, c.selector)
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.heard()
+}
+
+// heard notes that something arrived.
+func (s *stream) heard() { s.silent, s.unheard = false, 0 }
+
+// fail stores the reason why the connection is over, unless it was over before.
+func (s *stream) fail(err error) {
+	if s.failed == nil {
+		s.failed = err
+	}
+}
+
+// end notes that the connection ended in order, unless it was over before.
+func (s *stream) end(err error) {
+	s.ended = s.ended || s.failed == nil
+	s.fail(err)
+}
+
+// discard reports whether a Write succeeds without effect: the first one behind the peer's end. Over TCP such data
+// is sent before this side learns that the peer reads no more, and a reply that the peer left can still be read.
+func (s *stream) discard() bool {
+	if s.discarded || !s.ended {
+		return false
+	}
+	s.discarded = true
+	return true
+}

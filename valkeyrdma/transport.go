@@ -1,0 +1,122 @@
+package valkeyrdma
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// transport is a queue pair with the memory of a connection.
+type transport struct {
+	conn     *rdmacm.Conn
+	shared   *uverbs.MR // the receive buffer, which the peer writes
+	own      *uverbs.MR // send buffer, control messages to send, control messages received
+	sends    int        // bytes of the send buffer
+	received int        // offset of the control messages received
+
+	wr    [1]verbs.SendWR
+	sges  [2]verbs.SGE
+	recv  [recvBatch]verbs.RecvWR
+	rsges [recvBatch]verbs.SGE
+}
+
+const (
+	// recvs is the number of posted receives. Valkey's ends post as many.
+	recvs     = 1024
+	recvBatch = 16
+)
+
+// prepare registers memory and posts all receives.
+func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
+	if dev := c.Device(); !dev.Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm) {
+		return fmt.Errorf("valkeyrdma: device %s, driver %s, has no RDMA WRITE with immediate data, which the protocol needs: use RoCE or InfiniBand, or TCP: %w",
+			dev.Info().Name, dev.Info().Driver, verbs.ErrNotSupported)
+	}
+	v.conn, v.sends, v.received = c, cfg.SendBuffer, ownSize(cfg.SendBuffer)
+	if v.shared, err = c.PD().AllocMR(cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
+		return err
+	}
+	c.Own(v.shared)
+	if v.own, err = c.PD().AllocMR(v.received+recvs*commandSize, verbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	c.Own(v.own)
+	for slot := 0; slot < recvs; slot += recvBatch {
+		for i := range recvBatch {
+			v.fill(i, uint64(slot+i))
+		}
+		if err := v.postRecvs(recvBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memory returns the memory of the stream, with the offer of the receive buffer.
+func (v *transport) memory() memory {
+	m := memory{recv: v.shared.Bytes(), own: v.own.Bytes()[:v.received], sends: v.sends, inline: int(v.conn.QP().Cap().MaxInline)}
+	(&command{op: registerMemory, buffer: offer{v.shared.Addr(), uint32(len(m.recv)), v.shared.RKey()}}).put(m.own[m.offer().off:])
+	return m
+}
+
+// fill sets entry i of the batch to a receive of a control message. A notice leaves its memory alone.
+func (v *transport) fill(i int, slot uint64) {
+	v.rsges[i] = v.own.SGE(v.received+int(slot)*commandSize, commandSize)
+	v.recv[i] = verbs.RecvWR{WRID: slot, SGL: v.rsges[i : i+1]}
+}
+
+func (v *transport) postRecvs(n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := v.conn.QP().PostRecv(v.recv[:n])
+	return err
+}
+
+// arrived passes what a completed receive brought to the stream.
+func (v *transport) arrived(wc *verbs.WC, s *stream) {
+	switch {
+	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:
+		s.noticed(wc.Imm)
+	case wc.Opcode == verbs.WCRecv && wc.Flags&verbs.WCWithImm == 0 && wc.ByteLen <= commandSize:
+		s.commanded(v.own.Bytes()[v.received+int(wc.WRID)*commandSize:][:wc.ByteLen])
+	default:
+		s.fail(violation("%v of %d bytes with flags %v", wc.Opcode, wc.ByteLen, wc.Flags))
+	}
+}
+
+// post implements link.
+func (v *transport) post(m *message) error {
+	wr := &v.wr[0]
+	*wr = verbs.SendWR{WRID: uint64(m.id), Opcode: verbs.OpRDMAWriteImm, Imm: m.to.length, RemoteAddr: m.to.addr, RKey: m.to.key, Inline: m.inline}
+	if m.signal {
+		wr.Flags = verbs.SendSignaled
+	}
+	switch {
+	case m.empty:
+		wr.Opcode = verbs.OpRDMAWrite
+	case m.control:
+		wr.Opcode = verbs.OpSend
+	}
+	for _, p := range m.data {
+		if p.n > 0 {
+			i := len(wr.SGL)
+			v.sges[i] = v.own.SGE(p.off, p.n)
+			wr.SGL = v.sges[:i+1]
+		}
+	}
+	_, err := v.conn.QP().PostSend(v.wr[:])
+	wr.Inline = nil // it belongs to the caller
+	if err != nil {
+		return v.reset(err)
+	}
+	return nil
+}
+
+// reset returns the error for a connection that broke.
+func (v *transport) reset(cause error) error {
+	return fmt.Errorf("%w: %w", syscall.ECONNRESET, v.conn.Explain(cause))
+}
