@@ -158,7 +158,11 @@ func (q *qp) post(number uint32, wrs []verbs.SendWR, room int) (n int, segs uint
 	if q.smallFence || s.maxSGE == 0 {
 		return 0, 0
 	}
-	for wrs = wrs[:min(len(wrs), room)]; n < len(wrs); n++ {
+	wrs = wrs[:min(len(wrs), room)]
+	if q.plainFrames {
+		return q.postFrames(number, wrs)
+	}
+	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
 		if uint(wr.Opcode) >= plainOpcodes || flags&^plainFlags != 0 {
