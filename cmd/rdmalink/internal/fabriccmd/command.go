@@ -13,7 +13,7 @@ import (
 
 // programs are the commands below fabric.
 func programs() []*program {
-	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm}
+	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
 // aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
@@ -37,6 +37,7 @@ var aliases = map[string][]string{
 	"ibroute":       {"route"},
 	"dump_fts":      {"route"},
 	"saquery":       {"sa"},
+	"ibportstate":   {"port"},
 }
 
 // Alias returns the words that a program's name stands for, and whether it is that of a C program.
