@@ -317,6 +317,7 @@ type checking struct {
 	list       []table.Table
 
 	nodes, badNodes, ports, badPorts int
+	notReset                         bool // counters could not be reset
 }
 
 func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) error {
@@ -369,7 +370,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	switch {
 	case code != nil:
 		return code
-	case err != nil, k.badPorts > 0, k.failures > 0:
+	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
 		return cli.ExitCode(cli.ExitFailed)
 	}
 	return nil
@@ -574,7 +575,7 @@ func linkInfo(p *fabric.Port, names fabric.Names) string {
 func (k *checking) clear(ctx context.Context, info mad.ClassPortInfo, name string, lid uint16, port uint8) {
 	set := func(a mad.Attribute) {
 		if err := k.c.SetPerf(ctx, k.to(lid), a); err != nil {
-			k.failures++
+			k.notReset = true
 			k.Note("Failed to reset %s of %s port %d: %s", mad.LayoutOf(a).Name, name, port, cli.PlainLine(err))
 		}
 	}
