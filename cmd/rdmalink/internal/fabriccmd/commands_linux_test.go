@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/fabric"
 	"github.com/goverbs/goverbs/mad"
 	"github.com/goverbs/goverbs/madtest"
 	"github.com/goverbs/goverbs/verbs"
@@ -365,5 +366,45 @@ func TestHumanCount(t *testing.T) {
 		if got := humanCount(test.n, test.data); got != test.want {
 			t.Errorf("%d, %t: %s, not %s", test.n, test.data, got, test.want)
 		}
+	}
+}
+
+// TestMulticast follows the packets of a group from a member to another, and to a host that is none.
+func TestMulticast(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	mgid := verbs.GID{0: 0xff, 1: 0x12, 2: 0x40, 3: 0x1b, 4: 0xff, 5: 0xff, 15: 9}
+	var group mad.MCMemberRecord
+	for _, name := range []string{"h1", "h5"} {
+		p, err := s.Open(name, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		c := fabric.NewClient(p, fabric.Config{})
+		defer c.Close()
+		attr, err := p.Attr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		group = mad.MCMemberRecord{MGID: mgid, PortGID: attr.GIDs[0], JoinState: 1, QKey: 1, PKey: 0xffff}
+		mask := mad.MaskMulticastMGID | mad.MaskMulticastPortGID | mad.MaskMulticastJoinState | mad.MaskMulticastQKey | mad.MaskMulticastPKey
+		if err := c.SetRecord(t.Context(), mask, &group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lid := func(name string) string { return fmt.Sprint(s.Node(name).Port(1).Info().LID) }
+	mlid := fmt.Sprintf("0x%x", group.MLID)
+	out, stderr, code := run(t, "", "ibtracert", "-m", mlid, lid("h1"), lid("h5"))
+	if code != 0 || !strings.HasPrefix(out, "From ca 0x") || strings.Count(out, "-> switch 0x") != 3 || !strings.Contains(out, `"h5"`) || !strings.Contains(out, "\nTo ca 0x") {
+		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code = run(t, "", "ibtracert", "-m", mlid, lid("h1"), lid("h7")); code != 1 || !strings.Contains(stderr, "do not reach") {
+		t.Errorf("no member: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code = run(t, "", "saquery", "-m", mlid); code != 1 && code != 0 || !strings.Contains(out, "PortGid.................") {
+		t.Errorf("members: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code = run(t, "", "ibroute", "-M", fmt.Sprint(s.Node("leaf1").Port(0).Info().LID)); code != 0 || !strings.Contains(out, mlid+"      ") || !strings.Contains(out, "x ") {
+		t.Errorf("table: exit code %d, %s%s", code, out, stderr)
 	}
 }
