@@ -333,6 +333,37 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// TestChanges compares the fabric with what it was.
+func TestChanges(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	file := filepath.Join(t.TempDir(), "before")
+	if out, stderr, code := run(t, "", "discover", "-j", file); code != 0 || out != "" {
+		t.Fatalf("exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 0 || out != "" {
+		t.Errorf("nothing has changed: exit code %d, %s%s", code, out, stderr)
+	}
+	s.Node("h5").Port(1).Unplug()
+	s.Node("h6").SetDescription("new name")
+	out, stderr, code := run(t, "", "discover", "--diff", file)
+	for _, want := range []string{"\"h5\": node removed\n", "\"new name\": description changed, was \"h6\"\n"} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in %s%s", code, want, out, stderr)
+		}
+	}
+	out, stderr, code = run(t, "", "discover", "-j", "--diff", file)
+	var changes []struct{ Kind, Node string }
+	if err := json.Unmarshal([]byte(out), &changes); err != nil || code != 1 || len(changes) < 2 {
+		t.Errorf("exit code %d, %v, %s%s", code, err, out, stderr)
+	}
+	if err := os.WriteFile(file, []byte("# Topology file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 1 || out != "" || !strings.Contains(stderr, "discover -j") {
+		t.Errorf("no JSON: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
 // TestNoDevice runs the commands where there is no port.
 func TestNoDevice(t *testing.T) {
 	if _, err := os.Stat("/sys/class/infiniband_mad/umad0"); err == nil {
