@@ -400,6 +400,44 @@ func TestHumanCount(t *testing.T) {
 	}
 }
 
+// TestSilentCounters runs the commands on a node whose performance management doesn't answer, and on
+// one whose M_Key they don't have: the rest is printed all the same.
+func TestSilentCounters(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	s.Node("h3").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		if request.Class() == mad.ClassPerf {
+			return nil
+		}
+		return response
+	}})
+	s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.LinkDowned += 200 })
+	out, stderr, code := run(t, "", "errors", "-t", "20", "--skip-sl")
+	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 14 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 2 {
+		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	if got := findings(t); len(got) != 2 || !slices.Contains(got, "errors: h4 1") {
+		t.Errorf("check found %q", got)
+	}
+	if out, stderr, code = run(t, "", "perfquery", "-t", "20", fmt.Sprint(s.Node("h3").Port(1).Info().LID)); code != 1 || out != "" || !strings.Contains(stderr, "no response") {
+		t.Errorf("perfquery: exit code %d, %s%s", code, out, stderr)
+	}
+	guid := fmt.Sprintf("0x%x", uint64(s.Node("h4").Port(1).GUID()))
+	if out, stderr, code = run(t, "", "ibqueryerrors", "-G", guid, "-t", "20", "--skip-sl"); code != 1 || !strings.Contains(out, "## Summary: 1 nodes checked, 1 bad") {
+		t.Errorf("one node: exit code %d, %s%s", code, out, stderr)
+	}
+	s.Node("h4").Port(1).Change(func(i *mad.PortInfo) { i.MKey, i.ProtectBits = 77, 3 })
+	lid := fmt.Sprint(s.Node("h4").Port(1).Info().LID)
+	if out, stderr, code = run(t, "", "ibportstate", "-t", "20", lid, "1"); code != 1 || strings.Contains(out, "LinkState") {
+		t.Errorf("without the M_Key: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code = run(t, "", "ibportstate", "-y", "77", lid, "1"); code != 0 || !strings.Contains(out, "Mkey:............................<not displayed>") {
+		t.Errorf("with the M_Key: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, _, _ = run(t, "", "ibportstate", "-K", "-y", "77", lid, "1"); !strings.Contains(out, "0x000000000000004d") {
+		t.Errorf("-K: %s", out)
+	}
+}
+
 // TestMulticast follows the packets of a group from a member to another, and to a host that is none.
 func TestMulticast(t *testing.T) {
 	s := attach(t, tree(t), "h2")
