@@ -3,6 +3,7 @@ package fabriccmd
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,12 +22,17 @@ import (
 // run runs a program by the name of its C twin, at the node that the environment names.
 func run(t *testing.T, stdin, name string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return runFrom(t, strings.NewReader(stdin), name, args...)
+}
+
+func runFrom(t *testing.T, stdin io.Reader, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	words, ok := Alias(name)
 	if !ok {
 		words = []string{"fabric", name}
 	}
 	var out, errors bytes.Buffer
-	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &errors}, Stdin: strings.NewReader(stdin)}
+	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &errors}, Stdin: stdin}
 	code = tool.Run(t.Context(), cli.Command{Names: []string{"rdmalink"}, Sub: []cli.Command{Command()}}, append(words, args...))
 	return out.String(), errors.String(), code
 }
