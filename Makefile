@@ -144,7 +144,7 @@ fabric: ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
 		echo "installing ibsim, opensm and infiniband-diags"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 -o DPkg::Options::='--path-include=/usr/share/doc/ibsim-utils/*' \
 			install -y -q --no-install-recommends --reinstall ibsim-utils libumad2sim0 opensm infiniband-diags; }
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric
+	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./cmd/rdmalink/internal/fabriccmd
 
 # dpkg of some containers leaves out documentation, where rdma-core's tests are.
 programs:
