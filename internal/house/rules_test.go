@@ -181,7 +181,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/fabriccmd":     {"cmd/rdmalink/internal/cli", "cmd/rdmalink/internal/table", "fabric", "mad", "umad", "verbs"},
 	"cmd/rdmalink/internal/proxy":         {"cmd/rdmalink/internal/cli", "rsocket"},
 	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs", "verbs"},
-	"cmd/rdmalink/internal/sandbox":       {"cmd/rdmalink/internal/cli", "internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "mmap", "netlinkrdma", "rdmatest", "verbs"},
+	"cmd/rdmalink/internal/sandbox":       {"cmd/rdmalink/internal/cli", "internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "mad", "madtest", "mmap", "netlinkrdma", "rdmatest", "verbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
 	"cmd/rdmalink/internal/perfcmd":       {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "uverbs", "verbs"},
 	"cmd/rdmalink/internal/peer":          {"rdmacm", "uverbs", "verbs"},
