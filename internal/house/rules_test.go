@@ -153,7 +153,7 @@ var mayImport = map[string][]string{
 	"rsocket":                   {"internal/dialer", "internal/netconn", "internal/wait", "rdmacm", "uverbs", "verbs"},
 	"valkeyrdma":                {"internal/dialer", "internal/netconn", "internal/wait", "rdmacm", "uverbs", "verbs"},
 	"msg":                       {"internal/hooks", "internal/wait", "rdmacm", "uverbs", "verbs"},
-	"docs/concepts":             {"rdmacm", "rdmatest", "uverbs", "verbs"},
+	"docs/concepts":             {"fabric", "mad", "madtest", "rdmacm", "rdmatest", "uverbs", "verbs"},
 	"internal/pagetest":         nil,
 	"internal/picture":          nil,
 	"examples/":                 {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs", "verbs", "verbs/flow"},
