@@ -131,7 +131,7 @@ sandbox: programs diags bin/vm ## C's programs, Debian's and the newest, and our
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
 
 fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest
+	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
 
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
 diags:
