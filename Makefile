@@ -36,7 +36,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help release api build grpc generate lint unit arm64 race fuzz abi sandbox fabric programs cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api build grpc generate lint unit arm64 race fuzz abi sandbox fabric programs diags cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,21 +130,23 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
+sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
 	@bin/vm rdma-core
 	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
 	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./valkeyrdma
 
+fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
+
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
-fabric: ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+diags:
 	@{ command -v ibsim && command -v opensm && command -v ibnetdiscover && ls /usr/share/doc/ibsim-utils/net-examples && \
 		ls /usr/lib/*/umad2sim/libumad2sim.so; } >/dev/null 2>&1 || { \
 		echo "installing ibsim, opensm and infiniband-diags"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 -o DPkg::Options::='--path-include=/usr/share/doc/ibsim-utils/*' \
 			install -y -q --no-install-recommends --reinstall ibsim-utils libumad2sim0 opensm infiniband-diags; }
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./cmd/rdmalink/internal/fabriccmd
 
 # dpkg of some containers leaves out documentation, where rdma-core's tests are.
 programs:

@@ -36,6 +36,7 @@ var programs = map[string]func(*lab){
 	"receives":    receives,
 	"start":       start,
 	"states":      states,
+	"subnet":      subnet,
 	"tutorial":    tutorial,
 }
 

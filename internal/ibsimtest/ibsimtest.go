@@ -109,6 +109,13 @@ func Start(t testing.TB, topology string) *Sim {
 	return s
 }
 
+// Serving returns a simulator that serves already, in this process, under a name of its sockets.
+func Serving(t testing.TB, name string) *Sim {
+	t.Helper()
+	need(t, "ibsim", "opensm", "ibnetdiscover")
+	return &Sim{name: name, preload: preload(t)}
+}
+
 var (
 	countMu sync.Mutex
 	count   int
