@@ -52,9 +52,17 @@ func event(cq *uverbs.CQ) string {
 
 // quiet waits a while for an event that should not come, and returns the outcome.
 func quiet(cq *uverbs.CQ) string {
+	return noEvent(func(ctx context.Context) error {
+		_, err := cq.Channel().Get(ctx)
+		return err
+	})
+}
+
+// noEvent calls get, which should wait until its context ends, and returns the outcome.
+func noEvent(get func(context.Context) error) string {
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
-	if _, err := cq.Channel().Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := get(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		check(err)
 		return "an event"
 	}

@@ -123,7 +123,7 @@ var (
 	acronym  = regexp.MustCompile(`\b[A-Z][A-Z0-9]+s?\b`)
 	learners = regexp.MustCompile(`docs/(zh/)?(concepts/.*|first-hour|second-hour|doctor|patterns|README)\.md$|README\.zh\.md$|\.\./README\.md$`)
 	errno    = regexp.MustCompile(`^E[A-Z]{3,}$`)
-	general  = words("ARP CI CPU CRC CRCs ARCHITECTURE CHANGELOG CONTRIBUTING README DEV ACTIVE A10 A11 A16 A17 A19 NVIDIA DCBX GB GPU HTTP ID IDs IP IPv4 IPv6 JSON KB MAC NFS NIC OK PCI QEMU RAM RFC SVG TCP UDP VLAN IEEE CA SIGTERM MIT ABI POSIX GC URL")
+	general  = words("ARP CI CPU CRC CRCs ARCHITECTURE CHANGELOG CONTRIBUTING README DEV ACTIVE A10 A11 A16 A17 A19 NVIDIA DCBX GB GPU HTTP ID IDs IP IPv4 IPv6 JSON KB MAC NFS NIC OK PCI QEMU RAM RFC SVG TCP UDP VLAN IEEE CA SIGTERM MIT ABI POSIX GC URL ND SYN FIN RST UNREACHABLE DISCONNECTED REJECTED")
 	terms    = strings.Fields(`iWARP lkey one-sided P_Key Q_Key rkey RoCE rxe siw STag two-sided verbs eRDMA`)
 )
 
