@@ -147,6 +147,21 @@ func TestGlossaryPages(t *testing.T) {
 	}
 }
 
+// TestCitations checks that no page cites a whole chapter of IBA: a reader can't look that up.
+func TestCitations(t *testing.T) {
+	n := 0
+	for file, text := range pages(t) {
+		for _, m := range regexp.MustCompile(`IBA(?: chapter| 第)? ?(\d+(?:\.\d+)*)`).FindAllStringSubmatch(text, -1) {
+			if n++; !strings.Contains(m[1], ".") {
+				t.Errorf("%s cites %q", file, m[0])
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d citations", n)
+	}
+}
+
 // has reports whether a page has a term, as a word or the beginning of one.
 func has(page, term string) bool {
 	return regexp.MustCompile(`(?i)(^|[^a-z])` + regexp.QuoteMeta(term)).MatchString(page)
