@@ -105,7 +105,7 @@ func (c *Conn) tick(period time.Duration, alive bool) {
 	next := min(period, idleTime)
 	if c.stream.silent {
 		next = min(next, c.lookAgain)
-		c.lookAgain *= 2
+		c.lookAgain = min(2*c.lookAgain, time.Second)
 	}
 	c.timer.Reset(next)
 }

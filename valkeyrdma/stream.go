@@ -105,7 +105,7 @@ func (m *memory) answer() piece { return piece{m.sends + commandSize, commandSiz
 // ownSize is the size of memory.own.
 func ownSize(sends int) int { return sends + 2*commandSize }
 
-// take copies data that has arrived. It returns 0 if there is none.
+// take copies data that has arrived. It returns 0 if there is none, and io.EOF behind the orderly end.
 func (s *stream) take(b []byte) (int, error) {
 	n := copy(b, s.own.recv[s.read:s.arrived])
 	if n == 0 {

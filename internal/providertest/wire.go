@@ -78,7 +78,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 	if r := right(s); r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
 		local = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	data := append([]byte(nil), s.Inline...)
+	data := slices.Concat(s.Front, s.Inline)
 	for _, g := range s.SGL {
 		if !w.opens(g.LKey, g.Addr, uint64(g.Length), local) {
 			return abi.IB_WC_LOC_PROT_ERR
