@@ -151,7 +151,7 @@ func TestGlossaryPages(t *testing.T) {
 func TestCitations(t *testing.T) {
 	n := 0
 	for file, text := range pages(t) {
-		for _, m := range regexp.MustCompile(`IBA(?: chapter| 第)? ?(\d+(?:\.\d+)*)`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`IBA(?: chapter)? (\d+(?:\.\d+)*)|IBA 第 ?\d+ ?章`).FindAllStringSubmatch(text, -1) {
 			if n++; !strings.Contains(m[1], ".") {
 				t.Errorf("%s cites %q", file, m[0])
 			}
