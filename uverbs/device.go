@@ -275,6 +275,7 @@ func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
 			handles = make([]uint32, min(room, most))
 			n, err := d.issueHandles(kind, handles)
 			if err != nil {
+				handles = nil
 				return d.fail("list the objects of", err, "")
 			}
 			if int(n) < len(handles) || len(handles) == most { // the kernel counts only as many as there is room for

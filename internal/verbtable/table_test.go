@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi/gen/headers"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 const top = "../.."
@@ -126,6 +127,41 @@ func TestCallsAreThere(t *testing.T) {
 	}
 	for _, v := range append(Functions(), Chapter11()...) {
 		check(v.Name, v.Go, v.Note)
+	}
+}
+
+// anywhere has the calls that need no probe, because a device that can be found and opened has them.
+var anywhere = map[string]bool{"DeviceInfo.Open": true, "Device.CompVectors": true}
+
+// TestCallsAreProbed checks that Device.Probe answers for each call that a method or command has,
+// that its verbs are declared, and that no name in creators and alias is left over.
+func TestCallsAreProbed(t *testing.T) {
+	known := make(map[string]bool)
+	for _, dir := range []string{"uverbs", "verbs"} {
+		declarations(t, filepath.Join(top, dir), known)
+	}
+	for _, m := range Methods() {
+		for _, call := range m.Go {
+			if (answerer(call) == "") != anywhere[call] {
+				t.Errorf("%s: probed as %q", call, answerer(call))
+			}
+		}
+	}
+	for _, v := range uverbs.Verbs() {
+		name, _, _ := strings.Cut(string(v), " ")
+		if name == "Device.ImportFile" { // it is a function, and the verb needs a device
+			name = "ImportFile"
+		}
+		if !known[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for _, answers := range []map[string]string{creators, alias} {
+		for of, verb := range answers {
+			if answerer(verb) != verb || !known[of] {
+				t.Errorf("%s answers for %s", verb, of)
+			}
+		}
 	}
 }
 
