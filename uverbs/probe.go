@@ -206,6 +206,11 @@ func (s *scratch) counters() (*Counters, error) {
 	return later(s, c, err)
 }
 
+func (s *scratch) compCounter() (*CompCounter, error) {
+	c, err := s.CreateCompCounter()
+	return later(s, c, err)
+}
+
 // self returns the address of the device's own first port, at which it reaches itself.
 func (s *scratch) self() (*verbs.AHAttr, error) {
 	port, err := s.QueryPort(1)
@@ -470,6 +475,19 @@ var probes = []struct {
 		return only(s, f, err)
 	}},
 	{"Device.CreateCounters", func(s *scratch) error { return first(s.counters()) }},
+	{"Device.QueryCompCounterCaps", func(s *scratch) error { return first(s.QueryCompCounterCaps()) }},
+	{"Device.CreateCompCounter", func(s *scratch) error { return first(s.compCounter()) }},
+	{"QP.AttachCompCounter", func(s *scratch) error {
+		c, err := s.compCounter()
+		if err != nil {
+			return err
+		}
+		qp, err := s.usable()
+		if err != nil {
+			return err
+		}
+		return qp.AttachCompCounter(c, verbs.CompCounterSend)
+	}},
 
 	{"Device.OpenXRCD", func(s *scratch) error { return first(s.xrcd()) }},
 	{"XRCD.CreateQP", func(s *scratch) error { return second(s.target()) }},

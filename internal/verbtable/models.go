@@ -14,7 +14,7 @@ import (
 // creators has the verbs that create the objects whose other methods need no probe of their own: on
 // a device that creates the object they work.
 var creators = map[string]string{
-	"AH": "PD.CreateAH", "CQ": "Device.CreateCQ", "CompChannel": "Device.CreateCompChannel", "Counters": "Device.CreateCounters",
+	"AH": "PD.CreateAH", "CQ": "Device.CreateCQ", "CompChannel": "Device.CreateCompChannel", "CompCounter": "Device.CreateCompCounter", "Counters": "Device.CreateCounters",
 	"DM": "Device.AllocDM", "DMAH": "Device.AllocDMAH", "Flow": "QP.CreateFlow", "MR": "PD.AllocMR", "MW": "PD.AllocMW", "PD": "Device.AllocPD",
 	"QP": "PD.CreateQP", "RWQIndTable": "Device.CreateRWQIndTable", "SRQ": "PD.CreateSRQ", "WQ": "PD.CreateWQ", "XRCD": "Device.OpenXRCD",
 }

@@ -62,7 +62,7 @@ func wantRows(t *testing.T, from, text string) {
 // headers.
 func TestRowsOfABI(t *testing.T) {
 	text := ""
-	for _, file := range []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go"} {
+	for _, file := range []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go", "next.go"} {
 		b, err := os.ReadFile(filepath.Join(top, "internal/abi", file))
 		if err != nil {
 			t.Fatal(err)
