@@ -193,3 +193,22 @@ func ExampleVerb() {
 		log.Fatal(err)
 	}
 }
+
+// The device counts the peer's writes, which make no completions here.
+func ExampleCompCounter() {
+	var dev *uverbs.Device
+	var qp *uverbs.QP
+	counter, err := dev.CreateCompCounter()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer counter.Close()
+	if err := qp.AttachCompCounter(counter, verbs.CompCounterRemoteWrite); err != nil {
+		log.Fatal(err)
+	}
+	n, err := counter.Read()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "writes have arrived")
+}

@@ -4,7 +4,7 @@ package abi
 // kernel headers in rdma-core 65, which its developers take from the kernel's development tree. A test
 // compares them. When a released kernel has them, the generator writes them.
 //
-// C: rdma/ib_user_ioctl_cmds.h, rdma/ib_user_ioctl_verbs.h
+// C: rdma/ib_user_ioctl_cmds.h, rdma/ib_user_ioctl_verbs.h, rdma/ib_user_verbs.h, rdma/rdma_netlink.h
 const (
 	UVERBS_OBJECT_COMP_CNTR = 0x13
 
@@ -41,4 +41,8 @@ const (
 	IB_UVERBS_COMP_CNTR_ENTRY_ERR     = 1
 	IB_UVERBS_COMP_CNTR_MODIFY_OP_SET = 0
 	IB_UVERBS_COMP_CNTR_MODIFY_OP_INC = 1
+
+	IB_UVERBS_DEVICE_CC_DMA_BOUNCE = 1 << 41
+
+	RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_MAX = 0x76
 )

@@ -4,9 +4,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/test/rig"
@@ -20,10 +23,22 @@ func TestNextIDs(t *testing.T) {
 		missing(t, err)
 	}
 	places := make(map[string]int)
-	for _, header := range []string{"ib_user_ioctl_cmds.h", "ib_user_ioctl_verbs.h"} {
+	for _, header := range []string{"ib_user_ioctl_cmds.h", "ib_user_ioctl_verbs.h", "rdma_netlink.h", "ib_user_verbs.h"} {
 		for _, ids := range idsOf(t, filepath.Join(core.Dir, "kernel-headers/rdma", header)) {
-			for i, id := range ids {
-				places[id] = i
+			next := 0
+			for _, id := range ids {
+				id, value, _ := strings.Cut(id, " = ")
+				if m := bit.FindStringSubmatch(value); m != nil {
+					shift, err := strconv.Atoi(m[1])
+					if err != nil {
+						t.Fatal(err)
+					}
+					next = 1 << shift
+				} else if same, ok := places[value]; ok {
+					next = same
+				}
+				places[id] = next
+				next++
 			}
 		}
 	}
@@ -35,9 +50,12 @@ func TestNextIDs(t *testing.T) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok {
 			name := spec.Names[0].Name
-			value, err := strconv.ParseUint(spec.Values[0].(*ast.BasicLit).Value, 0, 16)
-			if place, ok := places[name]; !ok || err != nil || int(value) != place {
-				t.Errorf("%s is %d here, and %d (known: %t) there", name, value, place, ok)
+			value, err := types.Eval(token.NewFileSet(), nil, 0, types.ExprString(spec.Values[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if place, ok := places[name]; !ok || value.Value.ExactString() != strconv.Itoa(place) {
+				t.Errorf("%s is %v here, and %d (known: %t) there", name, value.Value, place, ok)
 			}
 			seen = append(seen, name)
 		}
@@ -47,3 +65,6 @@ func TestNextIDs(t *testing.T) {
 		t.Errorf("%q", seen)
 	}
 }
+
+// bit matches the value of a flag.
+var bit = regexp.MustCompile(`^1U?L* << (\d+)$`)
