@@ -177,11 +177,15 @@ func (c ODPTransport) String() string {
 
 // RSSCaps has the limits for distributing packets among receive queues that belong to no QP.
 //
-// C: struct ibv_rss_caps, the part that the kernel reports for all drivers
+// C: struct ibv_rss_caps
 type RSSCaps struct {
 	SupportedQPTypes        uint32 // one bit for each QP type
 	MaxIndirectionTables    uint32
 	MaxIndirectionTableSize uint32 // entries in one table
+	// HashFunctions has a bit for each rss.HashFunction, and HashFields is a set of rss.HashFields.
+	// The drivers report them in private bytes: they are 0 without a provider.
+	HashFunctions uint8
+	HashFields    uint64
 }
 
 // TSOCaps has the limits of OpTSO. It is zero if the device or its provider has no OpTSO.

@@ -25,6 +25,13 @@ Write commands are older than the ioctl interface, and travel in INVOKE_WRITE. M
 
 `
 
+const later = `
+## Attributes, flags and kinds
+
+What is no method: what the kernel after Linux 7.2 adds, by the headers of rdma-core 65, and kinds of objects that need a decision.
+
+`
+
 const functions = `
 ## libibverbs's functions
 
@@ -62,6 +69,11 @@ func Page(top fs.FS) (string, error) {
 	methodTable(&b, models, faked, asC, false)
 	b.WriteString(middle)
 	methodTable(&b, models, faked, asC, true)
+	b.WriteString(later)
+	b.WriteString("| Linux | Go | |\n|---|---|---|\n")
+	for _, l := range Later() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.Name, calls(l.Go), l.Note)
+	}
 	b.WriteString(functions)
 	b.WriteString("| C | Go | models | |\n|---|---|---|---|\n")
 	for _, f := range Functions() {

@@ -109,6 +109,18 @@ func TestRowsOfNextHeaders(t *testing.T) {
 	for _, file := range []string{"ib_user_ioctl_cmds.h", "ib_user_verbs.h"} {
 		wantRows(t, file+" of rdma-core "+core.Version, read("kernel-headers/rdma/"+file))
 	}
+	kernel := ""
+	for _, file := range []string{"ib_user_ioctl_cmds.h", "ib_user_ioctl_verbs.h", "ib_user_verbs.h", "rdma_netlink.h"} {
+		kernel += read("kernel-headers/rdma/" + file)
+	}
+	kernel += read("libibverbs/kern-abi.h")
+	for _, l := range Later() {
+		for _, name := range list(l.Name) {
+			if !strings.Contains(name, " ") && !strings.Contains(strings.ToUpper(kernel), strings.ToUpper(strings.TrimPrefix(name, "IB_"))) {
+				t.Errorf("no header has %s", name)
+			}
+		}
+	}
 	rows := make(map[string]bool) // whether verbs.h has the function
 	var families []string
 	for _, f := range Functions() {
@@ -172,7 +184,7 @@ func TestCallsAreThere(t *testing.T) {
 			t.Errorf("%s: it is issued: %t, and its calls are %q", m.Name, issued[m.Name], m.Go)
 		}
 	}
-	for _, v := range append(Functions(), Chapter11()...) {
+	for _, v := range slices.Concat(Functions(), Later(), Chapter11()) {
 		check(v.Name, v.Go, v.Note)
 	}
 }
