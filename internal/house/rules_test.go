@@ -192,7 +192,7 @@ var mayImport = map[string][]string{
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs", "verbs/flow"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 
-	"internal/verbtable":     {"internal/abi/gen/headers"},
+	"internal/verbtable":     {"internal/abi/gen/headers", "rdmatest", "uverbs", "verbs"},
 	"internal/verbtable/gen": {"internal/verbtable"},
 	"internal/house":         {"internal/pagetest"},
 }
