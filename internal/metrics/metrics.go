@@ -94,11 +94,16 @@ func Query(d netlinkrdma.Device) (Details, error) {
 		return Details{}, err
 	}
 	defer dev.Close() // it has no objects
+	return DetailsOf(dev, d.Ports)
+}
+
+// DetailsOf reads the details of an open device.
+func DetailsOf(dev *uverbs.Device, ports uint32) (Details, error) {
 	details := Details{MTU: make(map[uint32]int)}
 	var errs [2]error
 	details.Limits, errs[0] = dev.Query()
 	details.GIDs, errs[1] = dev.GIDTable()
-	for port := uint32(1); port <= min(d.Ports, maxPorts); port++ {
+	for port := uint32(1); port <= min(ports, maxPorts); port++ {
 		if attr, err := dev.QueryPort(port); err == nil {
 			details.MTU[port] = attr.ActiveMTU.Bytes()
 		}
