@@ -60,7 +60,7 @@ var (
 	portMTU       = gauge("rdma_port_mtu_bytes", "Active path MTU: the payload of a packet.", "device", "port")
 	portNetdevMTU = gauge("rdma_port_netdev_mtu_bytes", "MTU of the network device below a port.", "device", "port", "netdev")
 	portGID       = gauge("rdma_port_gid_info", "A GID of a port; the value is 1.", "device", "port", "index", "gid", "type")
-	portOptional  = gauge("rdma_port_optional_counter_enabled", "Whether an optional counter counts: rdmalink statistic set link DEV/PORT optional-counters NAMES.", "device", "port", "counter")
+	portOptional  = gauge("rdma_port_optional_enabled", "Whether an optional counter counts: rdmalink statistic set link DEV/PORT optional-counters NAMES.", "device", "port", "counter")
 	portCounter   = counter("rdma_port_driver_total", "What the driver counts at a port and no other metric has.", "device", "port", "counter")
 	portFalls     = counter("rdma_port_value_resets_total", "Times that a counter of a port fell: it was reset or wrapped around.", "device", "port")
 
@@ -206,8 +206,8 @@ func (p *page) port(device string, port *metrics.Port) {
 	p.add(portFalls, float64(port.Falls), device, n)
 }
 
-// bytes returns a number of bytes; no limit is +Inf.
-func bytes(n uint64) float64 {
+// amount returns a number as a value of a sample. No limit is +Inf.
+func amount(n uint64) float64 {
 	if n == metrics.NoLimit {
 		return math.Inf(1)
 	}
@@ -236,13 +236,13 @@ func (p *page) processes(s *metrics.Snapshot) {
 		}
 		if one.MemlockKnown {
 			p.add(processPinned, float64(one.Pinned), pid, name, one.Pod.UID)
-			p.add(processMemlock, bytes(one.Memlock), pid, name, one.Pod.UID)
+			p.add(processMemlock, amount(one.Memlock), pid, name, one.Pod.UID)
 		}
 	}
 	p.add(processesCut, float64(summed))
 	for _, c := range s.Cgroups {
 		p.add(cgroupUse, float64(c.Current), c.Path, c.Device, c.Resource)
-		p.add(cgroupLimit, bytes(c.Max), c.Path, c.Device, c.Resource)
+		p.add(cgroupLimit, amount(c.Max), c.Path, c.Device, c.Resource)
 	}
 }
 

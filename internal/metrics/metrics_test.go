@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,8 +38,19 @@ func TestInterpret(t *testing.T) {
 	}
 }
 
-// TestMeanings checks that each metric has a counter, and that a page can have all of them.
+// TestMeanings checks that each metric has a counter, and that the page names all.
 func TestMeanings(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exporter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range meanings {
+		_, row, found := strings.Cut(string(page), "| `rdma_port_"+m.metric.Name+"_total` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !found || !slices.ContainsFunc(strings.FieldsFunc(row, func(r rune) bool { return r == '|' || r == ',' }), func(s string) bool { return strings.TrimSpace(s) == name }) {
+			t.Errorf("docs/exporter.md does not have %s as %s", name, m.metric.Name)
+		}
+	}
 	used := make(map[*Metric]bool)
 	for name, m := range meanings {
 		used[m.metric] = true
