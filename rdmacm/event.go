@@ -89,7 +89,7 @@ func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 		ev.Param.PrivateData = decodeUD(ev.UD, view[abi.RdmaUcmUdParam](resp.Param[:]))
 	} else {
 		decodeConn(&ev.Param, view[abi.RdmaUcmConnParam](resp.Param[:]))
-		ev.Param.ECE = verbs.ECE{resp.Ece.VendorId, resp.Ece.AttrMod}
+		ev.Param.ECE = verbs.ECE{VendorID: resp.Ece.VendorId, Options: resp.Ece.AttrMod}
 	}
 	ev.Err = statusError(ev.Type, int32(resp.Status), ev.Param.PrivateData)
 	return ev

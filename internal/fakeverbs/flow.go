@@ -90,8 +90,8 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 }
 
 // free makes the counters forget their kinds with the last rule that uses them.
-func (f *Flow) free() {
-	for _, s := range f.Specs {
+func (r *Flow) free() {
+	for _, s := range r.Specs {
 		if c := s.Counters; c != nil {
 			if c.flows--; c.flows == 0 {
 				c.Kinds = nil

@@ -128,7 +128,7 @@ var mayImport = map[string][]string{
 	"internal/ioctl":            {"internal/abi", "internal/debug", "internal/wait", "mmap"},
 	"internal/kernel":           {"internal/abi", "internal/debug", "internal/ioctl", "netlinkrdma"},
 	"internal/mmaptest":         {"mmap"},
-	"internal/contract":         {"msg", "netlinkrdma", "netlinkrdma/nltest", "provider/all", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"},
+	"internal/contract":         {"msg", "netlinkrdma", "netlinkrdma/nltest", "provider/all", "rdmacm", "rdmatest", "rsocket", "uverbs", "valkeyrdma", "verbs"},
 	"internal/conntest":         {"rdmacm", "rdmatest"},
 	"internal/fakeverbs":        {"internal/abi", "internal/ioctl", "internal/wait", "mmap"},
 	"internal/fakeverbs/erdma":  {"internal/abi", "internal/fakeverbs", "internal/ioctl", "mmap"},
@@ -137,7 +137,7 @@ var mayImport = map[string][]string{
 	"internal/fakeverbs/siw":    {"internal/abi", "internal/fakeverbs", "internal/ioctl", "mmap"},
 	"internal/fakeverbs/models": {"internal/fakeverbs/"},
 	"internal/record":           {"internal/abi", "internal/fakeverbs", "internal/ioctl"},
-	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/kernel", "internal/record", "uverbs", "verbs"},
+	"internal/providertest":     {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "internal/record", "uverbs", "verbs", "verbs/flow"},
 	"madtest":                   {"mad", "verbs"},
 	"rdmatest":                  {"internal/abi", "internal/fakeverbs", "internal/fakeverbs/", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "provider/", "verbs"},
 	"internal/driver":           {"internal/abi", "mmap", "verbs", "verbs/flow", "verbs/rss"},
@@ -156,7 +156,7 @@ var mayImport = map[string][]string{
 	"docs/concepts":             {"rdmacm", "rdmatest", "uverbs", "verbs"},
 	"internal/pagetest":         nil,
 	"internal/picture":          nil,
-	"examples/":                 {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs", "verbs"},
+	"examples/":                 {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs", "verbs", "verbs/flow"},
 	"cmd/":                      {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs", "verbs"},
 	"internal/debug":            nil,
 
@@ -189,7 +189,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/perf":          {"cmd/rdmalink/internal/peer", "internal/farewell", "internal/perftest", "mmap", "rdmacm", "uverbs", "verbs"},
 
 	"test/":             {"fabric", "mad", "umad", "mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/", "verbs"},
-	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs"},
+	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/", "verbs", "verbs/flow"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 
 	"internal/verbtable":     {"internal/abi/gen/headers"},

@@ -177,7 +177,7 @@ func (m *model) applyOptions() {
 	if m.options.Infiniband && !d.IsInfiniBand() {
 		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
 		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		d.Limits.RawCaps, d.Limits.RSS = 0, abi.IbUverbsRssCaps{}
+		d.Limits.RawCaps = 0
 		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
 }
@@ -440,6 +440,9 @@ func SRQOf(srq *fakeverbs.SRQ) *SRQ {
 func (q *CQ) IsArmed() bool { return q.armed }
 
 func (m *model) AdjustLimits(l *fakeverbs.Limits) {
+	if m.options.Infiniband {
+		l.RSS = abi.IbUverbsRssCaps{}
+	}
 	if m.options.NoAtomics {
 		l.Device.AtomicCap = 0
 	}

@@ -367,7 +367,7 @@ var codes = map[uint32]uint8{
 
 // sent writes the completion of a send.
 func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
-	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.queue(),
+	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.Queue(),
 		Syndrome: syndrome, Vendor: vendor, Bytes: w.Len(), Data: w.Data}
 	if syndrome != 0 {
 		c.Opcode = cqeReqErr
@@ -375,8 +375,8 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
 	CQOf(q.qp.SendCQ).complete(c)
 }
 
-// queue returns the number that completions name the QP by.
-func (q *QP) queue() uint32 {
+// Queue returns the number that completions name the QP by.
+func (q *QP) Queue() uint32 {
 	if q.m.version == 1 {
 		return q.index
 	}
@@ -441,7 +441,7 @@ func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 
 // received writes the completion of a receive.
 func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
-	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.queue()
+	c.QPN, c.Counter, c.Queue = q.qp.Num, uint16(r.Index), q.Queue()
 	if s := q.qp.SRQ; s != nil {
 		SRQOf(s).done(r.Index)
 		if q.m.version == 0 {

@@ -157,4 +157,59 @@ static inline void pair_connect(struct pair *p, const char *dev, const char *add
 	nanosleep(&settle, NULL); /* siw can overlook what comes in while it takes over the socket */
 }
 
+/* pair_raw makes a raw packet queue pair that is ready to send. */
+static inline struct rdma_cm_id *pair_raw(struct pair *p, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1,
+			 .max_recv_sge = 1, .max_inline_data = MESSAGE },
+	};
+	struct rdma_cm_id *id = calloc(1, sizeof(*id)); /* only to have the queue pair in the same place */
+	struct ibv_qp_attr to = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	need(id != NULL, "calloc");
+	id->verbs = p->mr->context;
+	need((id->qp = ibv_create_qp(p->mr->pd, &attr)) != NULL, "ibv_create_qp");
+	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE | IBV_QP_PORT)), "ibv_modify_qp to INIT");
+	to.qp_state = IBV_QPS_RTR;
+	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE)), "ibv_modify_qp to RTR");
+	to.qp_state = IBV_QPS_RTS;
+	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE)), "ibv_modify_qp to RTS");
+	return id;
+}
+
+/* pair_loop makes two raw packet queue pairs, the second of which takes the frames of the first. */
+static inline void pair_loop(struct pair *p, const char *dev)
+{
+	static const uint8_t mac[6] = { 2, 0, 0, 0, 0, 1 };
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} __attribute__((packed, aligned(8))) rule = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(rule), .num_of_specs = 1, .port = 1 },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(struct ibv_flow_spec_eth) },
+	};
+	struct ibv_device **all = ibv_get_device_list(NULL);
+	struct ibv_context *verbs = NULL;
+
+	for (; all && *all && !verbs; all++)
+		if (!strcmp(ibv_get_device_name(*all), dev))
+			verbs = ibv_open_device(*all);
+	need(verbs != NULL, "ibv_open_device");
+	pair_objects(p, verbs, dev);
+	p->active = pair_raw(p, p->send_cq);
+	p->passive = pair_raw(p, p->recv_cq);
+	memcpy(rule.eth.val.dst_mac, mac, sizeof(mac));
+	memset(rule.eth.mask.dst_mac, 0xff, sizeof(mac));
+	need(ibv_create_flow(p->passive->qp, (struct ibv_flow_attr *)&rule) != NULL, "ibv_create_flow");
+	for (int i = 0; i < DEPTH; i++) {
+		uint8_t *frame = (uint8_t *)p->mr->addr + i * MESSAGE;
+
+		memcpy(frame, mac, sizeof(mac));
+		frame[12] = 0x88;
+		frame[13] = 0xb5;
+	}
+}
+
 #endif

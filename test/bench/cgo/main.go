@@ -6,11 +6,17 @@
 package main
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 )
 
 func main() {
-	rounds.Main("cgo", func(dev string, addr netip.Addr) (rounds.Rings, error) { return open(dev, addr), nil })
+	rounds.Main("cgo", func(dev string, addr netip.Addr, raw bool) (rounds.Rings, error) {
+		if raw {
+			return nil, errors.ErrUnsupported
+		}
+		return open(dev, addr), nil
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // pair is a device connected to itself through rdma_cm, with memory to send from
@@ -20,6 +22,7 @@ type pair struct {
 	active, passive          *uverbs.QP
 	sendCQ, recvCQ           *uverbs.CQ
 	listener, dialed, called *rdmacm.ID
+	typ                      verbs.QPType
 }
 
 const memorySize = 2 * rounds.Depth * rounds.Message
@@ -67,15 +70,15 @@ func (p *pair) objects(dev *uverbs.Device) error {
 	if p.recvCQ, err = dev.CreateCQ(rounds.Depth, &uverbs.CQOptions{Channel: events}); err != nil {
 		return err
 	}
-	if p.active, err = queues(pd, p.sendCQ); err != nil {
+	if p.active, err = queues(pd, p.sendCQ, p.typ); err != nil {
 		return err
 	}
-	p.passive, err = queues(pd, p.recvCQ)
+	p.passive, err = queues(pd, p.recvCQ, p.typ)
 	return err
 }
 
-func queues(pd *uverbs.PD, cq *uverbs.CQ) (*uverbs.QP, error) {
-	return pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: rounds.Depth,
+func queues(pd *uverbs.PD, cq *uverbs.CQ, typ verbs.QPType) (*uverbs.QP, error) {
+	return pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: rounds.Depth,
 		MaxRecvWR: rounds.Depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: rounds.Message}})
 }
 
@@ -149,4 +152,26 @@ func (p *pair) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.ID, e
 		return nil, fmt.Errorf("%v (%w) instead of %v", ev.Type, ev.Err, want)
 	}
 	return ev.ID, ev.Err
+}
+
+// mac is the address that frames are sent to.
+var mac = [6]byte{2, 0, 0, 0, 0, 1}
+
+// loop makes a pair of raw packet queue pairs, the second of which takes the frames of the first.
+func loop(dev *uverbs.Device) (*pair, error) {
+	p := &pair{typ: verbs.QPTypeRawPacket}
+	if err := p.objects(dev); err != nil {
+		return nil, err
+	}
+	for i := range rounds.Depth {
+		copy(p.mr.Bytes()[i*rounds.Message:], mac[:])
+		copy(p.mr.Bytes()[i*rounds.Message+12:], []byte{0x88, 0xb5})
+	}
+	err := errors.Join(p.active.Init(nil), p.active.Connect(nil), p.passive.Init(nil), p.passive.Connect(nil))
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.passive.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+		&flow.Eth{Val: flow.EthFields{DstMAC: mac}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}}})
+	return p, err
 }

@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -25,11 +26,12 @@ type mistake struct {
 	pairOptions
 	// request prepares both ends, and returns the send that fails.
 	request func(p *pair) (verbs.SendWR, error)
-	want    verbs.Status   // of the send
-	recv    verbs.Status   // of the peer's receive, unless it is 0
-	soft    []verbs.Status // that the send has with soft RoCE, and then the receive
-	erdma   []verbs.Status // the same with eRDMA
-	op      verbs.Opcode   // that the device must have; 0 is SEND
+	want    verbs.Status // of the send
+	recv    verbs.Status // of the peer's receive, unless it is 0
+	// Soft RoCE has other statuses, which differ between kernels.
+	soft, softRecv []verbs.Status
+	erdma          []verbs.Status // of the send with eRDMA, and then of the receive
+	op             verbs.Opcode   // that the device must have; 0 is SEND
 }
 
 // refused makes a mistake. It compares the statuses of the send, of the send behind it, which
@@ -60,7 +62,7 @@ func refused(m mistake) func(*bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !b.allows(&m, m.want, 0, wcs[0].Status) || wcs[0].WRID != wr.WRID {
+		if !b.allows(m.want, m.soft, at(m.erdma, 0), wcs[0].Status) || wcs[0].WRID != wr.WRID {
 			return "", fmt.Errorf("request %d completes with %v, and request %d should with %v", wcs[0].WRID, wcs[0].Status, wr.WRID, m.want)
 		}
 		detail := fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr)
@@ -77,18 +79,21 @@ func refused(m mistake) func(*bed) (string, error) {
 		if err != nil {
 			return detail, err
 		}
-		if !b.allows(&m, m.recv, 1, recvs[0].Status) {
+		if !b.allows(m.recv, m.softRecv, at(m.erdma, 1), recvs[0].Status) {
 			return detail, fmt.Errorf("the receive completes with %v, and should with %v", recvs[0].Status, m.recv)
 		}
 		return fmt.Sprintf("%s; the receive %v, vendor's code %#x", detail, recvs[0].Status, recvs[0].VendorErr), nil
 	}
 }
 
+// at returns the i-th status as a list, or none.
+func at(all []verbs.Status, i int) []verbs.Status { return all[min(i, len(all)):min(i+1, len(all))] }
+
 // allows reports whether a status is that of the InfiniBand specification, or with soft RoCE and
-// eRDMA that of the driver.
-func (b *bed) allows(m *mistake, want verbs.Status, i int, got verbs.Status) bool {
-	own := map[verbs.DriverID][]verbs.Status{verbs.DriverRXE: m.soft, verbs.DriverERDMA: m.erdma}[b.dev.Info().Driver]
-	return got == want || i < len(own) && got == own[i]
+// eRDMA one of the driver.
+func (b *bed) allows(want verbs.Status, soft, erdma []verbs.Status, got verbs.Status) bool {
+	own := map[verbs.DriverID][]verbs.Status{verbs.DriverRXE: soft, verbs.DriverERDMA: erdma}[b.dev.Info().Driver]
+	return got == want || slices.Contains(own, got)
 }
 
 // write returns a write of 8 bytes to the second end.
@@ -115,7 +120,9 @@ func (p *pair) another(access verbs.Access) (*uverbs.MR, error) {
 // The mistakes. Soft RoCE flushes a send with a mistake of its own memory. eRDMA knows access errors of
 // either side, and of a peer that does not take a message only that.
 var (
-	flushed = []verbs.Status{verbs.StatusWRFlushErr}
+	flushed = []verbs.Status{verbs.StatusWRFlushErr, verbs.StatusLocQPOpErr}
+	refusal = []verbs.Status{verbs.StatusRemOpErr}
+	opError = []verbs.Status{verbs.StatusLocQPOpErr}
 	here    = []verbs.Status{verbs.StatusLocAccessErr}
 	there   = []verbs.Status{verbs.StatusRemAccessErr, verbs.StatusRemAccessErr}
 	nowhere = []verbs.Status{verbs.StatusRetryExcErr}
@@ -156,11 +163,11 @@ var (
 		wr.SGL[0].Addr = p.ends[0].mr.Addr() + uint64(p.ends[0].mr.Len()) - 7
 		return wr, nil
 	}}
-	shortReceive = mistake{want: verbs.StatusRemInvReqErr, recv: verbs.StatusLocLenErr, erdma: there,
-		soft:    []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
+	shortReceive = mistake{want: verbs.StatusRemInvReqErr, recv: verbs.StatusLocLenErr,
+		soft: refusal, softRecv: opError, erdma: there,
 		request: func(p *pair) (verbs.SendWR, error) { return p.sendTo(p.ends[1].sgl(half, 15, 1), 16) }}
-	lockedReceive = mistake{want: verbs.StatusRemOpErr, recv: verbs.StatusLocProtErr, erdma: there,
-		soft: []verbs.Status{verbs.StatusRemOpErr, verbs.StatusLocQPOpErr},
+	lockedReceive = mistake{want: verbs.StatusRemOpErr, recv: verbs.StatusLocProtErr,
+		soft: refusal, softRecv: opError, erdma: there,
 		request: func(p *pair) (verbs.SendWR, error) {
 			mr, err := p.another(verbs.AccessRemoteRead)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
@@ -38,7 +39,7 @@ type planter struct {
 func (p *planter) cqe(change func(typ uint64, b []byte)) {
 	p.cross = func(k *fakeverbs.Kernel, c *fakeverbs.Crossing) {
 		if c.Kind == fakeverbs.EntryCQE {
-			change(typeOf(k, binary.BigEndian.Uint32(c.Bytes[56:])&0xffffff), c.Bytes)
+			change(typeOfEntry(k, c.Bytes), c.Bytes)
 		}
 	}
 }
@@ -68,6 +69,17 @@ func (p *planter) doorbell(drop func(arm bool, b []byte) bool) {
 			c.Drop = drop(c.Offset%4096 == 0x20, b)
 		}
 	}
+}
+
+// typeOfEntry returns the type of the queue pair that a completion names, or 0. Those of raw packets
+// have a flow tag in place of the number.
+func typeOfEntry(k *fakeverbs.Kernel, b []byte) uint64 {
+	for qp := range fakeverbs.Objects[*fakeverbs.QP](k) {
+		if q := fakemlx5.QPOf(qp); q != nil && qp.Type == raw && q.Queue() == binary.BigEndian.Uint32(b[32:]) {
+			return raw
+		}
+	}
+	return typeOf(k, binary.BigEndian.Uint32(b[56:])&0xffffff)
 }
 
 // typeOf returns the type of a queue pair, or 0.
@@ -114,7 +126,7 @@ func (p *planter) private(kind fakeverbs.CrossingKind, call string, change func(
 
 // Opcodes of requests and completions, and syndromes, of mlx5.
 const (
-	opWrite, opSend, opRead, opCompare, opAdd, opUMR = 0x08, 0x0a, 0x10, 0x11, 0x12, 0x25
+	opWrite, opSend, opRead, opCompare, opAdd, opUMR, opTSO = 0x08, 0x0a, 0x10, 0x11, 0x12, 0x25, 0x0e
 
 	wroteImm, received, receivedImm, reqErr, respErr = 1, 2, 3, 13, 14
 
@@ -127,7 +139,7 @@ const (
 	uc  = uint64(abi.IB_UVERBS_QPT_UC)
 	ud  = uint64(abi.IB_UVERBS_QPT_UD)
 	ini = uint64(abi.IB_UVERBS_QPT_XRC_INI)
-	raw = uint64(abi.IB_UVERBS_QPT_RAW_PACKET)
+	raw = 0 // completions of frames have a tag in place of the queue pair
 )
 
 func opcode(b []byte) uint8 { return b[63] >> 4 }
@@ -203,18 +215,39 @@ var faults = []fault{
 	}, []string{"wall clock"}},
 	{"all checksums are right", func(p *planter) {
 		p.cqe(func(typ uint64, b []byte) {
-			if typ == raw {
-				b[28], b[29] = 6, 2<<2
+			if typ == raw && opcode(b) == received {
+				b[28] |= 6
 			}
 		})
-	}, []string{"raw checksums"}},
+	}, []string{"raw checksums", "packet fields"}},
 	{"no checksum is right", func(p *planter) {
 		p.cqe(func(typ uint64, b []byte) {
-			if typ == raw {
-				b[28], b[29] = 0, 0
+			if typ == raw && opcode(b) == received {
+				b[28] &^= 6
 			}
 		})
-	}, []string{"raw checksums"}},
+	}, []string{"raw checksums", "raw segmentation", "packet fields"}},
+	{"the tag of a rule is another", func(p *planter) {
+		p.cqe(func(typ uint64, b []byte) {
+			if typ == raw && opcode(b) == received && b[59] != 0 {
+				b[59]++
+			}
+		})
+	}, []string{"packet fields"}},
+	{"the tag of a VLAN is lost", func(p *planter) {
+		p.cqe(func(typ uint64, b []byte) {
+			if typ == raw && opcode(b) == received {
+				clear(b[30:32])
+			}
+		})
+	}, []string{"VLAN stripping"}},
+	{"packets of a segment are a byte shorter", func(p *planter) {
+		p.sqe(func(_ uint64, b []byte) {
+			if b[3] == opTSO {
+				b[23]--
+			}
+		})
+	}, []string{"raw segmentation"}},
 	{"remote access errors are remote operation errors", syndrome(remoteAccess, remoteOperation), []string{
 		"wrong key", "write behind a region", "write without the right", "read without the right", "write behind a window", "window that was ended",
 	}},
@@ -392,6 +425,9 @@ func (careless) Errorf(string, ...any) {}
 // TestFaults plants one fault after the other in the model. Each makes the tests fail that look for it,
 // and no other.
 func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestAll runs the same tests once")
+	}
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

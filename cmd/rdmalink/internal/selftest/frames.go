@@ -73,7 +73,7 @@ func (b *bed) newFramer() (f *framer, err error) {
 		return nil, err
 	}
 	b.keep(f.mr.Close)
-	f.qp, err = f.queue(f.dev, f.pd, 0)
+	f.qp, err = f.queue(f.dev, f.pd, &uverbs.CQOptions{}, 0)
 	return f, err
 }
 
@@ -92,14 +92,10 @@ func (b *bed) portMAC() (mac [6]byte, err error) {
 	return mac, none("no GID has the port's MAC address")
 }
 
-// queue creates a raw packet queue pair that is ready. ext is of its receives' completions.
-func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, ext verbs.WCExtMask) (*uverbs.QP, error) {
+// queue creates a raw packet queue pair that is ready, and the CQ of its receives with options.
+func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, recv *uverbs.CQOptions, flags verbs.QPFlags) (*uverbs.QP, error) {
 	var cqs [2]*uverbs.CQ
-	for i := range cqs {
-		o := &uverbs.CQOptions{}
-		if i == 1 {
-			o.Ext = ext
-		}
+	for i, o := range []*uverbs.CQOptions{{}, recv} {
 		ch, err := dev.CreateCompChannel()
 		if err != nil {
 			return nil, err
@@ -111,7 +107,7 @@ func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, ext verbs.WCExtMask) (
 		}
 		f.keep(cqs[i].Close)
 	}
-	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: cqs[0], RecvCQ: cqs[1],
+	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: cqs[0], RecvCQ: cqs[1], Flags: flags,
 		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 1}})
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return nil, none("raw packets need CAP_NET_RAW")
@@ -126,9 +122,8 @@ func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, ext verbs.WCExtMask) (
 // sink receives frames.
 type sink struct {
 	*framer
-	cq  *uverbs.CQ
-	mr  *uverbs.MR
-	out []verbs.RecvWR // posted, oldest first
+	cq *uverbs.CQ
+	mr *uverbs.MR
 }
 
 // newSink creates the memory of a receiver on the tested device.
@@ -142,8 +137,12 @@ func (f *framer) newSink(cq *uverbs.CQ) (s *sink, err error) {
 }
 
 // receiver creates a queue pair that receives what specs ask for.
-func (f *framer) receiver(ext verbs.WCExtMask, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
-	qp, err := f.queue(f.bed.dev, f.at, ext)
+func (f *framer) receiver(specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
+	return f.receiverWith(&uverbs.CQOptions{}, 0, specs...)
+}
+
+func (f *framer) receiverWith(recv *uverbs.CQOptions, flags verbs.QPFlags, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
+	qp, err := f.queue(f.bed.dev, f.at, recv, flags)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -235,11 +234,16 @@ func inet(sum uint32, b []byte) uint16 {
 
 // send sends a frame in two pieces.
 func (f *framer) send(frame []byte, flags verbs.SendFlags) error {
-	copy(f.mr.Bytes(), frame)
+	return f.post(verbs.SendWR{Opcode: verbs.OpSend, Flags: flags}, frame)
+}
+
+// post posts a request with data in two pieces, and waits until it is done.
+func (f *framer) post(wr verbs.SendWR, data []byte) error {
+	copy(f.mr.Bytes(), data)
 	const first = 18 // some cards want so much in the request
 	f.next++
-	wr := verbs.SendWR{WRID: f.next, Opcode: verbs.OpSend, Flags: flags | verbs.SendSignaled,
-		SGL: []verbs.SGE{f.mr.SGE(0, first), f.mr.SGE(first, len(frame)-first)}}
+	wr.WRID, wr.Flags = f.next, wr.Flags|verbs.SendSignaled
+	wr.SGL = []verbs.SGE{f.mr.SGE(0, first), f.mr.SGE(first, len(data)-first)}
 	if _, err := f.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
@@ -264,12 +268,35 @@ func (s *sink) take() (wc verbs.WC, frame []byte, err error) {
 	if _, err := s.cq.Wait(ctx, wcs[:]); err != nil {
 		return wc, nil, fmt.Errorf("the frame was sent, and did not come back in %v: %w", frameTime, err)
 	}
-	wc = wcs[0]
-	if err := wc.Err(); err != nil {
-		return wc, nil, err
+	return wcs[0], s.frameOf(&wcs[0]), wcs[0].Err()
+}
+
+// frameOf returns the frame of a receive.
+func (s *sink) frameOf(wc *verbs.WC) []byte {
+	return s.mr.Bytes()[int(wc.WRID&0xff)*frameRoom:][:min(int(wc.ByteLen), frameRoom)]
+}
+
+// takeExt is take for a CQ whose completions have further fields.
+func (s *sink) takeExt() (wc verbs.WC, ext verbs.WCExt, frame []byte, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, frameTime)
+	defer cancel()
+	var wcs [1]verbs.WC
+	var exts [1]verbs.WCExt
+	for {
+		if err := s.cq.Arm(false); err != nil {
+			return wc, ext, nil, err
+		}
+		n, err := s.cq.PollExt(wcs[:], exts[:])
+		if err != nil {
+			return wc, ext, nil, err
+		}
+		if n > 0 {
+			return wcs[0], exts[0], s.frameOf(&wcs[0]), wcs[0].Err()
+		}
+		if _, err := s.cq.Channel().Get(ctx); err != nil {
+			return wc, ext, nil, fmt.Errorf("the frame was sent, and did not come back in %v: %w", frameTime, err)
+		}
 	}
-	at := int(wc.WRID&0xff) * frameRoom
-	return wc, s.mr.Bytes()[at:][:min(int(wc.ByteLen), frameRoom)], nil
 }
 
 // expect waits for a frame and compares it.
@@ -302,7 +329,7 @@ func rawFrames(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
+	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
 	if err != nil {
 		return "", err
 	}
@@ -328,7 +355,7 @@ func checksums(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
+	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port))
 	if err != nil {
 		return "", err
 	}
@@ -369,7 +396,7 @@ func flowRules(b *bed) (string, error) {
 	var sinks [2]*sink
 	var rules [2]*uverbs.Flow
 	for i := range sinks {
-		if sinks[i], rules[i], err = f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port+uint16(i))); err != nil {
+		if sinks[i], rules[i], err = f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port+uint16(i))); err != nil {
 			return "", err
 		}
 	}
@@ -406,33 +433,137 @@ func flowRules(b *bed) (string, error) {
 	return fmt.Sprintf("2 rules, %d frames; one rule was removed", 2*frames+2), nil
 }
 
-// flowTag has a rule mark its frames.
-func flowTag(b *bed) (string, error) {
+// packetFields has a rule mark its frames, and completions describe them.
+func packetFields(b *bed) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
 	}
 	const tag = 0xabcde
-	s, _, err := f.receiver(verbs.WCExtFlowTag, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), flow.Tag(tag))
+	s, _, err := f.receiverWith(&uverbs.CQOptions{Ext: verbs.WCExtFlowTag | verbs.WCExtChecksum}, 0,
+		f.ether(), ipv4(frameFrom, frameTo), udp(f.port), flow.Tag(tag))
 	if err != nil {
 		return "", err
 	}
-	if err := s.cq.Arm(false); err != nil {
+	frame := f.frame(100, 1000, f.port, true)
+	for i, want := range []verbs.WCExtFlags{verbs.WCExtIPv4 | verbs.WCExtUDP | verbs.WCExtChecksumOK, verbs.WCExtIPv4 | verbs.WCExtUDP | verbs.WCExtL3OK} {
+		frame[60] += byte(i) // then the checksum of UDP is wrong
+		if err := f.send(frame, 0); err != nil {
+			return "", err
+		}
+		_, ext, _, err := s.takeExt()
+		if err != nil {
+			return "", err
+		}
+		if ext.FlowTag != tag || ext.Flags != want {
+			return "", fmt.Errorf("frame %d has tag %#x and flags %#x, and should have %#x and %#x", i, ext.FlowTag, ext.Flags, uint32(tag), want)
+		}
+	}
+	return "2 frames", nil
+}
+
+const vlanTag = 0x6005 // priority 3, VLAN 5
+
+// vlanTags inserts a tag into a frame. A rule that asks for the addresses alone takes it.
+func vlanTags(b *bed) (string, error) { return b.tagged(0) }
+
+// vlanStripping has the tag removed again, and reported by the completion.
+func vlanStripping(b *bed) (string, error) { return b.tagged(verbs.QPCVLANStripping) }
+
+func (b *bed) tagged(flags verbs.QPFlags) (string, error) {
+	f, err := b.newFramer()
+	if err != nil {
 		return "", err
 	}
-	if err := f.send(f.frame(100, 1000, f.port, true), 0); err != nil {
+	o := &uverbs.CQOptions{}
+	if flags != 0 {
+		o.Ext = verbs.WCExtVLAN
+	}
+	own := f.ether().(*flow.Eth) // of any type, for that of a frame with a tag differs
+	own.Mask.EtherType = 0
+	own.Val.VLANTag, own.Mask.VLANTag = vlanTag, 0xfff
+	s, _, err := f.receiverWith(o, flags, own)
+	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, frameTime)
-	defer cancel()
-	if _, err := s.cq.Channel().Get(ctx); err != nil {
-		return "", fmt.Errorf("the frame was sent, and did not come back in %v: %w", frameTime, err)
+	frame := f.frame(100, 1000, f.port, true)
+	want := slices.Concat(frame[:12], []byte{0x81, 0, vlanTag >> 8, vlanTag & 0xff}, frame[12:])
+	if flags != 0 {
+		want = frame
 	}
-	wcs, exts := make([]verbs.WC, 1), make([]verbs.WCExt, 1)
-	if n, err := s.cq.PollExt(wcs, exts); n != 1 || err != nil || exts[0].FlowTag != tag {
-		return "", errors.Join(err, fmt.Errorf("%d completions, with tag %#x, not %#x", n, exts[0].FlowTag, tag))
+	if err := f.post(verbs.SendWR{Opcode: verbs.OpSend, VLAN: vlanTag}, frame); err != nil {
+		return "", err
 	}
-	return "1 frame", nil
+	var got []byte
+	var ext verbs.WCExt
+	if flags != 0 {
+		_, ext, got, err = s.takeExt()
+	} else {
+		_, got, err = s.take()
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case len(got) != len(want):
+		return "", fmt.Errorf("a frame came back with %d bytes, and should with %d", len(got), len(want))
+	case !bytes.Equal(got, want):
+		return "", differ("a frame", got, want)
+	case flags != 0 && ext.VLAN != vlanTag:
+		return "", fmt.Errorf("the completion has tag %#x, not %#x", ext.VLAN, vlanTag)
+	}
+	return fmt.Sprintf("tag %#x", vlanTag), nil
+}
+
+// segmentation has the device cut a segment of TCP into packets.
+func segmentation(b *bed) (string, error) {
+	if b.attr.TSO.MaxPayload == 0 {
+		return "", none("the device does not segment")
+	}
+	f, err := b.newFramer()
+	if err != nil {
+		return "", err
+	}
+	const heads, mss, packets = 14 + 20 + 20, 300, 4
+	const payload = (packets-1)*mss + 100
+	o := uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: f.qp.SendCQ(), RecvCQ: f.qp.RecvCQ(), MaxTSOHeader: heads,
+		Cap: verbs.QPCap{MaxSendWR: depth, MaxSendSGE: 2}}
+	if f.qp, err = f.pd.CreateQP(&o); err != nil {
+		return "", err
+	}
+	b.keep(f.qp.Close)
+	if err := errors.Join(f.qp.Init(&verbs.QPAttr{Port: b.port}), f.qp.Connect(nil)); err != nil {
+		return "", err
+	}
+	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), &flow.TCP{Val: flow.Ports{Dst: f.port}, Mask: flow.Ports{Dst: 0xffff}})
+	if err != nil {
+		return "", err
+	}
+	head := f.frame(heads, 1000, f.port, false)
+	head[23] = 6
+	copy(head[38:], []byte{0, 0, 0x10, 0, 0, 0, 0, 1, 5 << 4, 0x10, 0x20, 0, 0, 0, 0, 0})
+	data := f.frame(payload, 1000, f.port, false)
+	if err := f.post(verbs.SendWR{Opcode: verbs.OpTSO, Flags: verbs.SendIPCsum, MSS: mss, Inline: head}, data); err != nil {
+		return "", err
+	}
+	for i := range packets {
+		part := data[i*mss : min(payload, (i+1)*mss)]
+		wc, got, err := s.take()
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("packet %d: %w", i, err)
+		case len(got) != heads+len(part):
+			return "", fmt.Errorf("packet %d has %d bytes, and should have %d", i, len(got), heads+len(part))
+		case !bytes.Equal(got[heads:], part):
+			return "", differ(fmt.Sprintf("packet %d", i), got[heads:], part)
+		case binary.BigEndian.Uint16(got[16:]) != uint16(len(got)-14):
+			return "", fmt.Errorf("packet %d has %d bytes, and its header says %d", i, len(got)-14, binary.BigEndian.Uint16(got[16:]))
+		case binary.BigEndian.Uint32(got[38:]) != uint32(0x1000+i*mss):
+			return "", fmt.Errorf("packet %d has sequence number %#x, and should have %#x", i, binary.BigEndian.Uint32(got[38:]), 0x1000+i*mss)
+		case wc.Flags&verbs.WCIPCsumOK == 0:
+			return "", fmt.Errorf("packet %d has wrong checksums", i)
+		}
+	}
+	return fmt.Sprintf("%d bytes in %d packets", payload, packets), nil
 }
 
 // flowCounters counts the frames of a rule.
@@ -449,7 +580,7 @@ func flowCounters(b *bed) (string, error) {
 	if err := errors.Join(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(0, f.ether(), ipv4(frameFrom, frameTo), udp(f.port), &uverbs.FlowCount{Counters: counters})
+	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port), &uverbs.FlowCount{Counters: counters})
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -170,4 +171,51 @@ func (p *pair) received(wc *verbs.WC, m message, header int) error {
 		return fmt.Errorf("the datagram is of QP %d, not %d", wc.SrcQP, p.ends[0].qp.Num())
 	}
 	return nil
+}
+
+// replies answers datagrams to the address that their completion and header have.
+func replies(b *bed) (string, error) {
+	p, err := b.pair(verbs.QPTypeUD)
+	if err != nil {
+		return "", err
+	}
+	from, to := &p.ends[0], &p.ends[1]
+	const size, times = 100, 5
+	for range times {
+		p.fill(from.source(size))
+		p.fill(to.source(size))
+		clear(from.target(size))
+		if _, err := from.qp.PostRecv([]verbs.RecvWR{{WRID: p.id(), SGL: from.sgl(half-grh, size+grh, 1)}}); err != nil {
+			return "", err
+		}
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-grh, size+grh, 1)}); err != nil {
+			return "", err
+		}
+		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, size, 1)}); err != nil {
+			return "", err
+		}
+		wcs, err := p.wait(to.recvs, 1)
+		if err != nil {
+			return "", err
+		}
+		ah, err := p.pd.AHFromWC(p.port, &wcs[0], to.mem[half-grh:][:grh])
+		if err != nil {
+			return "", err
+		}
+		reply := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: to.sgl(0, size, 1), AH: ah, RemoteQPN: wcs[0].SrcQP, RemoteQKey: qkey}
+		_, err = to.qp.PostSend([]verbs.SendWR{reply})
+		if err := errors.Join(p.own("reply", err), ah.Close()); err != nil {
+			return "", err
+		}
+		if wcs, err = p.wait(from.recvs, 1); err != nil {
+			return "", err
+		}
+		if wcs[0].SrcQP != to.qp.Num() {
+			return "", fmt.Errorf("the reply is of QP %d, not %d", wcs[0].SrcQP, to.qp.Num())
+		}
+		if err := p.same("a reply", from.target(size), slices.Clone(to.source(size))); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d datagrams and their replies", times), nil
 }

@@ -373,3 +373,45 @@ func differ(what string, got, want []byte) error {
 	}
 	return nil
 }
+
+// attributes compares what the device says of a connected queue pair with what it was given.
+func attributes(b *bed) (string, error) {
+	if b.iwarp() {
+		return "", none("iWARP's queue pairs are the connection manager's")
+	}
+	if b.dev.Info().Driver == verbs.DriverERDMA {
+		return "", none("the kernel's driver for eRDMA keeps none but those of the connection")
+	}
+	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, tune: func(a *verbs.QPAttr) {
+		a.Timeout, a.RetryCnt, a.RNRRetry, a.MinRNRTimer = 15, 5, 4, 13
+	}})
+	if err != nil {
+		return "", err
+	}
+	for i := range p.ends {
+		got, err := p.ends[i].qp.Query()
+		if err != nil {
+			return "", err
+		}
+		want := p.connected(i)
+		for _, c := range []struct {
+			name      string
+			got, want any
+		}{
+			{"state", got.State, verbs.QPStateRTS},
+			{"path MTU", got.PathMTU, cmp.Or(want.PathMTU, p.link.ActiveMTU)},
+			{"peer's number", got.DestQPN, want.DestQPN},
+			{"packet number of receives", got.RQPSN, want.RQPSN},
+			{"packet number of sends", got.SQPSN, want.SQPSN},
+			{"time-out", got.Timeout, want.Timeout},
+			{"retry count", got.RetryCnt, want.RetryCnt},
+			{"RNR retry count", got.RNRRetry, want.RNRRetry},
+			{"RNR timer", got.MinRNRTimer, want.MinRNRTimer},
+		} {
+			if c.got != c.want {
+				return "", fmt.Errorf("the %s of queue pair %d is %v, and was set to %v", c.name, p.ends[i].qp.Num(), c.got, c.want)
+			}
+		}
+	}
+	return "9 attributes of 2 queue pairs", nil
+}

@@ -105,7 +105,7 @@ func starting(words ...string) (all []string) {
 // What several kinds of devices lack.
 var (
 	hardware = []string{"CQ moderation", "time stamps", "wall clock", "region of no memory", "device memory", "on-demand paging", "region of all memory"}
-	packets  = []string{"raw frames", "raw checksums", "flow rules", "flow tags", "flow counters", "RSS"}
+	packets  = []string{"raw frames", "raw checksums", "raw segmentation", "VLAN tags", "VLAN stripping", "packet fields", "flow rules", "flow counters", "RSS"}
 	mistakes = []string{"wrong key", "write behind a region", "write without the right", "read without the right", "wrong local key", "send behind a region",
 		"receive that is too short", "receive without the right", "no receive", "no answer", "atomic at an odd address", "write behind a window",
 		"window that was ended", "binding without the right"}
@@ -131,11 +131,11 @@ var kinds = []struct {
 	}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed", "RC COMPARE_SWAP", "RC FETCH_ADD"})},
 	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "SRQ"), hardware, packets,
 		[]string{"RC attributes", "CQ that is resized", "region that is changed", "windows of type 1", "windows of type 2", "write behind a window", "window that was ended", "binding without the right"})},
-	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized", "flow tags", "flow counters"}},
+	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized"}},
 	{name: "mlx5-old", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, opened: func(k *fakeverbs.Kernel) {
 		o := fakemlx5.OptionsOf(k)
 		o.StaticUARs, o.CQEVersion0 = true, true
-	}, lacks: []string{"SRQ that is resized", "flow tags", "flow counters", "RSS"}},
+	}, lacks: []string{"SRQ that is resized", "packet fields", "RSS"}},
 	{name: "mlx5-ib", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5, InfiniBand: true}, lacks: append(packets, "SRQ that is resized")},
 }
 
@@ -208,7 +208,7 @@ func TestOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := must(b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true}))(t)
-		s, _, err := must(b.newFramer())(t).receiver(0, ipv4(frameTo, frameFrom))
+		s, _, err := must(b.newFramer())(t).receiver(ipv4(frameTo, frameFrom))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,9 @@
 package selftest
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -98,93 +96,4 @@ func manyPosts(b *bed) (string, error) {
 	}
 	wg.Wait()
 	return fmt.Sprintf("%d goroutines, %d queue pairs, %d posts", goroutines, 2*goroutines, b.posts/goroutines*goroutines), errors.Join(failed...)
-}
-
-// attributes compares what the device says of a connected queue pair with what it was given.
-func attributes(b *bed) (string, error) {
-	if b.iwarp() {
-		return "", none("iWARP's queue pairs are the connection manager's")
-	}
-	if b.dev.Info().Driver == verbs.DriverERDMA {
-		return "", none("the kernel's driver for eRDMA keeps none but those of the connection")
-	}
-	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, tune: func(a *verbs.QPAttr) {
-		a.Timeout, a.RetryCnt, a.RNRRetry, a.MinRNRTimer = 15, 5, 4, 13
-	}})
-	if err != nil {
-		return "", err
-	}
-	for i := range p.ends {
-		got, err := p.ends[i].qp.Query()
-		if err != nil {
-			return "", err
-		}
-		want := p.connected(i)
-		for _, c := range []struct {
-			name      string
-			got, want any
-		}{
-			{"state", got.State, verbs.QPStateRTS},
-			{"path MTU", got.PathMTU, cmp.Or(want.PathMTU, p.link.ActiveMTU)},
-			{"peer's number", got.DestQPN, want.DestQPN},
-			{"packet number of receives", got.RQPSN, want.RQPSN},
-			{"packet number of sends", got.SQPSN, want.SQPSN},
-			{"time-out", got.Timeout, want.Timeout},
-			{"retry count", got.RetryCnt, want.RetryCnt},
-			{"RNR retry count", got.RNRRetry, want.RNRRetry},
-			{"RNR timer", got.MinRNRTimer, want.MinRNRTimer},
-		} {
-			if c.got != c.want {
-				return "", fmt.Errorf("the %s of queue pair %d is %v, and was set to %v", c.name, p.ends[i].qp.Num(), c.got, c.want)
-			}
-		}
-	}
-	return "9 attributes of 2 queue pairs", nil
-}
-
-// replies answers datagrams to the address that their completion and header have.
-func replies(b *bed) (string, error) {
-	p, err := b.pair(verbs.QPTypeUD)
-	if err != nil {
-		return "", err
-	}
-	from, to := &p.ends[0], &p.ends[1]
-	const size, times = 100, 5
-	for range times {
-		p.fill(from.source(size))
-		p.fill(to.source(size))
-		clear(from.target(size))
-		if _, err := from.qp.PostRecv([]verbs.RecvWR{{WRID: p.id(), SGL: from.sgl(half-grh, size+grh, 1)}}); err != nil {
-			return "", err
-		}
-		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-grh, size+grh, 1)}); err != nil {
-			return "", err
-		}
-		if err := p.send(verbs.SendWR{Opcode: verbs.OpSend, SGL: from.sgl(0, size, 1)}); err != nil {
-			return "", err
-		}
-		wcs, err := p.wait(to.recvs, 1)
-		if err != nil {
-			return "", err
-		}
-		ah, err := p.pd.AHFromWC(p.port, &wcs[0], to.mem[half-grh:][:grh])
-		if err != nil {
-			return "", err
-		}
-		reply := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: to.sgl(0, size, 1), AH: ah, RemoteQPN: wcs[0].SrcQP, RemoteQKey: qkey}
-		_, err = to.qp.PostSend([]verbs.SendWR{reply})
-		if err := errors.Join(p.own("reply", err), ah.Close()); err != nil {
-			return "", err
-		}
-		if wcs, err = p.wait(from.recvs, 1); err != nil {
-			return "", err
-		}
-		if wcs[0].SrcQP != to.qp.Num() {
-			return "", fmt.Errorf("the reply is of QP %d, not %d", wcs[0].SrcQP, to.qp.Num())
-		}
-		if err := p.same("a reply", from.target(size), slices.Clone(to.source(size))); err != nil {
-			return "", err
-		}
-	}
-	return fmt.Sprintf("%d datagrams and their replies", times), nil
 }

@@ -13,7 +13,7 @@ import (
 
 // Main is the program of an implementation: it measures the rings that open
 // makes on the device and the address of the command line, and prints samples.
-func Main(impl string, open func(dev string, addr netip.Addr) (Rings, error)) {
+func Main(impl string, open func(dev string, addr netip.Addr, raw bool) (Rings, error)) {
 	o := options{impl: impl}
 	switch err := o.parse(os.Args[1:]); {
 	case err == flag.ErrHelp:
@@ -22,7 +22,7 @@ func Main(impl string, open func(dev string, addr netip.Addr) (Rings, error)) {
 		os.Exit(2)
 	}
 	runtime.LockOSThread()
-	rings, err := open(o.dev, o.addr)
+	rings, err := open(o.dev, o.addr, o.raw)
 	if err == nil {
 		err = o.run(rings, os.Stdout)
 	}
@@ -37,7 +37,7 @@ type options struct {
 	addr              netip.Addr
 	rounds            int
 	instructions      bool
-	still             bool
+	still, raw        bool
 }
 
 func (o *options) parse(args []string) error {
@@ -47,6 +47,7 @@ func (o *options) parse(args []string) error {
 	fs.TextVar(&o.addr, "addr", netip.Addr{}, "IPv4 `address` of its interface")
 	fs.IntVar(&o.rounds, "n", 100, "rounds")
 	fs.BoolVar(&o.still, "still", false, "the parent is the device: stop it while something is measured")
+	fs.BoolVar(&o.raw, "raw", false, "measure Ethernet frames on raw packet queue pairs, which the device loops back")
 	fs.Func("clock", "what the processor's clock counts: `ns|insn` (default ns)", func(s string) error {
 		o.instructions = s == "insn"
 		if s != "ns" && s != "insn" {
@@ -76,10 +77,14 @@ func (o *options) run(rings Rings, to io.Writer) error {
 	if o.still {
 		device = parent()
 	}
-	if err := o.measure(&meter{rings: rings, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
+	kinds := Kinds
+	if o.raw {
+		kinds = Write // and what follows
+	}
+	if err := o.measure(&meter{rings: rings, kinds: kinds, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
 		return err
 	}
-	return o.measure(&meter{rings: rings, clock: mallocs, device: device}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
+	return o.measure(&meter{rings: rings, kinds: kinds, clock: mallocs, device: device}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
 }
 
 func mallocs() int64 {
