@@ -132,13 +132,12 @@ func (w *world) Do(ctx context.Context, req *mad.Message, _ mad.Retry) (*mad.Mes
 func tree() *world {
 	w := &world{}
 	host := w.add(mad.NodeCA, 1)
-	var spines, leaves []*fakeNode
+	var spines []*fakeNode
 	for range 3 {
 		spines = append(spines, w.add(mad.NodeSwitch, 8))
 	}
 	for i := range 5 {
 		leaf := w.add(mad.NodeSwitch, 8)
-		leaves = append(leaves, leaf)
 		for j, s := range spines {
 			w.connect(leaf, uint8(j+1), s, uint8(i+1))
 		}

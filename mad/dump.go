@@ -351,8 +351,8 @@ func (f *Field) parseJSON(a Attribute, value json.RawMessage) error {
 	}
 	switch f.Kind {
 	case KindString:
-		if len(s) > f.Width/8 {
-			return fmt.Errorf("a text of %d bytes, at most %d are possible", len(s), f.Width/8)
+		if most := f.Width / 8; len(s) > most { // AppendJSON made U+FFFD of what is no UTF-8
+			s = strings.ToValidUTF8(s[:most], "")
 		}
 		f.setText(pointer(a), s)
 	case KindArray:

@@ -3,12 +3,15 @@ package fabriccmd
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/fabric"
 	"github.com/goverbs/goverbs/mad"
@@ -199,11 +202,59 @@ func TestPort(t *testing.T) {
 			t.Errorf("%s: exit code %d, port %v\n%s%s", test.name, code, state(), out, stderr)
 		}
 	}
+	// Only a person is asked: not a file, although it says yes.
+	file, err := os.Create(filepath.Join(t.TempDir(), "yes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString("y\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := runFrom(t, file, "port", lid, fmt.Sprint(far), "enable"); code != 1 || strings.Contains(stderr, "[y/N]") || state() == verbs.PortActive {
+		t.Errorf("a file: exit code %d, port %v, %s", code, state(), stderr)
+	}
+	terminal, keyboard := openTerminal(t)
+	for _, answer := range []string{"n", "", "yes"} {
+		if _, err := keyboard.WriteString(answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := runFrom(t, terminal, "port", lid, fmt.Sprint(far), "mtu", "4")
+		if (code == 0) != (answer == "yes") || !strings.Contains(stderr, "mtu 4 port "+fmt.Sprint(far)) {
+			t.Errorf("%q at a terminal: exit code %d, %s", answer, code, stderr)
+		}
+	}
 	out, _, code := run(t, "", "port", "-j", "--yes", lid, fmt.Sprint(far), "enable")
 	var result struct{ Before, After struct{ Info map[string]any } }
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || result.Before.Info["PhysLinkState"] != "Disabled" {
 		t.Errorf("enable: exit code %d, %v, %s", code, err, out)
 	}
+}
+
+// openTerminal returns a terminal and its keyboard.
+func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { keyboard.Close() })
+	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return terminal, keyboard
 }
 
 func TestCounters(t *testing.T) {
@@ -400,19 +451,62 @@ func TestHumanCount(t *testing.T) {
 	}
 }
 
+// TestSilentCounters runs the commands on a node whose performance management doesn't answer, and on
+// one whose M_Key they don't have: the rest is printed all the same.
+func TestSilentCounters(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	s.Node("h3").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		if request.Class() == mad.ClassPerf {
+			return nil
+		}
+		return response
+	}})
+	s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.LinkDowned += 200 })
+	out, stderr, code := run(t, "", "errors", "-t", "20", "--skip-sl")
+	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 14 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 2 {
+		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	if got := findings(t); len(got) != 2 || !slices.Contains(got, "errors: h4 1") {
+		t.Errorf("check found %q", got)
+	}
+	if out, stderr, code = run(t, "", "perfquery", "-t", "20", fmt.Sprint(s.Node("h3").Port(1).Info().LID)); code != 1 || out != "" || !strings.Contains(stderr, "no response") {
+		t.Errorf("perfquery: exit code %d, %s%s", code, out, stderr)
+	}
+	guid := fmt.Sprintf("0x%x", uint64(s.Node("h4").Port(1).GUID()))
+	if out, stderr, code = run(t, "", "ibqueryerrors", "-G", guid, "-t", "20", "--skip-sl"); code != 1 || !strings.Contains(out, "## Summary: 1 nodes checked, 1 bad") {
+		t.Errorf("one node: exit code %d, %s%s", code, out, stderr)
+	}
+	s.Node("h3").SetFault(madtest.Fault{Silent: true})
+	guid = fmt.Sprintf("0x%x", uint64(s.Node("leaf2").Port(0).GUID()))
+	if out, stderr, code = run(t, "", "ibqueryerrors", "-G", guid, "-t", "20", "--skip-sl"); code != 0 || !strings.Contains(stderr, "no response") {
+		t.Errorf("a node with a silent neighbour: exit code %d, %s%s", code, out, stderr)
+	}
+	s.Node("h4").Port(1).Change(func(i *mad.PortInfo) { i.MKey, i.ProtectBits = 77, 3 })
+	lid := fmt.Sprint(s.Node("h4").Port(1).Info().LID)
+	if out, stderr, code = run(t, "", "ibportstate", "-t", "20", lid, "1"); code != 1 || strings.Contains(out, "LinkState") {
+		t.Errorf("without the M_Key: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, stderr, code = run(t, "", "ibportstate", "-y", "77", lid, "1"); code != 0 || !strings.Contains(out, "Mkey:............................<not displayed>") {
+		t.Errorf("with the M_Key: exit code %d, %s%s", code, out, stderr)
+	}
+	if out, _, _ = run(t, "", "ibportstate", "-K", "-y", "77", lid, "1"); !strings.Contains(out, "0x000000000000004d") {
+		t.Errorf("-K: %s", out)
+	}
+}
+
 // TestMulticast follows the packets of a group from a member to another, and to a host that is none.
 func TestMulticast(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	mgid := verbs.GID{0: 0xff, 1: 0x12, 2: 0x40, 3: 0x1b, 4: 0xff, 5: 0xff, 15: 9}
 	var group mad.MCMemberRecord
-	for _, name := range []string{"h1", "h5"} {
+	for i := range 70 { // a table has blocks of 32 groups
+		name := []string{"h1", "h5"}[i%2]
+		mgid[15] = byte(i / 2)
 		p, err := s.Open(name, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
 		c := fabric.NewClient(p, fabric.Config{})
-		defer c.Close()
 		attr, err := p.Attr()
 		if err != nil {
 			t.Fatal(err)
@@ -422,6 +516,8 @@ func TestMulticast(t *testing.T) {
 		if err := c.SetRecord(t.Context(), mask, &group); err != nil {
 			t.Fatal(err)
 		}
+		c.Close()
+		p.Close()
 	}
 	lid := func(name string) string { return fmt.Sprint(s.Node(name).Port(1).Info().LID) }
 	mlid := fmt.Sprintf("0x%x", group.MLID)
@@ -432,7 +528,7 @@ func TestMulticast(t *testing.T) {
 	if out, stderr, code = run(t, "", "ibtracert", "-m", mlid, lid("h1"), lid("h7")); code != 1 || !strings.Contains(stderr, "do not reach") {
 		t.Errorf("no member: exit code %d, %s%s", code, out, stderr)
 	}
-	if out, stderr, code = run(t, "", "saquery", "-m", mlid); code != 1 && code != 0 || !strings.Contains(out, "PortGid.................") {
+	if out, stderr, code = run(t, "", "saquery", "-m"); code != 1 || !strings.Contains(out, "MCMemberRecord member dump:\n\t\tMGID....................ff12:401b:ffff::") || !strings.Contains(stderr, "first of the answer") {
 		t.Errorf("members: exit code %d, %s%s", code, out, stderr)
 	}
 	if out, stderr, code = run(t, "", "ibroute", "-M", fmt.Sprint(s.Node("leaf1").Port(0).Info().LID)); code != 0 || !strings.Contains(out, mlid+"      ") || !strings.Contains(out, "x ") {
