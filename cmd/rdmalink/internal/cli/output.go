@@ -68,6 +68,12 @@ func (o *Output) Note(format string, args ...any) {
 	fmt.Fprintf(o.Stderr, "rdmalink: note: %s\n", printableText(fmt.Sprintf(format, args...)))
 }
 
+// Ask prints a question to standard error, and stays on its line. Control characters are escaped as
+// in Printf.
+func (o *Output) Ask(format string, args ...any) {
+	io.WriteString(o.Stderr, printableText(fmt.Sprintf(format, args...))+" ")
+}
+
 // Printable returns s with every character that is not printable replaced by its escape in
 // Go syntax, including line breaks and bytes that are not UTF-8. All names from a peer, a
 // device, a file or the kernel go through it on their way to a terminal: they may hold

@@ -145,9 +145,16 @@ func topologies(t *testing.T) map[string]string {
 	return all
 }
 
-// TestC compares the commands with C's programs on ibsim, with opensm.
+// TestC compares the commands with C's programs on ibsim, with opensm. That takes minutes, so that it
+// is one topology outside of make fabric.
 func TestC(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for name, topology := range topologies(t) {
+		if os.Getenv("CI") != "true" && name != "net.2sw2path4hca" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			sim := ibsimtest.Start(t, topology)
 			// A node has one program that answers requests: the subnet manager gets a host of its own.
@@ -209,7 +216,7 @@ func commandLines(host, sw string) []string {
 		"sminfo", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
 		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
 		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",
-		"perfquery S 255", "perfquery -r H 1", "perfquery -R H 1 0x0fff", "perfquery -E H 1", "perfquery -D H 1", "perfquery -c H 1",
+		"perfquery S 255", "perfquery -r H 1", "perfquery -R H 1 0x0fff", "perfquery -E H 1", "perfquery -D H 1",
 		"ibqueryerrors", "ibqueryerrors -c --skip-sl", "ibqueryerrors --skip-sl -s SymbolErrorCounter,PortXmitDiscards", "ibqueryerrors --skip-sl -r", "ibqueryerrors --skip-sl --data",
 		"ibqueryerrors --skip-sl --switch", "ibqueryerrors --skip-sl --ca --counters", "ibqueryerrors --skip-sl -D 0,1", "ibqueryerrors --skip-sl -k", "ibqueryerrors --skip-sl -k -K",
 		"ibroute S", "ibroute -n S", "ibroute -a S", "ibroute -M S", "ibroute -M -n S", "ibroute S 1 3", "ibroute -M -a S 0xc000 0xc005", "ibroute -D 0,1", "ibroute H",
@@ -246,7 +253,8 @@ func (c *comparison) compare(t *testing.T, line string) {
 		c.sim.Run(t, c.node, words[0], words[1:]...) // from then on it changes nothing
 	}
 	theirs, theirErrors, theirCode := c.sim.Run(t, c.node, words[0], words[1:]...)
-	for n := 0; n < 5 && strings.Contains(theirErrors, "Query SA failed"); n++ { // C's program asks once, and packets may be lost
+	// A busy machine loses packets of the simulator, which has no queues to speak of.
+	for n := 0; n < 3 && (strings.Contains(theirErrors, "timed out") || strings.Contains(theirErrors, "Query SA failed")); n++ {
 		theirs, theirErrors, theirCode = c.sim.Run(t, c.node, words[0], words[1:]...)
 	}
 	if changes {
@@ -256,6 +264,9 @@ func (c *comparison) compare(t *testing.T, line string) {
 		words = append(words, "--yes")
 	}
 	ours, ourErrors, ourCode := run(t, "", words[0], words[1:]...)
+	for n := 0; n < 3 && strings.Contains(ourErrors, "no response"); n++ {
+		ours, ourErrors, ourCode = run(t, "", words[0], words[1:]...)
+	}
 	if strings.Contains(theirErrors, "Query SA failed: ") || strings.Contains(theirErrors, "ERROR: Query result returned") {
 		theirCode = ourCode // see the difference
 		if words[0] == "ibqueryerrors" {

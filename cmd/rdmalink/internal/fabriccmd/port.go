@@ -314,7 +314,7 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 	if w, ok := s.stdin.(io.Writer); !ok || !cli.IsTerminal(w) {
 		return refused
 	}
-	fmt.Fprintf(s.Stderr, "%s port %d of node %s, %v? [y/N] ", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
+	s.Ask("%s port %d of node %s, %v? [y/N]", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
 	answer, _ := bufio.NewReader(s.stdin).ReadString('\n') // no answer is no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
