@@ -330,7 +330,7 @@ func (g *counting) special(ctx context.Context, port uint8) error {
 			}
 		}
 		if err := g.c.GetPerf(ctx, g.to, a); err != nil {
-			return fmt.Errorf("Lid %d port %d: %w", g.to.LID, port, err)
+			return fmt.Errorf("LID %d port %d: %w", g.to.LID, port, err)
 		}
 		if err := g.show(fmt.Sprintf("%s: Lid %d port %d", title, g.to.LID, port), port, a); err != nil {
 			return err
@@ -338,7 +338,7 @@ func (g *counting) special(ctx context.Context, port uint8) error {
 	}
 	if (g.o.reset || g.o.resetOnly) && k.letter != 'c' {
 		if err := g.c.SetPerf(ctx, g.to, k.make(port, g.mask)); err != nil {
-			return fmt.Errorf("reset: Lid %d port %d: %w", g.to.LID, port, err)
+			return fmt.Errorf("reset: LID %d port %d: %w", g.to.LID, port, err)
 		}
 	}
 	return nil
@@ -385,7 +385,7 @@ func (g *counting) attribute(port uint8) mad.Attribute {
 func (g *counting) read(ctx context.Context, port uint8) (mad.Attribute, error) {
 	a := g.attribute(port)
 	if err := g.c.GetPerf(ctx, g.to, a); err != nil {
-		return nil, fmt.Errorf("Lid %d port %d: %w", g.to.LID, port, err)
+		return nil, fmt.Errorf("LID %d port %d: %w", g.to.LID, port, err)
 	}
 	if p, ok := a.(*mad.PortCounters); ok && g.info.CapMask&perfXmitWait == 0 {
 		p.XmitWait = 0
@@ -434,7 +434,7 @@ func (g *counting) plain(ctx context.Context, ports []uint8, sum, masked bool) e
 	}
 	for _, port := range ports {
 		if err := g.c.SetPerf(ctx, g.to, g.resetRequest(port, masked)); err != nil {
-			failed = append(failed, fmt.Errorf("reset: Lid %d port %d: %w", g.to.LID, port, err))
+			failed = append(failed, fmt.Errorf("reset: LID %d port %d: %w", g.to.LID, port, err))
 		}
 	}
 	return errors.Join(failed...)

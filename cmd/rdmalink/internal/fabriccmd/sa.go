@@ -26,7 +26,6 @@ type saOptions struct {
 	// What records must equal; given has the names of those that were.
 	sgid, dgid, gid, mgid           verbs.GID
 	given                           map[string]uint64
-	srcToDst                        bool
 	members, groups, isSM, portInfo bool
 }
 
@@ -78,8 +77,9 @@ func saRows() []cli.Row[saOptions] {
 	gid := func(long, help string, field func(*saOptions) *verbs.GID) cli.Row[saOptions] {
 		return cli.NewRow(0, long, "GID", help, func(o *saOptions, v string) (err error) { *field(o), err = gidWord(v); return err })
 	}
-	list := viewRow(view(viewList, "print the LIDs and names of the channel adapters"))
-	rows := []cli.Row[saOptions]{
+	list := view(viewList, "print the LIDs and names of the channel adapters")
+	list.Long = "list"
+	return []cli.Row[saOptions]{
 		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *saOptions, v string) error { o.device = v; return nil }),
 		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *saOptions) *int { return &o.port })),
 		cli.NewRow('t', "timeout", "MS", "how long to wait for each answer, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *saOptions) *int { return &o.timeout })),
@@ -154,13 +154,6 @@ func saRows() []cli.Row[saOptions] {
 		value(0, "service_id", "service ID of paths", math.MaxUint64),
 		namesRow[saOptions](),
 	}
-	return rows
-}
-
-// viewRow gives the option of the list its long name.
-func viewRow(r cli.Row[saOptions]) cli.Row[saOptions] {
-	r.Long = "list"
-	return r
 }
 
 func (o *saOptions) set(name string, v uint64) {
@@ -213,15 +206,14 @@ type saRecord struct {
 // asking is a run of the command.
 type asking struct {
 	*session
-	ctx     context.Context
-	o       *saOptions
-	c       *fabric.Client
-	names   fabric.Names
-	agent   mad.ClassPortInfo // of subnet administration, for records that depend on it
-	byName  map[string]uint16
-	json    []any
-	cut     error // fabric.ErrTruncated, if an answer was cut
-	records []saRecord
+	ctx    context.Context
+	o      *saOptions
+	c      *fabric.Client
+	names  fabric.Names
+	agent  mad.ClassPortInfo // of subnet administration, for records that depend on it
+	byName map[string]uint16
+	json   []any
+	cut    error // fabric.ErrTruncated, if an answer was cut
 }
 
 func findRecord(word string) *saRecord {
@@ -358,7 +350,7 @@ func (q *asking) show(words []string) error {
 	return nil
 }
 
-// lid returns the LID of a word, which may be the name of a node.
+// lidOf returns the LID of a word, which may be the name of a node.
 func (q *asking) lidOf(word string) (uint16, error) {
 	if word == "" {
 		return 0, nil
@@ -770,7 +762,7 @@ func textMember(t *recordText, a mad.Attribute) {
 func textInform(t *recordText, a mad.Attribute) {
 	r := a.(*mad.InformInfoRecord)
 	i := &r.InformInfo
-	number, vendor := "trap_num", "node_type"
+	vendor := "node_type"
 	t.WriteString("\t\tRID\n")
 	t.line("SubscriberGID", "%s", t.gid(0))
 	t.line("SubscriberEnum", "0x%X", r.Enum)
@@ -782,7 +774,7 @@ func textInform(t *recordText, a mad.Attribute) {
 	t.line("subscribe", "0x%X", i.Subscribe)
 	t.line("trap_type", "0x%X", i.Type)
 	if i.Generic != 0 {
-		t.line(number, "%d", i.TrapNumber)
+		t.line("trap_num", "%d", i.TrapNumber)
 	} else {
 		vendor = "vendor_id"
 		t.line("dev_id", "0x%X", i.TrapNumber)
