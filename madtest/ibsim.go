@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/mad"
 )
@@ -16,6 +15,9 @@ import (
 // ibsim: SIM_HOST is a node's name, IBSIM_SOCKNAME the name of the server's sockets.
 //
 // The protocol has no RMPP: a message longer than a MAD is cut to its first 256 bytes, as ibsim's is.
+//
+// All answers to control messages leave by one socket. A client that asks some hundred times without
+// reading the answers holds up the control messages of the others until it ends, as with ibsim.
 type IbsimServer struct {
 	subnet  *Subnet
 	network string
@@ -120,9 +122,7 @@ func (srv *IbsimServer) serveControl() {
 		if u, ok := addr.(*net.UnixAddr); ok {
 			addr = ibsimName(trimAt(u.Name)) // Go cuts a name at its first NUL
 		}
-		// The client repeats what it needs. One that doesn't read holds up nobody.
-		srv.control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		srv.control.WriteTo(buf, addr)
+		srv.control.WriteTo(buf, addr) // the client repeats what it needs
 	}
 }
 

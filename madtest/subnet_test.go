@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -725,7 +726,7 @@ func TestIbsim(t *testing.T) {
 	manager.call(ibsimGetPort)
 }
 
-// TestIbsimHostile has a client that sends what no client sends, and reads nothing.
+// TestIbsimHostile has a client that sends what no client sends, and reads no MAD.
 func TestIbsimHostile(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	name := fmt.Sprintf("hostile%d", os.Getpid())
@@ -736,6 +737,7 @@ func TestIbsimHostile(t *testing.T) {
 	defer srv.Close()
 	good := attach(t, name, 1, "Hca2")
 	bad := attach(t, name, 2, "Hca3")
+	go io.Copy(io.Discard, bad.control)
 	random := rand.New(rand.NewPCG(3, 4))
 	b := make([]byte, 2*ibsimRequest)
 	for i := range 500 {

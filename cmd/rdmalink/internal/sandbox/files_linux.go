@@ -212,8 +212,9 @@ type writer interface {
 	take(c *call, b []byte) result
 }
 
-// longest is as much as one write may carry: more than any command.
-const longest = 1 << 20
+// longest is as much as one write may carry: more than any command, and than subnet administration's
+// answer about 48 k LIDs.
+const longest = 16 << 20
 
 func (c *call) writeFile() result {
 	f, ok := find[file](c, c.fd(0))

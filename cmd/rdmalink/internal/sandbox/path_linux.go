@@ -202,11 +202,11 @@ func (c *call) openNode(is node, flags int) result {
 		return c.openCM(flags)
 	}
 	if f := c.machine().fabric; f != nil {
-		if p := f.ports[is]; is == p.umad {
-			return c.openUmad(p, flags)
-		} else {
+		p := f.ports[is]
+		if is == p.issm {
 			return c.openISSM(p, flags)
 		}
+		return c.openUmad(p, flags)
 	}
 	if is.major != verbsNode(0).major {
 		return result{errno: syscall.ENXIO}
