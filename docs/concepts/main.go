@@ -37,6 +37,7 @@ var programs = map[string]func(*lab){
 	"receives":    receives,
 	"start":       start,
 	"states":      states,
+	"subnet":      subnet,
 	"tutorial":    tutorial,
 }
 
