@@ -117,7 +117,7 @@ func (e *end) makeQP(typ verbs.QPType) {
 	e.sendCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
 	e.recvCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
 	e.qp = closing(e.lab, must(e.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.sendCQ, RecvCQ: e.recvCQ,
-		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})))
+		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 16}})))
 }
 
 // path returns the attributes that describe a peer to a queue pair.

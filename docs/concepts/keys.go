@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -66,4 +67,8 @@ func keys(l *lab) {
 		got := wait(b.recvCQ)
 		l.say("    the owner learns which key has ended: %v", got.Flags&verbs.WCWithInv != 0 && got.InvalidatedRKey() == mw.RKey())
 	})
+
+	e := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC)
+	e.memory(pageSize, local)
+	l.say("a protection domain that has a region and a queue pair is closed: %s", sentinel(e.pd.Close(), verbs.ErrInUse))
 }

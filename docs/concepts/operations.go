@@ -20,6 +20,13 @@ func operations(l *lab) {
 		l.say("%v: here %v, there %s", op, a.do(to(op)), arrived(b.recvCQ))
 	}
 
+	// A SEND gathers pieces of memory. The receiver gets one message.
+	b.receive(4, theirs.SGE(0, 64))
+	copy(ours.Bytes(), "header")
+	copy(ours.Bytes()[1000:], "data")
+	succeed(a.do(verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{ours.SGE(0, 6), ours.SGE(1000, 4)}}))
+	l.say("SEND of two pieces: %q", theirs.Bytes()[:wait(b.recvCQ).ByteLen])
+
 	// A WRITE, and a SEND that announces it. On one connection they arrive in this order.
 	b.receive(3, theirs.SGE(0, 64))
 	copy(ours.Bytes(), "a record")
