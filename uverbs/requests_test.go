@@ -209,6 +209,7 @@ func (a *asker) domains() {
 func (a *asker) memoryOfDevice() {
 	dm := asked(a.dev.AllocDM(4096, 64))(a.t)
 	a.ok(asked(a.pd.RegDM(dm, 64, 128, verbs.AccessZeroBased|verbs.AccessLocalWrite))(a.t).Close(), dm.Close())
+	a.ok(asked(a.dev.CreateCounters())(a.t).Close())
 }
 
 func (a *asker) extended() {

@@ -168,7 +168,7 @@ static void domains(void)
 	CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
 }
 
-// memory_of_device allocates memory of the device, and registers a part.
+// memory_of_device allocates memory of the device, registers a part, and makes counters.
 static void memory_of_device(void)
 {
 	struct ibv_alloc_dm_attr attr = {.length = 4096, .log_align_req = 6};
@@ -178,6 +178,9 @@ static void memory_of_device(void)
 	CHECK(dm);
 	mr = ibv_reg_dm_mr(pd, dm, 64, 128, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr && !ibv_dereg_mr(mr) && !ibv_free_dm(dm));
+	struct ibv_counters_init_attr none = {0};
+	struct ibv_counters *counters = ibv_create_counters(context, &none);
+	CHECK(counters && !ibv_destroy_counters(counters));
 }
 
 // extended makes CQs that say when completions were, and moderates one.
