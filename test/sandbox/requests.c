@@ -238,6 +238,23 @@ static void follow(struct ibv_qp *qp, struct rule *r)
 	CHECK(flow ? !ibv_destroy_flow(flow) : errno == EOPNOTSUPP);
 }
 
+// count makes a rule that counts packets and bytes, and reads the counters.
+static void count(struct ibv_qp *qp)
+{
+	struct ibv_counters_init_attr none = {0};
+	struct ibv_counters *counters = ibv_create_counters(context, &none);
+	struct ibv_counter_attach_attr packets = {.counter_desc = IBV_COUNTER_PACKETS, .index = 0}, bytes = {.counter_desc = IBV_COUNTER_BYTES, .index = 1};
+	struct rule r = ethernet(0x800);
+	struct ibv_flow *flow;
+	uint64_t values[2];
+
+	CHECK(counters && !ibv_attach_counters_point_flow(counters, &packets, NULL) && !ibv_attach_counters_point_flow(counters, &bytes, NULL));
+	ADD(&r, (struct ibv_flow_spec_counter_action){.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(struct ibv_flow_spec_counter_action), .counters = counters});
+	flow = ibv_create_flow(qp, &r.attr);
+	CHECK(flow && !ibv_read_counters(counters, values, 2, 0));
+	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_counters(counters));
+}
+
 // flows makes a rule of each type.
 static void flows(struct ibv_qp *qp)
 {
@@ -302,6 +319,7 @@ static void spread(void)
 	qp = ibv_create_qp_ex(context, &deals);
 	CHECK(qp);
 	flows(qp);
+	count(qp);
 	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wqs[1]) && !ibv_destroy_wq(wqs[0]));
 }
 
