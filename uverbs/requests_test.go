@@ -209,6 +209,7 @@ func (a *asker) domains() {
 func (a *asker) memoryOfDevice() {
 	dm := asked(a.dev.AllocDM(4096, 64))(a.t)
 	a.ok(asked(a.pd.RegDM(dm, 64, 128, verbs.AccessZeroBased|verbs.AccessLocalWrite))(a.t).Close(), dm.Close())
+	a.ok(asked(a.dev.CreateCounters())(a.t).Close())
 }
 
 func (a *asker) extended() {
@@ -231,14 +232,11 @@ func (a *asker) spread() {
 	qp := asked(a.pd.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: rss.Hash{Function: rss.Toeplitz, Key: key,
 		Fields: rss.SrcIPv4 | rss.DstIPv4 | rss.SrcPortUDP | rss.DstPortUDP}}))(a.t)
 	a.flows(qp)
+	a.count(qp)
 	a.ok(qp.Close(), table.Close(), wqs[1].Close(), wqs[0].Close())
 }
 
 func (a *asker) flows(qp *uverbs.QP) {
-	eth := func(typ uint16) flow.Spec {
-		return &flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}, SrcMAC: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: typ},
-			Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}, SrcMAC: [6]byte{255}, EtherType: 0xffff}}
-	}
 	ipv4 := &flow.IPv4{Val: flow.IPv4Fields{Src: [4]byte{1, 2, 3, 4}, Dst: [4]byte{5, 6, 7, 8}, Proto: 17, TOS: 8},
 		Mask: flow.IPv4Fields{Src: [4]byte{255, 255, 255, 255}, Dst: [4]byte{255, 255}, Proto: 0xff, TOS: 0xfc}}
 	val, mask := flow.Ports{Dst: 5678, Src: 1234}, flow.Ports{Dst: 0xffff, Src: 0xffff}
@@ -261,4 +259,16 @@ func (a *asker) flows(qp *uverbs.QP) {
 			a.t.Fatal(err)
 		}
 	}
+}
+
+func (a *asker) count(qp *uverbs.QP) {
+	counters := asked(a.dev.CreateCounters())(a.t)
+	a.ok(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1))
+	rule := asked(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{eth(0x800), &uverbs.FlowCount{Counters: counters}}}))(a.t)
+	a.ok(counters.Read(make([]uint64, 2), false), rule.Close(), counters.Close())
+}
+
+func eth(typ uint16) flow.Spec {
+	return &flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}, SrcMAC: [6]byte{2, 0, 0, 0, 0, 2}, EtherType: typ},
+		Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}, SrcMAC: [6]byte{255}, EtherType: 0xffff}}
 }

@@ -74,6 +74,7 @@ var mlx5Calls = map[string][]field{
 	"SRQ_CREATE in":  {{"@buf_addr", 8}, {"@db_addr", 8}, {"flags", 4}, {"reserved", 4}, {"%index", 4}},
 	"SRQ_CREATE out": {{"%srqn", 4}},
 	"RESIZE_CQ in":   {{"@buf_addr", 8}, {"cqe_size", 2}},
+	"CREATE_FLOW in": {{"ncounters_data", 4}, {"reserved", 4}, {"@counters_data", 8}, {"ncounters", 4}, {"reserved", 4}},
 }
 
 // mlx5Entry reads an entry of a queue, whose fields are big-endian.

@@ -144,5 +144,15 @@ func comparedWithC(top fs.FS) (map[string]bool, error) {
 			all[call] = true
 		}
 	}
+	// An extended command without a plain one has no prefix there.
+	rows := make(map[string]bool)
+	for _, m := range Methods() {
+		rows[m.short()] = true
+	}
+	for call := range all {
+		if extended := "EX_CMD_" + call; rows[extended] && !rows[call] {
+			all[extended] = true
+		}
+	}
 	return all, nil
 }

@@ -168,7 +168,7 @@ static void domains(void)
 	CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
 }
 
-// memory_of_device allocates memory of the device, and registers a part.
+// memory_of_device allocates memory of the device, registers a part, and makes counters.
 static void memory_of_device(void)
 {
 	struct ibv_alloc_dm_attr attr = {.length = 4096, .log_align_req = 6};
@@ -178,6 +178,9 @@ static void memory_of_device(void)
 	CHECK(dm);
 	mr = ibv_reg_dm_mr(pd, dm, 64, 128, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr && !ibv_dereg_mr(mr) && !ibv_free_dm(dm));
+	struct ibv_counters_init_attr none = {0};
+	struct ibv_counters *counters = ibv_create_counters(context, &none);
+	CHECK(counters && !ibv_destroy_counters(counters));
 }
 
 // extended makes CQs that say when completions were, and moderates one.
@@ -233,6 +236,23 @@ static void follow(struct ibv_qp *qp, struct rule *r)
 	struct ibv_flow *flow = ibv_create_flow(qp, &r->attr);
 
 	CHECK(flow ? !ibv_destroy_flow(flow) : errno == EOPNOTSUPP);
+}
+
+// count makes a rule that counts packets and bytes, and reads the counters.
+static void count(struct ibv_qp *qp)
+{
+	struct ibv_counters_init_attr none = {0};
+	struct ibv_counters *counters = ibv_create_counters(context, &none);
+	struct ibv_counter_attach_attr packets = {.counter_desc = IBV_COUNTER_PACKETS, .index = 0}, bytes = {.counter_desc = IBV_COUNTER_BYTES, .index = 1};
+	struct rule r = ethernet(0x800);
+	struct ibv_flow *flow;
+	uint64_t values[2];
+
+	CHECK(counters && !ibv_attach_counters_point_flow(counters, &packets, NULL) && !ibv_attach_counters_point_flow(counters, &bytes, NULL));
+	ADD(&r, (struct ibv_flow_spec_counter_action){.type = IBV_FLOW_SPEC_ACTION_COUNT, .size = sizeof(struct ibv_flow_spec_counter_action), .counters = counters});
+	flow = ibv_create_flow(qp, &r.attr);
+	CHECK(flow && !ibv_read_counters(counters, values, 2, 0));
+	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_counters(counters));
 }
 
 // flows makes a rule of each type.
@@ -299,6 +319,7 @@ static void spread(void)
 	qp = ibv_create_qp_ex(context, &deals);
 	CHECK(qp);
 	flows(qp);
+	count(qp);
 	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_rwq_ind_table(table) && !ibv_destroy_wq(wqs[1]) && !ibv_destroy_wq(wqs[0]));
 }
 
