@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -371,6 +372,37 @@ func TestBuilt(t *testing.T) {
 				i++
 			}
 		}
+	}
+}
+
+// TestBuiltSlowly builds requests in the states in which none is plain: before RTS, after a change of
+// keys, and in a queue without SGEs.
+func TestBuiltSlowly(t *testing.T) {
+	r, sge := newRig(t), sges(1)[0]
+	r.state = verbs.QPStateRTR
+	r.StartSends(nil)
+	r.BuildSend(1, 0, sge)
+	if n, err := r.RingSends(); n != 0 || !errors.Is(err, syscall.EINVAL) {
+		t.Error("before RTS:", n, err)
+	}
+	r.state, r.smallFence = verbs.QPStateRTS, true
+	r.StartSends(nil)
+	r.BuildSend(1, 0, sge)
+	r.BuildSend(2, 0, sge)
+	if n, err := r.RingSends(); n != 2 || err != nil {
+		t.Error("after a change of keys:", n, err)
+	}
+	for i, want := range []uint64{ctrlSmallFence, 0} {
+		if flags := be64(r.sq.ring.At(uint32(i))[0][1]) >> 32; flags != want {
+			t.Errorf("request %d has flags %#x, want %#x", i, flags, want)
+		}
+	}
+	r.sq.maxSGE = 0
+	r.StartSends(nil)
+	r.BuildSendInline(1, 0, data(8))
+	r.BuildSend(2, 0, sge)
+	if n, err := r.RingSends(); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) {
+		t.Error("without SGEs:", n, err)
 	}
 }
 
