@@ -107,6 +107,29 @@ func ExampleQP_PostSend() {
 	fmt.Printf("%x\n", mr.Bytes())
 }
 
+// A program that makes its requests as it goes writes them into the queue.
+func ExampleSends() {
+	a, b, end := examplePair()
+	defer end()
+	buffer, err := b.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer buffer.Close()
+	q := a.qp.Sends()
+	q.WriteInline(1, 0, []byte("hello, "), buffer.Addr(), buffer.RKey())
+	q.WriteInline(2, verbs.SendSignaled, []byte("RDMA"), buffer.Addr()+7, buffer.RKey())
+	if _, err := q.Ring(); err != nil {
+		panic(err)
+	}
+	var wcs [1]verbs.WC
+	if _, err := a.cq.Wait(context.Background(), wcs[:]); err != nil {
+		panic(err)
+	}
+	fmt.Printf("%d %v: %s\n", wcs[0].WRID, wcs[0].Status, buffer.Bytes()[:11])
+	// Output: 2 success: hello, RDMA
+}
+
 // exampleTest implements the part of testing.TB that rdmatest needs.
 type exampleTest struct{ ends []func() }
 

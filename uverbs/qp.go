@@ -38,6 +38,7 @@ type QP struct {
 
 	// sq and rq guard the two queues. A goroutine that takes both takes sq first.
 	sq, rq   driver.Lock
+	sends    Sends
 	closed   bool // written with both held
 	slowPath bool // posts take the slow path: see setSlowPath; written with both held
 }
@@ -126,6 +127,7 @@ func (qp *QP) create(opts *QPOptions) error {
 	}
 	qp.ring, qp.memory, qp.cap, qp.cookie = ring, c.memory, r.Cap, cookie
 	qp.flusher, _ = ring.(driver.Flusher)
+	qp.sends.init(qp)
 	if f, ok := ring.(driver.ErrFlusher); ok {
 		qp.flushedByErr = f.FlushedByErr()
 	}

@@ -36,8 +36,8 @@ type CreateQP struct {
 }
 
 // QP is the user-space half of a QP. PostSend is called with the send queue held, and PostRecv with
-// the receive queue held. A QP may implement [QPModifier], [Flusher], [ErrFlusher], [Idler],
-// [DataOrderer] and [Destroyer].
+// the receive queue held. A QP may implement [SendBuilder], [QPModifier], [Flusher],
+// [ErrFlusher], [Idler], [DataOrderer] and [Destroyer].
 type QP interface {
 	// PostSend queues work requests and rings the doorbell once. It returns the number of
 	// requests that it queued, and an error if that is not all. ErrQPFailing means that the
@@ -49,6 +49,22 @@ type QP interface {
 	// PostRecv has the same rules, but if all requests are queued, its only error is
 	// ErrQPFailing.
 	PostRecv(wrs []verbs.RecvWR) (int, error)
+}
+
+// SendBuilder is a QP into whose send queue requests can be written one at a time. The send queue is
+// held from StartSends to RingSends. A QP that implements it must not be a [Flusher] or an
+// [ErrFlusher].
+type SendBuilder interface {
+	// StartSends begins a list of requests. If refused is not nil, the QP is closed: nothing may be
+	// written, and RingSends returns refused.
+	StartSends(refused error)
+	// These write a request. After one that is refused, they do nothing.
+	BuildSend(id uint64, flags verbs.SendFlags, e verbs.SGE)
+	BuildSendInline(id uint64, flags verbs.SendFlags, data []byte)
+	BuildWrite(id uint64, flags verbs.SendFlags, e verbs.SGE, addr uint64, rkey uint32)
+	BuildWriteInline(id uint64, flags verbs.SendFlags, data []byte, addr uint64, rkey uint32)
+	// RingSends has the results of PostSend.
+	RingSends() (int, error)
 }
 
 // QPModifier is a QP that takes part when it is modified, by the user or because it failed. Modify

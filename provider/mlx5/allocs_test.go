@@ -115,16 +115,39 @@ func hot(t testing.TB, n int) map[string]func() {
 			wrs[i] = wr
 		}
 		wrs[n-1].Flags = verbs.SendSignaled
-		calls["PostSend of "+name+" and Poll"] = func() {
-			if k, err := r.PostSend(wrs); k != n || err != nil {
-				t.Fatal(k, err)
-			}
+		complete := func() {
 			last := r.sq.pi - 1
 			for r.sq.sent[last&(r.sq.blocks-1)].number != r.sq.produced.Load()-1 {
 				last--
 			}
 			r.complete(cqeRequest, last)
 			poll(1)
+		}
+		calls["PostSend of "+name+" and Poll"] = func() {
+			if k, err := r.PostSend(wrs); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			complete()
+		}
+		if !canBuild(&wr) {
+			continue
+		}
+		calls[name+", built, and Poll"] = func() {
+			r.StartSends(nil)
+			for i := range wrs {
+				wr := &wrs[i]
+				if wr.Inline != nil {
+					r.BuildWriteInline(wr.WRID, wr.Flags, wr.Inline, wr.RemoteAddr, wr.RKey)
+				} else if wr.Opcode == verbs.OpSend {
+					r.BuildSend(wr.WRID, wr.Flags, wr.SGL[0])
+				} else {
+					r.BuildWrite(wr.WRID, wr.Flags, wr.SGL[0], wr.RemoteAddr, wr.RKey)
+				}
+			}
+			if k, err := r.RingSends(); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			complete()
 		}
 	}
 	return calls

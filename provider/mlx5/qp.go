@@ -25,6 +25,7 @@ type qp struct {
 	register       *register
 	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
+	built          built
 	state          verbs.QPState // written with both queues held
 	ethernet       bool          // its port is an Ethernet port
 	front          []byte        // start of the frame that is being posted

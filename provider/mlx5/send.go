@@ -2,7 +2,6 @@ package mlx5
 
 import (
 	"fmt"
-	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -14,7 +13,7 @@ import (
 // is copied to the device with the doorbell.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if q.state < verbs.QPStateRTS {
-		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
+		return 0, q.notYet()
 	}
 	s := &q.sq
 	number := s.produced.Load()

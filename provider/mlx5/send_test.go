@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,6 +139,9 @@ func TestSend(t *testing.T) {
 						want.Flags |= kernelFlags
 						list = list%3 + 1
 						w.sendAndCompare(t, name, f.wr, &want, list)
+						if canBuild(&f.wr) {
+							w.compare(t, name+", built", f.wr, &want, list, w.build)
+						}
 						id++
 					}
 				}
@@ -149,12 +153,49 @@ func TestSend(t *testing.T) {
 // sendAndCompare posts a request n times at once. The last of them always completes.
 func (w *world) sendAndCompare(t *testing.T, name string, wr verbs.SendWR, want *fakeverbs.Work, n int) {
 	t.Helper()
+	w.compare(t, name, wr, want, n, w.post)
+}
+
+// canBuild reports whether uverbs.Sends has a method for a request.
+func canBuild(wr *verbs.SendWR) bool {
+	return (wr.Opcode == verbs.OpSend || wr.Opcode == verbs.OpRDMAWrite) && (wr.Inline != nil || len(wr.SGL) == 1)
+}
+
+// add adds a request to a list that is built.
+func add(q *uverbs.Sends, wr *verbs.SendWR) {
+	switch write := wr.Opcode == verbs.OpRDMAWrite; {
+	case write && wr.Inline != nil:
+		q.WriteInline(wr.WRID, wr.Flags, wr.Inline, wr.RemoteAddr, wr.RKey)
+	case write:
+		q.Write(wr.WRID, wr.Flags, wr.SGL[0], wr.RemoteAddr, wr.RKey)
+	case wr.Inline != nil:
+		q.SendInline(wr.WRID, wr.Flags, wr.Inline)
+	default:
+		q.Send(wr.WRID, wr.Flags, wr.SGL[0])
+	}
+}
+
+// build is post with uverbs.Sends.
+func (w *world) build(t testing.TB, wrs ...verbs.SendWR) {
+	t.Helper()
+	q := w.qp.Sends()
+	for i := range wrs {
+		add(q, &wrs[i])
+	}
+	if n, err := q.Ring(); n != len(wrs) || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
+// compare posts a request n times at once with post. The last of them always completes.
+func (w *world) compare(t *testing.T, name string, wr verbs.SendWR, want *fakeverbs.Work, n int, post func(testing.TB, ...verbs.SendWR)) {
+	t.Helper()
 	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {
 		wrs[i] = wr
 	}
 	wrs[n-1].Flags |= verbs.SendSignaled
-	w.post(t, wrs...)
+	post(t, wrs...)
 	owed := 0
 	for i := range n {
 		got, expect := w.take(t), *want
@@ -269,6 +310,99 @@ func TestSendBatch(t *testing.T) {
 		if wcs := w.poll(t); len(wcs) != c.n {
 			t.Errorf("%+v", wcs)
 		}
+	}
+}
+
+// TestBuilt builds what PostSend refuses, what comes after that, and lists that meet a full queue. Doorbells
+// are those of PostSend.
+func TestBuilt(t *testing.T) {
+	var stores []int
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.Doorbell {
+				stores = append(stores, c.Size)
+			}
+		}
+	})
+	depth := int(w.qp.Cap().MaxSendWR)
+	good := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sges(1)}
+	short := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, Inline: data(20)}
+	much := verbs.SendWR{Opcode: verbs.OpSend, Inline: data(int(w.qp.Cap().MaxInline) + 1)}
+	bad := verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{{Length: verbs.BadLength}}}
+	flag := verbs.SendWR{Opcode: verbs.OpSend, Flags: 8, SGL: sges(1)}
+	for _, c := range []struct {
+		wrs  []verbs.SendWR
+		n    int
+		err  error
+		want []int
+	}{
+		{[]verbs.SendWR{good, short, good, bad, good}, 3, verbs.ErrInvalidWR, []int{8}},
+		{[]verbs.SendWR{much, good}, 0, verbs.ErrInvalidWR, nil},
+		{[]verbs.SendWR{short, flag, short}, 1, verbs.ErrInvalidWR, []int{64}},
+		{nil, 0, nil, nil},
+		{[]verbs.SendWR{good}, 1, nil, []int{64}},
+		{slices.Repeat([]verbs.SendWR{good}, depth), depth, nil, []int{8}},
+		{slices.Repeat([]verbs.SendWR{short}, depth+2), depth, verbs.ErrQueueFull, []int{8}},
+	} {
+		stores = nil
+		q := w.qp.Sends()
+		for i := range c.wrs {
+			wr := c.wrs[i]
+			wr.WRID = uint64(i)
+			add(q, &wr)
+		}
+		if n, err := q.Ring(); n != c.n || !errors.Is(err, c.err) || !cmp.Equal(stores, c.want, cmpopts.EquateEmpty()) {
+			t.Error(n, err, stores, "want", c.n, c.err, c.want)
+		}
+		for range c.n {
+			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+		}
+		if _, ok := w.kqp.TakeSend(); ok {
+			t.Error("more was sent")
+		}
+		for i := 0; i < c.n; {
+			wcs := w.poll(t)
+			if len(wcs) == 0 {
+				t.Fatalf("%d completions of %d", i, c.n)
+			}
+			for _, wc := range wcs {
+				if wc.WRID != uint64(i) {
+					t.Errorf("%+v, want %d", wc, i)
+				}
+				i++
+			}
+		}
+	}
+}
+
+// TestBuiltSlowly builds requests in the states in which none is plain: before RTS, after a change of
+// keys, and in a queue without SGEs.
+func TestBuiltSlowly(t *testing.T) {
+	r, sge := newRig(t), sges(1)[0]
+	r.state = verbs.QPStateRTR
+	r.StartSends(nil)
+	r.BuildSend(1, 0, sge)
+	if n, err := r.RingSends(); n != 0 || !errors.Is(err, syscall.EINVAL) {
+		t.Error("before RTS:", n, err)
+	}
+	r.state, r.smallFence = verbs.QPStateRTS, true
+	r.StartSends(nil)
+	r.BuildSend(1, 0, sge)
+	r.BuildSend(2, 0, sge)
+	if n, err := r.RingSends(); n != 2 || err != nil {
+		t.Error("after a change of keys:", n, err)
+	}
+	for i, want := range []uint64{ctrlSmallFence, 0} {
+		if flags := be64(r.sq.ring.At(uint32(i))[0][1]) >> 32; flags != want {
+			t.Errorf("request %d has flags %#x, want %#x", i, flags, want)
+		}
+	}
+	r.sq.maxSGE = 0
+	r.StartSends(nil)
+	r.BuildSendInline(1, 0, data(8))
+	r.BuildSend(2, 0, sge)
+	if n, err := r.RingSends(); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) {
+		t.Error("without SGEs:", n, err)
 	}
 }
 

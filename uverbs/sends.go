@@ -1,0 +1,142 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Sends writes requests into the send queue of a QP one at a time. [QP.Sends] returns it. Use it
+// until Ring, by one goroutine. It is experimental, and may change in any release.
+type Sends struct {
+	qp      *QP
+	lock    *driver.Lock       // held from QP.Sends to Ring
+	builder driver.SendBuilder // the QP's, or list
+	list    *sendList          // nil if the QP has a builder
+}
+
+// Sends begins a list of requests that the caller adds one at a time, and that Ring hands to the
+// device. It saves filling in a [verbs.SendWR] for each request, as PostSend needs it. With mlx5,
+// the requests go straight into the queue. With other drivers, Ring posts them with PostSend.
+//
+//	q := qp.Sends()
+//	q.WriteInline(1, verbs.SendSignaled, data, addr, rkey)
+//	n, err := q.Ring()
+//
+// Sends locks the QP's sends until Ring: meanwhile other goroutines wait in Sends, and, depending
+// on the driver, in PostSend, Modify and Close. So always call Ring, soon, and call none of them
+// in between. If the QP is closed, Ring returns [verbs.ErrClosed]. A list that is not longer than
+// an earlier one of the QP allocates nothing.
+//
+// C: ibv_wr_start
+func (qp *QP) Sends() *Sends {
+	s := &qp.sends
+	s.lock.Lock()
+	var refused error
+	if s.list == nil && qp.slowPath {
+		refused = verbs.ErrClosed
+	}
+	s.builder.StartSends(refused)
+	return s
+}
+
+// Send adds a send of the memory of one SGE.
+//
+// C: ibv_wr_send, ibv_wr_set_sge
+func (s *Sends) Send(id uint64, flags verbs.SendFlags, e verbs.SGE) {
+	s.builder.BuildSend(id, flags, e)
+}
+
+// SendInline adds a send of data, which must not change before Ring. [verbs.QPCap].MaxInline is
+// the limit of its length.
+//
+// C: ibv_wr_send, ibv_wr_set_inline_data
+func (s *Sends) SendInline(id uint64, flags verbs.SendFlags, data []byte) {
+	s.builder.BuildSendInline(id, flags, data)
+}
+
+// Write adds an RDMA write of the memory of one SGE to the peer's memory at addr.
+//
+// C: ibv_wr_rdma_write, ibv_wr_set_sge
+func (s *Sends) Write(id uint64, flags verbs.SendFlags, e verbs.SGE, addr uint64, rkey uint32) {
+	s.builder.BuildWrite(id, flags, e, addr, rkey)
+}
+
+// WriteInline adds an RDMA write of data to the peer's memory at addr. The rules of SendInline apply
+// to data.
+//
+// C: ibv_wr_rdma_write, ibv_wr_set_inline_data
+func (s *Sends) WriteInline(id uint64, flags verbs.SendFlags, data []byte, addr uint64, rkey uint32) {
+	s.builder.BuildWriteInline(id, flags, data, addr, rkey)
+}
+
+// Ring rings the doorbell for the requests that were added, and unlocks the QP. Its results are those
+// of [QP.PostSend]: it returns the number n of requests that are queued, and if request n was refused,
+// an error that says why. The requests after that are dropped.
+//
+// C: ibv_wr_complete
+func (s *Sends) Ring() (n int, err error) {
+	if s.list != nil {
+		n, err = s.qp.PostSend(s.list.wrs)
+		s.list.drop()
+		s.lock.Unlock()
+		return n, err
+	}
+	n, err = s.builder.RingSends()
+	s.lock.Unlock()
+	if err != nil {
+		return n, s.qp.sendError(err)
+	}
+	return n, nil
+}
+
+// init prepares the Sends of a QP.
+func (s *Sends) init(qp *QP) {
+	s.qp, s.lock = qp, &qp.sq
+	if b, ok := qp.ring.(driver.SendBuilder); ok {
+		s.builder = b
+		return
+	}
+	s.list = new(sendList)
+	s.builder, s.lock = s.list, &s.list.lock
+}
+
+// sendList collects requests for a provider that has no driver.SendBuilder.
+type sendList struct {
+	lock driver.Lock
+	wrs  []verbs.SendWR
+	sges [][1]verbs.SGE // when it grows, the SGLs of wrs keep what they had
+}
+
+func (l *sendList) StartSends(error)        {}
+func (l *sendList) RingSends() (int, error) { return 0, nil }
+
+// add appends a request with an SGE, if e is not nil.
+func (l *sendList) add(wr verbs.SendWR, e *verbs.SGE) {
+	if e != nil {
+		l.sges = append(l.sges, [1]verbs.SGE{*e})
+		wr.SGL = l.sges[len(l.sges)-1][:]
+	}
+	l.wrs = append(l.wrs, wr)
+}
+
+// drop forgets the requests and what they refer to.
+func (l *sendList) drop() {
+	clear(l.wrs)
+	l.wrs, l.sges = l.wrs[:0], l.sges[:0]
+}
+
+func (l *sendList) BuildSend(id uint64, flags verbs.SendFlags, e verbs.SGE) {
+	l.add(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: flags}, &e)
+}
+
+func (l *sendList) BuildSendInline(id uint64, flags verbs.SendFlags, data []byte) {
+	l.add(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: flags, Inline: data}, nil)
+}
+
+func (l *sendList) BuildWrite(id uint64, flags verbs.SendFlags, e verbs.SGE, addr uint64, rkey uint32) {
+	l.add(verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: flags, RemoteAddr: addr, RKey: rkey}, &e)
+}
+
+func (l *sendList) BuildWriteInline(id uint64, flags verbs.SendFlags, data []byte, addr uint64, rkey uint32) {
+	l.add(verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: flags, Inline: data, RemoteAddr: addr, RKey: rkey}, nil)
+}
