@@ -1,5 +1,7 @@
 package abi
 
+//lint:file-ignore ST1003 the names are C's, as in the generated files
+
 // Ids that are newer than the kernels whose headers the other files come from. They are those of the
 // kernel headers in rdma-core 65, which its developers take from the kernel's development tree. A test
 // compares them. When a released kernel has them, the generator writes them.

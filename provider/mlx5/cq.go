@@ -66,12 +66,12 @@ func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 func newCQ(c *mlx5Context, step uint32) *cq {
 	q := &cq{ctx: c, step: step, place: step - 1, register: c.registers.cq, byIndex: &c.qps}
 	if !c.indexed {
-		q.byIndex = &noQPs
+		q.byIndex = &noQueues
 	}
 	return q
 }
 
-var noQPs driver.Table[qp]
+var noQueues driver.Table[qp]
 
 func (q *cq) create(r *driver.CreateCQ) error {
 	s := &q.ctx.registers
