@@ -20,7 +20,7 @@ FOR ?= 30m
 HOGS ?= 2
 LOG ?= stress.jsonl
 # What a row needs first. make test sees to it once, for all of its rows.
-READY ?= fetch build grpc exporter prometheus
+READY ?= fetch build grpc valkey exporter prometheus
 # The tests with many goroutines on one object, and their packages.
 RACE_PACKAGES ?= ./test/rxe ./test/msg
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
@@ -36,7 +36,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs cross fetch vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs diags cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ build: ## build the static bin/rdmalink, the programs of tests, and the examples
 # A module of its own: nothing else needs what gRPC does.
 grpc: ## build bin/grpc, the example that needs gRPC
 	$(GO) -C examples/grpc build -o ../../bin/grpc/ ./...
+
+# The server is built once and cached. The clients are of a module of their own, as gRPC's are.
+valkey: bin/vm ## build bin/valkey: Valkey with RDMA from Debian's source, and Go clients of it
+	@bin/vm valkey bin/valkey
+	$(GO) -C examples/valkey build -o ../../bin/valkey/ ./...
 
 # A module of its own too: rdmalink does without Prometheus's libraries.
 exporter: ## build the static bin/rdmalink-exporter, which rdmalink exporter runs
@@ -96,6 +101,7 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 	GOARCH=arm64 $(GO) vet -asmdecl ./...
 	for os in darwin windows; do GOOS=$$os $(GO) vet -tests ./... && GOOS=$$os $(GO) test -c -vet=off -o /dev/null ./msg || exit 1; done
 	$(GO) -C examples/grpc vet ./...
+	$(GO) -C examples/valkey vet ./...
 	$(GO) -C cmd/rdmalink-exporter vet ./...
 	$(GO) test ./internal/house -run '^TestAPI'
 	$(TOOL) staticcheck -tags vm,vmhost ./...
@@ -107,7 +113,7 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 # Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
 # shell are skipped here; the target abi runs those, and lets none be skipped.
 # BITS32 are packages that compute with what peers send: an int of 32 bits must do.
-BITS32 := ./rsocket
+BITS32 := ./rsocket ./valkeyrdma
 
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test -timeout 30m $(TESTFLAGS) ./...
@@ -120,7 +126,7 @@ arm64: ## unit tests of the library as arm64 programs, under qemu-user
 		echo "installing qemu-user-static"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends qemu-user-static; }
 	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 30m $(TESTFLAGS) \
-		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./msg ./internal/wait
+		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
 # leaves out or shortens is for one goroutine, or too slow with it.
@@ -138,25 +144,29 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 # unit and race ran the other tests of cmd/rdmalink. Results are cached: what programs, compilers
 # or headers from outside the module an upgrade changed, go test doesn't notice (go clean -testcache).
 abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two rdmas and in shells
-	CI=true $(GO) test $(TESTFLAGS) ./internal/abi ./internal/verbtable
+	CI=true $(GO) test -skip Next $(TESTFLAGS) ./internal/abi ./internal/verbtable
 	CI=true $(GO) test $(TESTFLAGS) -run 'AsIproute2|TestShells' ./cmd/rdmalink ./cmd/rdmalink/internal/rdma
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs bin/vm ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
+sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
 	@bin/vm rdma-core
+	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
 	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
+	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./valkeyrdma
+
+fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
 
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
-fabric: ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+diags:
 	@{ command -v ibsim && command -v opensm && command -v ibnetdiscover && ls /usr/share/doc/ibsim-utils/net-examples && \
 		ls /usr/lib/*/umad2sim/libumad2sim.so; } >/dev/null 2>&1 || { \
 		echo "installing ibsim, opensm and infiniband-diags"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 -o DPkg::Options::='--path-include=/usr/share/doc/ibsim-utils/*' \
 			install -y -q --no-install-recommends --reinstall ibsim-utils libumad2sim0 opensm infiniband-diags; }
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric
 
 # dpkg of some containers leaves out documentation, where rdma-core's tests are.
 programs:
@@ -193,7 +203,7 @@ rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, c
 # User Mode Linux measures nanoseconds for make bench. Its tests and the kernel tests on it
 # take a quarter of an hour, and show no more than QEMU's.
 uml: ## the test machine's and the kernel tests on User Mode Linux, which is compiled first
-	@$(MAKE) --no-print-directory fetch build grpc exporter prometheus KERNELS=uml-6.12
+	@$(MAKE) --no-print-directory fetch build grpc valkey exporter prometheus KERNELS=uml-6.12
 	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
 	@bin/vm test -kernel uml-6.12 -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES)
 
@@ -208,10 +218,10 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: fetch build grpc exporter prometheus bin/suite ## everything, two rows at a time; says at the end what ran
+test: fetch build grpc valkey exporter prometheus bin/suite ## everything, two rows at a time; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-stress: fetch build grpc exporter prometheus bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
+stress: fetch build grpc valkey exporter prometheus bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
 	@bin/suite -for $(FOR) -file $(LOG) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 bin/suite: FORCE

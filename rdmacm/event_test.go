@@ -31,7 +31,7 @@ func TestConnectRequest(t *testing.T) {
 	if ev.Type != EventConnectRequest || ev.Listener != listener || ev.ID == listener || ev.ID.handle != 77 {
 		t.Fatalf("%+v", ev)
 	}
-	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9, ECE: verbs.ECE{7, 8}}
+	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9, ECE: verbs.ECE{VendorID: 7, Options: 8}}
 	if diff := cmp.Diff(want, ev.Param); diff != "" {
 		t.Error(diff)
 	}

@@ -143,7 +143,7 @@ func TestWireFormats(t *testing.T) {
 	if o := body[abi.RdmaUcmSetOption](k, abi.RDMA_USER_CM_CMD_SET_OPTION); o.Optlen != 1 || o.Optval == 0 || k.option[0] != 0x20 {
 		t.Errorf("option: %+v, % x", o, k.option)
 	}
-	must(id.Connect(context.Background(), &ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3, ECE: verbs.ECE{7, 8}}))
+	must(id.Connect(context.Background(), &ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3, ECE: verbs.ECE{VendorID: 7, Options: 8}}))
 	if ece := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).Ece; ece.VendorId != 7 || ece.AttrMod != 8 {
 		t.Errorf("connect: %+v", ece)
 	}
@@ -156,7 +156,7 @@ func TestWireFormats(t *testing.T) {
 	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 0 || a.Uid != 0 {
 		t.Errorf("establish: %+v", a)
 	}
-	must(id.Accept(&ConnParam{ECE: verbs.ECE{7, 9}}))
+	must(id.Accept(&ConnParam{ECE: verbs.ECE{VendorID: 7, Options: 9}}))
 	if ece := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT).Ece; ece.VendorId != 7 || ece.AttrMod != 9 {
 		t.Errorf("accept: %+v", ece)
 	}

@@ -53,7 +53,14 @@ func TestReadWrite(t *testing.T) {
 
 // Queue pairs share receives, and the SRQ raises an event when few are left.
 func TestSRQ(t *testing.T) {
-	f := rdmatest.New(t)
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		t.Run(kind.String(), func(t *testing.T) { shares(t, kind) })
+	}
+}
+
+func shares(t *testing.T, kind rdmatest.Kind) {
+	flags := map[rdmatest.Kind]verbs.WCFlags{rdmatest.RXE: verbs.WCGRH}[kind] // with every message over RoCE
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
 	b := newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
 	srq := closed(t, must(b.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t))
 	for i := range 2 {
@@ -74,12 +81,36 @@ func TestSRQ(t *testing.T) {
 		a.connect(&peer, nil)
 		peer.connect(a, nil)
 		a.post(a.to(&peer, verbs.OpSend, 8))
-		if wc := b.next(); outcome(wc) != want || wc.Flags != verbs.WCGRH { // as every message over RoCE
+		if wc := b.next(); outcome(wc) != want || wc.Flags != flags {
 			t.Errorf("message %d: %+v", i, wc)
 		}
 	}
 	if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != srq {
 		t.Error(ev, err)
+	}
+}
+
+// A FLUSH needs the right to each of its types. Of a whole region its length means nothing.
+func TestFlush(t *testing.T) {
+	const both = verbs.FlushGlobal | verbs.FlushPersistent
+	for _, c := range []struct {
+		flush verbs.Flush
+		want  string
+	}{
+		{verbs.Flush{Type: verbs.FlushGlobal, Length: 8}, "1 FLUSH success"},
+		{verbs.Flush{Type: verbs.FlushGlobal, Length: memory + 1}, "1 remote access error"},
+		{verbs.Flush{Type: verbs.FlushGlobal, Level: verbs.FlushMR, Length: memory + 1}, "1 FLUSH success"},
+		{verbs.Flush{Type: verbs.FlushPersistent, Length: 8}, "1 remote access error"},
+		{verbs.Flush{Type: both, Length: 8}, "1 remote access error"},
+	} {
+		const peer = all&^verbs.AccessMWBind | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
+		f := rdmatest.New(t)
+		a, b := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNodeFor(t, f.Host(1).Device(0), verbs.QPTypeRC, everything, peer)
+		a.meets(b)
+		a.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpFlush, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), Flush: c.flush})
+		if got := outcome(a.next()); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.flush, got, c.want)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type Conn struct {
 	stream  *stream
 	changes uint64 // counts completions and arrivals
 	waiting bool   // a call waits for events
-	armed   bool   // sendCQ is armed
+	armed   arming // of sendCQ
 	broken  bool   // the connection has failed
 	closed  bool
 	linger  int         // see SetLinger
@@ -230,8 +230,8 @@ func (c *Conn) reclaim() (total int) {
 				c.stream.completed(refund(wc.WRID))
 			}
 		}
-		if n > 0 {
-			c.armed = false
+		if n > 0 && c.armed == armedForAll {
+			c.armed = armedForNone
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {

@@ -198,7 +198,7 @@ func (s *stream) writeOneAt(b []byte, offset uint64) (int, error) {
 	switch {
 	case !ok:
 		return 0, ErrNotMapped
-	case s.silent || s.slots == 0:
+	case s.silent || !s.hasSlots(1):
 		return 0, nil
 	}
 	n, ring := s.load(to.fit(b))

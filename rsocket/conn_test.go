@@ -46,7 +46,7 @@ func TestTend(t *testing.T) {
 	alone := func() { // as if a call waited that had nothing under way when it began
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.waiting, a.armed = true, false
+		a.waiting, a.armed = true, armedForNone
 	}
 	for name, call := range map[string]func() (int, error){
 		"Write": func() (int, error) { return a.Write([]byte("hello")) },
@@ -62,13 +62,50 @@ func TestTend(t *testing.T) {
 			t.Error(err)
 		}
 		a.mu.Lock()
-		if a.stream.sent == 0 || !a.armed {
+		if a.stream.sent == 0 || a.armed != armedForFailures {
 			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.armed)
 		}
 		a.waiting = false
 		a.mu.Unlock()
 	}
 	<-stuck
+}
+
+// TestArmForRoom: a call that waits for room in the send queue or the send buffer is woken by
+// each send that completes. A call that waits for the peer is not.
+func TestArmForRoom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg  Config
+		want arming
+	}{
+		"offer":  {Config{RecvBuffer: leastBuffer}, armedForFailures},
+		"buffer": {Config{SendBuffer: leastBuffer}, armedForAll},
+		"queue":  {Config{SendQueue: leastQueue}, armedForAll},
+	} {
+		f := newFabric(t, rdmatest.RXE)
+		a, _ := f.pair(tc.cfg)
+		stuck, resume := f.Pause()
+		a.mu.Lock()
+		a.waiting = true // as if a Read waited
+		a.mu.Unlock()
+		size := 4 * leastBuffer
+		if name == "queue" {
+			size = 1
+		}
+		for range leastQueue + 1 {
+			if _, _, err := a.trySend(make([]byte, size), 0, func(s *stream, b []byte, _ uint64) (int, error) { return s.write(b) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.mu.Lock()
+		if a.armed != tc.want {
+			t.Errorf("%s: armed for %v, want %v", name, a.armed, tc.want)
+		}
+		a.waiting = false
+		a.mu.Unlock()
+		<-stuck
+		resume()
+	}
 }
 
 // TestArmIgnored: an event of the send queue may be unread when the queue is armed again.

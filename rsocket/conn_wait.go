@@ -2,13 +2,36 @@ package rsocket
 
 import "github.com/goverbs/goverbs/uverbs"
 
+// arming is the set of completions of the send queue that raise an event.
+type arming uint8
+
+const (
+	armedForNone arming = iota
+	armedForFailures
+	armedForAll
+)
+
 // watch arms the send queue if sends are outstanding, and handles those that have completed
-// before. A failed send may be the only sign that the connection has ended.
+// before. A failed send may be the only sign that the connection has ended. Those that succeed
+// matter only to a call that waits for room in the queue or the buffer, or for delivery. Other
+// calls would be woken for nothing.
 func (c *Conn) watch() {
-	if c.stream.sent > 0 && !c.armed {
-		c.armed = c.sendCQ.Arm(false) == nil
+	if want := c.wanted(); c.armed < want && c.sendCQ.Arm(want == armedForFailures) == nil {
+		c.armed = want
 	}
 	c.progress()
+}
+
+// wanted returns the completions of sends that some call may wait for. A failed send raises
+// an event even if only solicited events were asked for.
+func (c *Conn) wanted() arming {
+	switch {
+	case c.stream.sent == 0:
+		return armedForNone
+	case c.stream.short || c.closed:
+		return armedForAll
+	}
+	return armedForFailures
 }
 
 // park waits until c.changes may differ from seen, or the deadline of the side has passed.
@@ -29,7 +52,7 @@ func (c *Conn) park(s *side, seen uint64) {
 	if rang == c.sendCQ {
 		// It is not armed, even if it was armed again before its event was read: some
 		// devices ignore that.
-		c.armed = false
+		c.armed = armedForNone
 	}
 }
 

@@ -112,9 +112,10 @@ package rsocket
 // the turn: it arms the receive CQ, polls once more and waits in CompChannel.Get. The others wait
 // until it wakes them. A call notes Conn.changes together with the state it saw, and waits only
 // while the number stays the same. The send CQ is armed while sends are under way, because some
-// ends show only in a failed send. Most messages of data have no completion of their own (see
-// stream.post): one completion stands for a quarter of the send queue or buffer, so a program that
-// waits for its peer is not woken by its own sends.
+// ends show only in a failed send. Successful sends raise an event only while a call waits for
+// room or for delivery (see Conn.wanted), so a program that waits for its peer is not woken by its
+// own sends. Most messages of data have no completion of their own (see stream.post): one
+// completion stands for a quarter of the send queue or buffer.
 //
 // Both CQs are the connection's own, because rdmacm.Dial polls the send CQ to prove a connection
 // over siw, while the peer's first words may already be on the other one.

@@ -36,6 +36,7 @@ type stream struct {
 	slots  int    // free slots of the send queue for data
 	spare  int    // free slots of the send queue for words
 	sent   int    // slots of messages that have not completed
+	short  bool   // something could not be sent before a message completes
 	quiet  refund // resources of the quiet messages since the last one that completes
 	most   refund // limit of quiet
 
@@ -167,7 +168,16 @@ func (s *stream) discard() bool {
 
 // hasCredit reports whether there is a credit and a slot for a message with data and a word.
 func (s *stream) hasCredit() bool {
-	return !s.silent && s.window.open() && s.slots >= s.slotsFor(true)
+	return !s.silent && s.window.open() && s.hasSlots(s.slotsFor(true))
+}
+
+// hasSlots reports whether n slots for data are free.
+func (s *stream) hasSlots(n int) bool {
+	if s.slots < n {
+		s.short = true
+		return false
+	}
+	return true
 }
 
 // load begins a message with b, or with the part of it that there is room for. It returns the size of that
@@ -178,6 +188,7 @@ func (s *stream) load(b []byte) (n, ring int) {
 		return n, 0
 	}
 	if s.ring.free() < min(n, leastData) {
+		s.short = true
 		return 0, 0
 	}
 	n = min(n, s.ring.free())
@@ -236,6 +247,7 @@ func (s *stream) fail(err error) {
 
 // completed returns the resources of a message and of the quiet ones before it.
 func (s *stream) completed(r refund) {
+	s.short = false
 	s.sent -= r.slots() + r.spare()
 	s.ring.give(r.ring())
 	s.slots += r.slots()

@@ -72,6 +72,7 @@ func (s *stream) settle() {
 func (s *stream) grant() bool {
 	isOffer := s.in.owesOffer()
 	if s.spare-s.slotsFor(isOffer) < endSlots {
+		s.short = true
 		return false
 	}
 	m := message{word: newWord(opSGL, uint32(s.in.limit()))}

@@ -4,7 +4,7 @@
 // has their common functions. They have the build tag vm and run on stock Debian
 // kernels in QEMU, as `make vm` does:
 //
-//	make fetch build grpc
+//	make fetch build grpc valkey
 //	bin/vm test -kernel 6.12 ./test/rxe
 //
 // The tests of this package itself run on the host and check tables of those tests.

@@ -39,9 +39,11 @@ type Conn struct {
 	closed  bool
 	linger  int         // see SetLinger
 	timer   *time.Timer // runs tick
-	holding *time.Timer // runs release while data is held back; nil until then
-	held    bool        // it has been started
-	wcs     [recvBatch]verbs.WC
+	// lookAgain is when tick runs next, if the peer has to send first and has not.
+	lookAgain time.Duration
+	holding   *time.Timer // runs release while data is held back; nil until then
+	held      bool        // it has been started
+	wcs       [recvBatch]verbs.WC
 }
 
 // side is the state that one kind of call waits with.
@@ -73,8 +75,16 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 	if period < 0 {
 		period = idleTime
 	}
-	c.timer = time.AfterFunc(period, func() { c.tick(period, cfg.KeepAlive > 0) })
+	first := period
+	if c.stream.silent {
+		first, c.lookAgain = silentTime, 2*silentTime
+	}
+	c.timer = time.AfterFunc(first, func() { c.tick(period, cfg.KeepAlive > 0) })
 }
+
+// silentTime is how long a connection that must not send first waits before it looks whether the peer has
+// sent. Then it waits for twice as long.
+const silentTime = time.Millisecond
 
 // idleTime is how often an idle connection without keep-alives posts its receives again. Valkey's server sends a control
 // message every 3 s, so the receives last for 51 minutes.
@@ -92,7 +102,12 @@ func (c *Conn) tick(period time.Duration, alive bool) {
 		c.stream.keepAlive()
 	}
 	c.watch()
-	c.timer.Reset(min(period, idleTime))
+	next := min(period, idleTime)
+	if c.stream.silent {
+		next = min(next, c.lookAgain)
+		c.lookAgain = min(2*c.lookAgain, time.Second)
+	}
+	c.timer.Reset(next)
 }
 
 // LocalAddr returns this end's address, an [Addr].
@@ -247,8 +262,11 @@ func (c *Conn) progress() {
 	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
 	n := c.receive()
 	n += c.reclaim()
-	if ended && n == 0 {
+	if ended && c.stream.failed == nil {
+		for c.receive()+c.reclaim() > 0 { // nothing more arrives
+		}
 		c.over(nil)
+		n++
 	}
 	c.stream.settle()
 	if c.stream.failed != nil && !c.broken {

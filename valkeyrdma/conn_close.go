@@ -37,10 +37,11 @@ func (c *Conn) SetLinger(sec int) error {
 // says otherwise. Calls that are under way return an error that matches net.ErrClosed. A second
 // Close returns such an error too.
 //
-// A peer whose program has not read all data by the time that the connection ends may lose
-// the rest: valkey-server does not read on behind that. The process must live until the data has been sent: when it exits, the kernel discards
-// the rest, unlike for TCP. A program that exits right after its last Write calls [Conn.Shutdown], or SetLinger with a
-// positive number, instead.
+// valkey-server discards data that it has not read when the connection ends.
+//
+// The process must live until the data has been sent: when it exits, the kernel discards
+// the rest, unlike for TCP. A program that exits right after its last Write calls
+// [Conn.Shutdown], or SetLinger with a positive number, instead.
 func (c *Conn) Close() error {
 	if c == nil {
 		return os.ErrInvalid

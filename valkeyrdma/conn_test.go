@@ -1,10 +1,23 @@
 package valkeyrdma
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // TestConn: a connection is a net.Conn, also with the least buffers.
@@ -21,4 +34,310 @@ func TestConn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// write and read are calls of a Conn in tests that move much data.
+func write(c *Conn, b []byte) error {
+	_, err := c.Write(b)
+	return err
+}
+
+func read(c *Conn, n int) ([]byte, error) {
+	b := make([]byte, n)
+	_, err := io.ReadFull(c, b)
+	return b, err
+}
+
+// TestBothWays: values from nothing to 64 MiB cross each other, and no direction waits for the other: both ends first
+// write what does not fit into the buffers.
+func TestBothWays(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			a, b := f.pair(Config{RecvBuffer: 256 << 10})
+			sizes := []int{1, 4095, 1 << 20, 64 << 20}
+			if testing.Short() {
+				sizes[3] = 4 << 20
+			}
+			for _, n := range sizes {
+				var all sync.WaitGroup
+				for i, c := range []*Conn{a, b} {
+					data := bytes.Repeat([]byte{byte(i), 1, 2, 3, 5, 7, 11}, n/7+1)[:n]
+					all.Go(func() {
+						if err := write(c, data); err != nil {
+							t.Error(err)
+						}
+					})
+					all.Go(func() {
+						got, err := read([]*Conn{b, a}[i], n)
+						if err != nil || !bytes.Equal(got, data) {
+							t.Errorf("%d bytes: %v", n, err)
+						}
+					})
+				}
+				all.Wait()
+			}
+		})
+	}
+}
+
+// TestManyConnections: a thousand connections, without a goroutine each.
+func TestManyConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	// The time of mlx5's model grows with the square of the number.
+	for kind, many := range map[rdmatest.Kind]int{rdmatest.RXE: 1000, rdmatest.MLX5: 100} {
+		t.Run(kind.String(), func(t *testing.T) {
+			newFabric(t, kind)
+			cfg := Config{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}
+			l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), fabricHost+":0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			accepted := make(chan *Conn, many)
+			go func() {
+				for range many {
+					c, err := l.Accept()
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					accepted <- c.(*Conn)
+				}
+				close(accepted)
+			}()
+			var dialled []*Conn
+			for range many {
+				c, err := (&Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				dialled = append(dialled, c)
+			}
+			peers := make(map[string]*Conn)
+			for c := range accepted {
+				t.Cleanup(func() { c.Close() })
+				peers[c.RemoteAddr().String()] = c
+			}
+			if n := runtime.NumGoroutine(); n > 100 {
+				t.Errorf("%d goroutines", n)
+			}
+			for i, c := range dialled {
+				text := []byte(strings.Repeat(strconv.Itoa(i), 100))
+				if err := write(c, text); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := read(peers[c.LocalAddr().String()], len(text)); err != nil || !bytes.Equal(got, text) {
+					t.Fatalf("%q, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRefused: siw has no RDMA WRITE with immediate data. Both ends name the device and the reason.
+func TestRefused(t *testing.T) {
+	newFabric(t, rdmatest.SIW)
+	l, err := Listen(fabricHost + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	check := func(err error) {
+		t.Helper()
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "device siw0") || !strings.Contains(err.Error(), "RDMA WRITE with immediate data") {
+			t.Error(err)
+		}
+	}
+	_, err = Dial(t.Context(), l.Addr().String())
+	check(err)
+	peer := make(chan error, 1)
+	go func() {
+		c, err := rdmacm.Dial(t.Context(), l.Addr().String())
+		if err == nil {
+			c.Close()
+		}
+		peer <- err
+	}()
+	_, err = l.Accept()
+	check(err)
+	var op interface{ Temporary() bool }
+	if !errors.As(err, &op) || !op.Temporary() {
+		t.Errorf("%v ends the listener", err)
+	}
+	if err := <-peer; err == nil {
+		t.Error("the peer is connected")
+	}
+}
+
+// TestIdle: an idle connection posts its receives again, though no call is under way, so it outlives any number of
+// Valkey's keep-alives.
+func TestIdle(t *testing.T) {
+	for name, cfg := range map[string]Config{"keep-alives": {}, "none": {KeepAlive: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFabric(t, rdmatest.RXE)
+				a, b := f.pair(cfg)
+				for range 3 * recvs {
+					time.Sleep(3 * time.Second)
+					b.mu.Lock()
+					b.progress()
+					answer := b.stream.own.answer()
+					(&command{op: keepAlive}).put(b.stream.own.own[answer.off:])
+					b.stream.m = message{control: true, data: [2]piece{answer}}
+					if err := b.stream.post(0, true); err != nil {
+						t.Fatal(err)
+					}
+					b.mu.Unlock()
+				}
+				if err := write(b, []byte("hello")); err != nil {
+					t.Error(err)
+				}
+				if got, err := read(a, 5); string(got) != "hello" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// TestPeerGone: a connection notices that the peer's machine is gone, while it is idle too.
+func TestPeerGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Strict: true})
+		l, err := Listen(f.Host(1).Addr() + ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		c, err := Dial(f.Host(0).Context(t.Context()), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		defer (<-accepted).Close()
+		heal := f.Partition(f.Host(0), f.Host(1))
+		defer heal()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHeldBack: data behind many notices is sent though no further call is made.
+func TestHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, rdmatest.RXE)
+		a, b := f.pair(Config{})
+		const writes = 3 * mostUnheard
+		for range writes {
+			if err := write(a, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * holdTime)
+		if _, err := read(b, writes); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestEnd: the peer's end is io.EOF behind all of its data. The first Write behind it succeeds, the next does not.
+func TestEnd(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			a, b := f.pair(Config{})
+			if err := errors.Join(write(a, []byte("bye")), a.Shutdown(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			<-b.rc.Done()
+			if err := write(b, []byte("late")); err != nil {
+				t.Error(err)
+			}
+			if got, err := io.ReadAll(b); string(got) != "bye" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			if err := write(b, []byte("late")); !errors.Is(err, syscall.EPIPE) {
+				t.Error(err)
+			}
+			if err := a.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSlowReader: an end whose program reads nothing for long is not disconnected, however many notices there are for
+// it, though it asked its peer for no retry, as Valkey's server does.
+func TestSlowReader(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5}) // not strict: the receives run out
+	ctx := f.Host(0).Context(t.Context())
+	cfg, err := new(Config).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := newConn()
+	cm := cfg.rdmacm(func(rc *rdmacm.Conn) error { return peer.verbs.prepare(rc, &cfg) })
+	cm.RNRRetryCount = -1
+	l, err := (&rdmacm.ListenConfig{Config: cm}).Listen(t.Context(), f.Host(1).Addr()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan *rdmacm.Conn, 1)
+	go func() {
+		rc, err := l.Accept(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- rc
+	}()
+	a, err := Dial(ctx, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	peer.begin(<-accepted, &cfg, false)
+	defer peer.Close()
+	const notices = 3 * recvs
+	written := make(chan error, 1)
+	go func() {
+		for range notices {
+			a.mu.Lock()
+			a.stream.unheard = 0 // else it would hold data back
+			a.mu.Unlock()
+			if err := write(a, []byte("x")); err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	for a.sentSlots() < recvs+dataSlots/2 { // the peer's receives are used up
+		runtime.Gosched()
+	}
+	if _, err := read(peer, notices); err != nil {
+		t.Error(err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *Conn) sentSlots() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.stream.posted >> 32)
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,12 +28,14 @@ func TestSandbox(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		t.Skip("this is the sandbox")
 	}
-	for _, program := range []string{"rdmalink", "valkey-server", "valkey-cli", "valkey-benchmark"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("GOVERBS_VALKEY") != "" {
-				t.Fatal(err)
-			}
-			t.Skipf("%v: make sandbox runs it", err)
+	if _, err := exec.LookPath("rdmalink"); err != nil {
+		t.Skip("rdmalink is not installed: make sandbox runs this test")
+	}
+	for _, program := range slices.Concat([]string{"valkey-server", "valkey-cli", "valkey-benchmark"}, clients) {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "" {
+			t.Fatal(err)
+		} else if err != nil {
+			t.Skipf("%v: make sandbox runs this test", err)
 		}
 	}
 	for _, kind := range []string{"rxe", "mlx5"} {
@@ -55,6 +58,9 @@ func TestSandbox(t *testing.T) {
 		})
 	}
 }
+
+// clients are the programs of examples/valkey.
+var clients = []string{"goredis", "rueidis", "valkeygo", "redigo"}
 
 // A server is a running valkey-server.
 type server struct {
@@ -267,7 +273,24 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestServerPrograms: valkey-cli and valkey-benchmark are clients of a Go server, and the server's of a Go client's.
+// TestServerClientKilled: clients that die at any moment harm neither the server nor other clients.
+func TestServerClientKilled(t *testing.T) {
+	s := newServer(t, 6386)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 10 {
+		dying := exec.Command(clients[i%len(clients)], s.address)
+		if err := dying.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+		_ = dying.Process.Kill()
+		_ = dying.Wait()
+		s.dial(t, Config{}).must(t, "PONG", "PING")
+	}
+}
+
+// TestServerPrograms: valkey-cli is a client of the server beside ours, and valkey-cli and valkey-benchmark are clients of
+// a Go server.
 func TestServerPrograms(t *testing.T) {
 	s := newServer(t, 6384)
 	host, port, _ := strings.Cut(s.address, ":")
@@ -291,6 +314,17 @@ func TestServerPrograms(t *testing.T) {
 		out, err := bench.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "requests per second") {
 			t.Errorf("%s: %s%v", args, out, err)
+		}
+	}
+}
+
+// TestServerClients: Go's clients of Valkey do over RDMA what they do over TCP.
+func TestServerClients(t *testing.T) {
+	const password = "secret"
+	s := newServer(t, 6385, "--requirepass", password)
+	for _, program := range clients {
+		if out, err := exec.Command(program, "-password", password, s.address).CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "kill ok\n") {
+			t.Errorf("%s: %v\n%s", program, err, out)
 		}
 	}
 }

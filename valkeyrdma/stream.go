@@ -105,7 +105,7 @@ func (m *memory) answer() piece { return piece{m.sends + commandSize, commandSiz
 // ownSize is the size of memory.own.
 func ownSize(sends int) int { return sends + 2*commandSize }
 
-// take copies data that has arrived. It returns 0 if there is none.
+// take copies data that has arrived. It returns 0 if there is none, and io.EOF behind the orderly end.
 func (s *stream) take(b []byte) (int, error) {
 	n := copy(b, s.own.recv[s.read:s.arrived])
 	if n == 0 {
@@ -250,7 +250,7 @@ func (s *stream) settle() {
 		_ = s.post(0, true) // a failure is stored
 	}
 	for len(s.answers) > 0 && s.hasSlot() {
-		if behind, _ := s.posted.since(s.answered); s.outstanding() > behind {
+		if behind, _ := s.posted.since(s.answered); uint32(s.outstanding()) > uint32(behind) {
 			return // the last answer has not been sent
 		}
 		answer := s.own.answer()
@@ -262,12 +262,12 @@ func (s *stream) settle() {
 	}
 }
 
-// keepAlive sends nothing to the peer's machine, which has to acknowledge it, unless other sends are outstanding. Unlike
+// keepAlive sends an empty write, which the peer's machine has to acknowledge, unless another completion is expected. Unlike
 // the protocol's Keepalive it takes no receive, so a peer that polls nothing for hours stays connected.
 func (s *stream) keepAlive() {
-	if s.outstanding() == 0 && s.failed == nil && !s.silent {
+	if s.done == s.signaled && s.hasSlot() && s.failed == nil && !s.silent {
 		s.m = message{empty: true}
-		_ = s.post(0, true)
+		_ = s.post(0, true) // a failure is stored
 	}
 }
 

@@ -307,6 +307,33 @@ func settle(e *modelEnd, r *rand.Rand) error {
 	return nil
 }
 
+// TestStreamAllocs: neither sending nor receiving allocates.
+func TestStreamAllocs(t *testing.T) {
+	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[0]
+	s.link, s.to = noLink{}, offer{modelAddr, 1 << 31, modelKey}
+	s.settle()
+	b, offered := make([]byte, leastBuffer/2), make([]byte, commandSize)
+	(&command{op: registerMemory, buffer: s.to}).put(offered)
+	if n := testing.AllocsPerRun(100, func() {
+		for _, n := range []int{10, leastBuffer/2 - 10} {
+			s.noticed(uint32(n))
+			_, _ = s.take(b)
+			_, _ = s.write(b[:n])
+		}
+		s.to.length = s.sent
+		s.commanded(offered)
+		s.settle()
+		s.completed(s.posted)
+		s.keepAlive()
+	}); n != 0 || s.failed != nil {
+		t.Error(n, "allocations", s.failed)
+	}
+}
+
+type noLink struct{}
+
+func (noLink) post(*message) error { return nil }
+
 // TestHostile: what no peer may send ends the connection with ErrProtocol, whatever it is, and what arrived before
 // can be read.
 func TestHostile(t *testing.T) {

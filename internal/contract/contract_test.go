@@ -24,6 +24,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/valkeyrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -93,6 +94,13 @@ func (w *world) stream() (a, b *rsocket.Conn) {
 	accept := func(context.Context) (net.Conn, error) { return l.Accept() }
 	x, y := pair(w, l, accept, func(ctx context.Context) (net.Conn, error) { return rsocket.Dial(ctx, l.Addr().String()) })
 	return x.(*rsocket.Conn), y.(*rsocket.Conn)
+}
+
+func (w *world) valkey() (a, b *valkeyrdma.Conn) {
+	l := got(valkeyrdma.Listen(w.address()))(w.t)
+	accept := func(context.Context) (net.Conn, error) { return l.Accept() }
+	x, y := pair(w, l, accept, func(ctx context.Context) (net.Conn, error) { return valkeyrdma.Dial(ctx, l.Addr().String()) })
+	return x.(*valkeyrdma.Conn), y.(*valkeyrdma.Conn)
 }
 
 func (w *world) message() (a, b *msg.Conn) {
@@ -195,6 +203,18 @@ var objects = []object{
 		"CloseWrite":  func(_ *world, c *rsocket.Conn) error { return c.CloseWrite() },
 		"SetDeadline": func(_ *world, c *rsocket.Conn) error { return c.SetDeadline(time.Now()) },
 		"SetLinger":   func(_ *world, c *rsocket.Conn) error { return c.SetLinger(1) },
+	}, nil),
+
+	of("valkeyrdma.Listener", func(w *world) *valkeyrdma.Listener {
+		return got(valkeyrdma.Listen(w.address()))(w.t)
+	}, uses[*valkeyrdma.Listener]{
+		"Accept": func(_ *world, l *valkeyrdma.Listener) error { return fail(l.Accept()) },
+	}, nil),
+	of("valkeyrdma.Conn", func(w *world) *valkeyrdma.Conn { a, _ := w.valkey(); return a }, uses[*valkeyrdma.Conn]{
+		"Read":        func(_ *world, c *valkeyrdma.Conn) error { return fail(c.Read(make([]byte, 1))) },
+		"Write":       func(_ *world, c *valkeyrdma.Conn) error { return fail(c.Write(make([]byte, 1))) },
+		"SetDeadline": func(_ *world, c *valkeyrdma.Conn) error { return c.SetDeadline(time.Now()) },
+		"SetLinger":   func(_ *world, c *valkeyrdma.Conn) error { return c.SetLinger(1) },
 	}, nil),
 
 	of("msg.Listener", func(w *world) *msg.Listener { return got(msg.Listen(w.address()))(w.t) }, nil, waits[*msg.Listener]{
@@ -330,6 +350,7 @@ func TestContexts(t *testing.T) {
 	there := w.f.Host(1).Addr() + ":7"
 	waits(t, w, "rdmacm.Dial", func(ctx context.Context) error { return fail(rdmacm.Dial(ctx, there)) })
 	waits(t, w, "rsocket.Dial", func(ctx context.Context) error { return fail(rsocket.Dial(ctx, there)) })
+	waits(t, w, "valkeyrdma.Dial", func(ctx context.Context) error { return fail(valkeyrdma.Dial(ctx, there)) })
 	waits(t, w, "msg.Dial", func(ctx context.Context) error { return fail(msg.Dial(ctx, there)) })
 }
 
@@ -345,6 +366,13 @@ func TestCloseDoesNotBlock(t *testing.T) {
 		},
 		"rsocket": func(w *world) (io.Closer, func() error) {
 			a, _ := w.stream()
+			return a, func() error { return fail(a.Write([]byte("x"))) }
+		},
+		"valkeyrdma": func(w *world) (io.Closer, func() error) {
+			a, b := w.valkey()
+			// Both have the offers of the other's buffer when data has crossed.
+			_ = fail(a.Write([]byte("x")))
+			_ = fail(b.Read(make([]byte, 1)))
 			return a, func() error { return fail(a.Write([]byte("x"))) }
 		},
 		"msg": func(w *world) (io.Closer, func() error) {
@@ -390,6 +418,11 @@ func TestTemporary(t *testing.T) {
 			l := own(w, got(rsocket.Listen(w.address()))(w.t))
 			return listener{func() (io.Closer, error) { return l.Accept() },
 				func(ctx context.Context) (io.Closer, error) { return rsocket.Dial(ctx, l.Addr().String()) }}
+		},
+		"valkeyrdma": func(w *world) listener {
+			l := own(w, got(valkeyrdma.Listen(w.address()))(w.t))
+			return listener{func() (io.Closer, error) { return l.Accept() },
+				func(ctx context.Context) (io.Closer, error) { return valkeyrdma.Dial(ctx, l.Addr().String()) }}
 		},
 		"msg": func(w *world) listener {
 			l := own(w, got(msg.Listen(w.address()))(w.t))
@@ -491,6 +524,7 @@ func TestDurations(t *testing.T) {
 var configs = []reflect.Type{
 	reflect.TypeFor[rdmacm.Config](), reflect.TypeFor[rdmacm.Dialer](), reflect.TypeFor[rdmacm.ListenConfig](),
 	reflect.TypeFor[rsocket.Config](), reflect.TypeFor[rsocket.Dialer](), reflect.TypeFor[rsocket.ListenConfig](),
+	reflect.TypeFor[valkeyrdma.Config](), reflect.TypeFor[valkeyrdma.Dialer](), reflect.TypeFor[valkeyrdma.ListenConfig](),
 	reflect.TypeFor[msg.Config](), reflect.TypeFor[msg.Dialer](), reflect.TypeFor[msg.ListenConfig](), reflect.TypeFor[rdmatest.Options](),
 }
 
@@ -501,9 +535,9 @@ func TestDialing(t *testing.T) {
 		fields []string
 		method string
 	}{
-		"Dialer": {[]reflect.Type{reflect.TypeFor[rdmacm.Dialer](), reflect.TypeFor[rsocket.Dialer](), reflect.TypeFor[msg.Dialer]()},
+		"Dialer": {[]reflect.Type{reflect.TypeFor[rdmacm.Dialer](), reflect.TypeFor[rsocket.Dialer](), reflect.TypeFor[valkeyrdma.Dialer](), reflect.TypeFor[msg.Dialer]()},
 			[]string{"Timeout", "LocalAddr", "Resolver", "FallbackDelay"}, "Dial"},
-		"ListenConfig": {[]reflect.Type{reflect.TypeFor[rdmacm.ListenConfig](), reflect.TypeFor[rsocket.ListenConfig](), reflect.TypeFor[msg.ListenConfig]()},
+		"ListenConfig": {[]reflect.Type{reflect.TypeFor[rdmacm.ListenConfig](), reflect.TypeFor[rsocket.ListenConfig](), reflect.TypeFor[valkeyrdma.ListenConfig](), reflect.TypeFor[msg.ListenConfig]()},
 			[]string{"Resolver", "Backlog"}, "Listen"},
 	} {
 		for _, typ := range c.types {

@@ -53,9 +53,6 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	default:
 		return syscall.EOPNOTSUPP
 	}
-	if srq.MaxWR == 0 {
-		return syscall.EINVAL
-	}
 	srq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)
 	srq.id = k.Add("SRQ", srq, srq.free, uses...)
 	if err := k.Model.CreateSRQ(srq, r); err != nil {

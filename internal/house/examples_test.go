@@ -18,7 +18,7 @@ import (
 )
 
 // publicTrees are where the packages are that other modules import.
-var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"}
+var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs", "valkeyrdma", "verbs"}
 
 // public returns the documentation of each such package, as pkg.go.dev shows it.
 func public(t *testing.T) map[string]*doc.Package {

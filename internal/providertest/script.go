@@ -3,6 +3,7 @@ package providertest
 import (
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // Script is which parts of the script a device has. Its twin is a row of the table of kinds
@@ -60,9 +61,11 @@ func (p *Pair) Run(s *Script) {
 // ethernetHeader is the length of two addresses and a type.
 const ethernetHeader = 14
 
-// Frames sends Ethernet frames from side 0 to side 1.
+// Frames sends Ethernet frames from side 0 to side 1, whose rule takes all.
 func (p *Pair) Frames() {
 	p.T.Helper()
+	rule := Must[*uverbs.Flow](p.T)(p.Side[1].QP.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}}}))
+	defer func() { p.try(rule.Close) }()
 	for step := 1; step <= 4*len(payloads); step++ {
 		if l := payloads[step%len(payloads)]; l.Len() > ethernetHeader && l.Len() <= 1200 {
 			p.OneMessage(0, step, verbs.OpSend, l)

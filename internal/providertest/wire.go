@@ -92,8 +92,8 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 		w.datagram(s, data, from)
 		return abi.IB_WC_SUCCESS
 	}
-	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET {
-		w.frame(s, append(slices.Clone(s.Front), data...))
+	if from.Type == abi.IB_UVERBS_QPT_RAW_PACKET && len(w.k.Flows()) > 0 { // else it goes to the peer
+		w.frame(s, data)
 		return abi.IB_WC_SUCCESS
 	}
 	to := w.Peers[from]
@@ -418,6 +418,9 @@ func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	}
 	data := p.Message(i, &wr, l)
 	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}
+	if wr.Flags&verbs.SendIPCsum != 0 { // see Wire.frame
+		want.Flags = verbs.WCIPCsumOK
+	}
 	switch op {
 	case verbs.OpSendImm:
 		want.Flags, want.Imm = verbs.WCWithImm, wr.Imm

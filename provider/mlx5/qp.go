@@ -19,6 +19,7 @@ type qp struct {
 	srq            *srq
 	sq             sendQueue
 	plain          [plainOpcodes]plain
+	controls       [4]uint32 // flags of a plain request, by half its SendFlags
 	rq             recvQueue
 	record         record
 	register       *register
@@ -28,9 +29,11 @@ type qp struct {
 	ethernet       bool          // its port is an Ethernet port
 	front          []byte        // start of the frame that is being posted
 	maxTSOHeader   int
-	signal         uint32 // ctrlCompletion of every send
-	smallFence     bool   // of the next send
-	short          bool   // short messages come in completions
+	plainFrames    bool            // post takes frames
+	frameFlags     verbs.SendFlags // of those
+	signal         uint32          // ctrlCompletion of every send
+	smallFence     bool            // of the next send
+	short          bool            // short messages come in completions
 	maxInline      uint32
 	ece, wantECE   uint32                           // options in force, and those to ask for with the next modification
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
@@ -50,13 +53,16 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
 	q.short = q.sendCQ.short || q.recvCQ != nil && q.recvCQ.short
-	q.plain = c.plains(r.Type, q.maxInline)
 	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
+		if q.plainFrames, q.frameFlags = c.frameHeader() == 0, verbs.SendSignaled|verbs.SendSolicited; c.checksums {
+			q.frameFlags |= verbs.SendIPCsum
+		}
 		q.front = make([]byte, max(ethernetHeader, q.maxTSOHeader))
 	}
 	if r.SignalAll {
 		q.signal = ctrlCompletion
 	}
+	q.preparePlain()
 	if err = q.create(r, &size); err != nil {
 		q.drop()
 		return nil, err

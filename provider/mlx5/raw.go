@@ -36,6 +36,47 @@ func (c *mlx5Context) frameHeader() int {
 	return ethernetHeader
 }
 
+// postFrames is post of a raw packet QP whose device wants no start of a frame in the request. It
+// stops at a VLAN tag, a TSO and a frame in several pieces, too.
+func (q *qp) postFrames(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
+	s := &q.sq
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
+		if wr.Opcode != verbs.OpSend || wr.VLAN != 0 || flags&^q.frameFlags != 0 {
+			break
+		}
+		place := s.pi & (s.blocks - 1)
+		b := s.ring.At(place)
+		used, blocks := uint32(3), uint32(1)
+		if inline == nil {
+			if len(sgl) != 1 {
+				break
+			}
+			e := sgl[0]
+			if e.Length-1 >= maxDataLength { // also 0, which is no SGE
+				break
+			}
+			b[2] = segment{words(e.Length, e.LKey), be64(e.Addr)}
+		} else {
+			size := uint32(len(inline))
+			used += (size + inlineHeader - 1) / segmentSize
+			blocks = blocksOf(used)
+			if size-1 >= q.maxInline || place+blocks > s.blocks || len(sgl) > 0 {
+				break
+			}
+			b[2][0] = words(size|inlineBit, 0)
+			copy(s.memory[place*blockSize+2*segmentSize+inlineHeader:], inline)
+		}
+		b[1] = segment{words(0, uint32(flags&verbs.SendIPCsum)*(fillChecksums/uint32(verbs.SendIPCsum)))}
+		b[0] = segment{words((s.pi&indexMask)<<8|opSend, q.num<<8|used), words(q.control(flags), 0)}
+		s.sent[place] = sent{wr.WRID, number + uint32(n), verbs.WCSend}
+		s.pi += blocks
+		segs = used
+	}
+	return n, segs
+}
+
 // checkFrame checks a frame, and prepares its start that is in the request: what the device
 // wants there, the part before a VLAN tag with the tag, or the headers of a TSO.
 func (q *qp) checkFrame(r *request) error {

@@ -42,7 +42,8 @@ var bars = []bar{
 	{measures: []string{"transfer_instructions"}, against: []string{"rstream"}, limit: 1.1},
 	{measures: []string{"message_instructions"}, params: "64 B", against: []string{"verbs"}, limit: 1.15},
 	{measures: []string{"transfer"}, against: []string{"rstream"}, limit: 1, spread: true},
-	{measures: []string{"memory per connection"}, against: []string{"rdma-core"}, limit: 1.5},
+	{measures: []string{"memory per connection", "memory per stream"}, against: []string{"rdma-core"}, limit: 1.5},
+	{measures: []string{"descriptors per stream"}, against: []string{"rdma-core"}, limit: 1},
 }
 
 // barOf is the bar of a row against another implementation, nil if it has none.

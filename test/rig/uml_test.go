@@ -99,7 +99,7 @@ func TestWidenRegisters(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	var log strings.Builder
-	p := &progress{log: &log}
+	p := &progress{log: &log, of: 1400}
 	for range 2*progressEvery + 1 {
 		p.Write([]byte("  CC      a.o\n"))
 	}

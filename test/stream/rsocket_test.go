@@ -3,10 +3,14 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,4 +155,77 @@ func TestRsocketKeepAlive(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRsocketMany: 1,000 connections at a time echo. An idle one has no goroutine, and one
+// descriptor at each end.
+func TestRsocketMany(t *testing.T) {
+	kit.Only612(t)
+	const n = 1000
+	small := rsocket.Config{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
+	kit.RxeFabric(t)
+	kit.NoLeak(t)
+	lc := rsocket.ListenConfig{Config: small}
+	l := kit.Must(lc.Listen(t.Context(), kit.HostPort(kit.RxeIPv4, "0")))(t)
+	defer l.Close()
+	accepted := make(chan net.Conn, n)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	d := rsocket.Dialer{Config: small, Timeout: kit.Patience}
+	var dialled, served []net.Conn
+	connect := func() {
+		dialled = append(dialled, kit.Must(d.Dial(t.Context(), l.Addr().String()))(t))
+		c, ok := <-accepted
+		if !ok {
+			t.Fatal("the listener has ended")
+		}
+		served = append(served, c)
+	}
+	defer func() {
+		for _, c := range slices.Concat(dialled, served) {
+			kit.OK(t, c.Close())
+		}
+	}()
+	connect() // what all connections share
+	goroutines, descriptors := runtime.NumGoroutine(), kit.Descriptors(t)
+	for len(dialled) <= n {
+		connect()
+	}
+	// A few goroutines may still be ending.
+	if more := runtime.NumGoroutine() - goroutines; more > n/10 {
+		t.Errorf("%d goroutines more for %d connections", more, n)
+	}
+	if more := kit.Descriptors(t) - descriptors; more > 2*n+n/10 {
+		t.Errorf("%d descriptors more for %d connections", more, n)
+	}
+	var all sync.WaitGroup
+	for i := range dialled {
+		all.Go(func() {
+			b := make([]byte, 64)
+			if _, err := io.ReadFull(served[i], b); err != nil {
+				t.Error(err)
+			}
+			if _, err := served[i].Write(b); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			sent, got := bytes.Repeat([]byte{byte(i)}, 64), make([]byte, 64)
+			if _, err := dialled[i].Write(sent); err != nil {
+				t.Error(err)
+			}
+			if _, err := io.ReadFull(dialled[i], got); err != nil || !bytes.Equal(got, sent) {
+				t.Errorf("connection %d: %v, %x", i, err, got)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -170,7 +170,7 @@ static void take(struct ibv_cq *cq, int n)
 }
 
 /* time_poll polls in lists; where fewer are there than were sent, the time does not count. */
-static void time_poll(struct series *s, int list)
+static void time_poll(struct series *s, struct ibv_cq *cq, int list)
 {
 	int n = 0, got = list;
 	uint64_t start;
@@ -178,7 +178,7 @@ static void time_poll(struct series *s, int list)
 	tell_device(SIGSTOP);
 	start = clock_ticks();
 	while (n < DEPTH && got == list)
-		n += got = ibv_poll_cq(pair.send_cq, list, wcs);
+		n += got = ibv_poll_cq(cq, list, wcs);
 	start = clock_ticks() - start;
 	tell_device(SIGCONT);
 	need(got >= 0, "ibv_poll_cq");
@@ -186,10 +186,10 @@ static void time_poll(struct series *s, int list)
 	if (n == DEPTH)
 		add(s, start);
 	else
-		take(pair.send_cq, DEPTH - n);
+		take(cq, DEPTH - n);
 }
 
-struct costs { struct series recv, send[KINDS], poll; };
+struct costs { struct series recv, send[KINDS], poll, poll_recv; };
 
 /* one_round notes no polls of writes: nothing else tells that they are done. */
 static void one_round(struct costs *c, int list, int kind)
@@ -206,21 +206,27 @@ static void one_round(struct costs *c, int list, int kind)
 		take(pair.send_cq, DEPTH);
 		return;
 	}
-	take(pair.recv_cq, DEPTH);
+	if (raw) {
+		for (int i = 0; i < 10; i++) /* nothing shows that all have arrived but polling */
+			yield();
+		time_poll(&c->poll_recv, pair.recv_cq, list);
+	} else {
+		take(pair.recv_cq, DEPTH);
+	}
 	yield();
-	time_poll(&c->poll, list);
+	time_poll(&c->poll, pair.send_cq, list);
 }
 
 static void measure_list(int list)
 {
-	struct costs c = { .recv = new_series(), .poll = new_series() };
+	struct costs c = { .recv = new_series(), .poll = new_series(), .poll_recv = new_series() };
 
 	for (int kind = 0; kind < KINDS; kind++)
 		c.send[kind] = new_series();
 	prepare(list);
 	for (int i = -rounds / 10 - 1; i < rounds; i++) {
 		if (i == 0) /* warm now */
-			c.recv.n = c.poll.n = c.send[SEND].n = c.send[SEND_INLINE].n = c.send[WRITE].n = c.send[WRITE_INLINE].n = 0;
+			c.recv.n = c.poll.n = c.poll_recv.n = c.send[SEND].n = c.send[SEND_INLINE].n = c.send[WRITE].n = c.send[WRITE_INLINE].n = 0;
 		for (int kind = 0; kind < (raw ? WRITE : KINDS); kind++)
 			one_round(&c, list, kind);
 	}
@@ -228,6 +234,8 @@ static void measure_list(int list)
 	for (int kind = 0; kind < (raw ? WRITE : KINDS); kind++)
 		print(&c.send[kind], measures[kind], list, DEPTH);
 	print(&c.poll, "poll_full", list, DEPTH);
+	if (raw)
+		print(&c.poll_recv, "poll_recv", list, DEPTH);
 }
 
 static void measure_empty(void)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,12 +11,11 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// calls counts system calls per message, at both ends together: those that an exchange
-// takes, without starting and ending, is the difference between a long one and a
-// short one.
+// calls counts system calls, wake-ups and context switches per message, at both ends together:
+// those that an exchange takes, without starting and ending, is the difference between a long
+// one and a short one.
 func calls(b *bench) error {
-	c, err := openCounter()
-	if err != nil {
+	if err := errors.Join(b.twoProcs(), enableTracepoints()); err != nil {
 		return err
 	}
 	some := *b
@@ -23,7 +23,7 @@ func calls(b *bench) error {
 	return forEach(b, callRows(b), func(r callRow, l *link) error {
 		var entrants []entrant
 		for _, impl := range r.impls {
-			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return b.countCalls(c, r, impl, l) }})
+			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return b.countCalls(r, impl, l) }})
 		}
 		return some.interleave(entrants...)
 	})
@@ -37,14 +37,14 @@ var runtimes = []string{
 }
 
 // countCalls plays a row twice and counts the calls of the difference.
-func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]result.Sample, error) {
-	var counts [2]map[string]int
+func (b *bench) countCalls(r callRow, impl string, l *link) ([]result.Sample, error) {
+	var found [2]counts
 	var messages [2]int
-	for i := range counts {
+	for i := range found {
 		x := r.exchange(b, impl, l, i == 1)
 		messages[i] = x.n
 		var err error
-		if counts[i], err = c.during(x.comm, x.play); err != nil {
+		if found[i], err = during(x.comm, x.play); err != nil {
 			return nil, err
 		}
 	}
@@ -52,26 +52,30 @@ func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]resul
 	sample := func(measure, params string, calls int) result.Sample {
 		return result.Sample{Measure: measure, Driver: l.driver, Params: params, Unit: "a " + r.unit, Value: float64(calls) / per}
 	}
-	var samples []result.Sample
+	short, long := found[0].calls, found[1].calls
+	samples := []result.Sample{
+		sample("wake_ups", r.name, found[1].wakeUps-found[0].wakeUps),
+		sample("context_switches", r.name, found[1].contextSwitches-found[0].contextSwitches),
+	}
 	sum := 0
-	for _, name := range slices.Sorted(maps.Keys(counts[1])) {
-		more := counts[1][name] - counts[0][name]
+	for _, name := range slices.Sorted(maps.Keys(long)) {
+		more := long[name] - short[name]
 		sum += more
 		if float64(more) >= per/200 { // rarer calls are chance
 			samples = append(samples, sample("system_calls_named", fmt.Sprintf("%s: %s", r.name, name), more))
 		}
 	}
 	samples = append(samples, sample("system_calls", r.name, sum))
-	if impl == "goverbs" {
+	if impl == "goverbs" || impl == "verbs" {
 		for _, name := range runtimes {
-			sum -= counts[1][name] - counts[0][name]
+			sum -= long[name] - short[name]
 		}
 	}
 	samples = append(samples, sample("system_calls_but_runtime", r.name, sum))
 	if r.polled {
 		rings := 0 // a doorbell is a write, or an ioctl where that is refused
 		for _, name := range []string{"write", "ioctl"} {
-			rings += counts[1][name] - counts[0][name]
+			rings += long[name] - short[name]
 		}
 		samples = append(samples, sample("doorbells", r.name, rings))
 	}

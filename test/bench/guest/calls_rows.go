@@ -63,6 +63,11 @@ func callRows(b *bench) []callRow {
 	rows = append(rows,
 		perftestRow(test{op: "write", kind: "bw", size: 64, iters: 640, list: 16}),
 		perftestRow(test{op: "send", kind: "bw", size: 64, iters: 640, events: true}))
+	rows = append(rows,
+		streamCalls(streamRow{"transfer", 64, 100, 1, streamImpls[:2]}),
+		streamCalls(streamRow{"transfer", 64 << 10, 2, 16, streamImpls[:2]}),
+		streamCalls(streamRow{"transfer", 1 << 20, 4, 1, streamImpls[:2]}),
+		streamCalls(streamRow{"message", 64, 200, 1, messageImpls}))
 	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true), dialRow(1), dialRow(16), lowRow())
 	switch {
 	case b.check:
@@ -73,7 +78,7 @@ func callRows(b *bench) []callRow {
 		some[2].impls = []string{"goverbs"} // which limits.json limits
 		return some
 	case b.quick:
-		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "rping", "connect 1 at a time", "connect all at once")
+		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "transfer 64 B", "transfer 64 KiB, 16 in a row", "message 64 B", "rping", "connect 1 at a time", "connect all at once")
 	}
 	return rows
 }
@@ -87,6 +92,20 @@ func pick(rows []callRow, names ...string) (some []callRow) {
 		}
 	}
 	return some
+}
+
+// streamCalls is a row of the suite stream.
+func streamCalls(r streamRow) callRow {
+	return callRow{
+		name: r.String(), unit: "message", drivers: drivers, impls: r.impls,
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
+			r := r
+			if long {
+				r.rounds *= 4
+			}
+			return b.exchange(r.pair(b, impl, l), 2*r.rounds*r.count)
+		},
+	}
 }
 
 // count is how many pings to play.

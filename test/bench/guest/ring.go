@@ -30,17 +30,24 @@ func ring(b *bench) error {
 
 // mlx5 runs them on a device in software: rdma-core's provider has no other here.
 func mlx5(b *bench) error {
-	in := func(impl, program string) entrant {
-		args := append([]string{"sandbox", "-d", "mlx5", "--", b.program(program), "-still"}, b.ringArgs("mlx5", "mlx5_0", "198.51.100.1")...)
-		return b.printer(impl, "rdmalink", args...)
+	in := func(driver, impl, program string, more ...string) entrant {
+		args := append([]string{"sandbox", "-d", "mlx5", "--", b.program(program), "-still"}, b.ringArgs(driver, "mlx5_0", "198.51.100.1")...)
+		return b.printer(impl, "rdmalink", append(args, more...)...)
 	}
-	return b.interleave(in("rdma-core", "c-ring"), in("goverbs", "ring"), in("cgo", "cgo"))
+	err := b.interleave(in("mlx5", "rdma-core", "c-ring"), in("mlx5", "goverbs", "ring"), in("mlx5", "cgo", "cgo"))
+	if err != nil {
+		return err
+	}
+	return b.interleave(in(rawFrames, "rdma-core", "c-ring", "-raw"), in(rawFrames, "goverbs", "ring", "-raw"))
 }
+
+// rawFrames is the driver in the samples of frames on raw packet queue pairs.
+const rawFrames = "mlx5-raw"
 
 func (b *bench) ringArgs(driver, dev, addr string) []string {
 	rounds, clock := 200, "ns"
 	switch {
-	case b.icount && driver == "mlx5":
+	case b.icount && driver != "siw" && driver != "rxe":
 		rounds, clock = 5, "insn" // the device, in software, executes a hundred times as many as are counted
 	case b.icount:
 		rounds, clock = 21, "insn" // every one of them takes the same

@@ -71,6 +71,9 @@ func scaleRows(b *bench) []scaleRow {
 			scaleRow{"bare QPs", s.n, 0, min(s.runs, 2), drivers, measurePairs},
 			scaleRow{"idle connections", s.n, 0, min(s.runs, 2), drivers, measureIdle},
 			scaleRow{"connect 64 at a time", s.n, 64, s.runs, drivers, measureRate})
+		if s.n >= 1000 { // over siw, rdma-core 44 can't have two at a time
+			rows = append(rows, scaleRow{"idle streams", s.n, 0, 1, []string{"rxe"}, measureStreams})
+		}
 		if s.n <= 1000 {
 			rows = append(rows,
 				scaleRow{"connect 1 at a time", s.n, 1, s.runs, drivers, measureRate},

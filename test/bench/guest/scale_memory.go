@@ -11,20 +11,27 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// memory is the resident memory of a process, in bytes.
+// memory is the resident memory of a process, in bytes, and its open descriptors.
 type memory struct {
-	private float64 // its own
-	queues  float64 // mapped files: programs, which don't grow, and queues, which the kernel made
+	private     float64 // its own
+	queues      float64 // mapped files: programs, which don't grow, and queues, which the kernel made
+	descriptors float64
 }
 
-func (m memory) minus(o memory) memory { return memory{m.private - o.private, m.queues - o.queues} }
+func (m memory) minus(o memory) memory {
+	return memory{m.private - o.private, m.queues - o.queues, m.descriptors - o.descriptors}
+}
 
 func memoryOf(p *companion) (memory, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return memory{}, err
 	}
-	return memory{kib(text, "RssAnon:"), kib(text, "RssFile:") + kib(text, "RssShmem:")}, nil
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	if err != nil {
+		return memory{}, err
+	}
+	return memory{kib(text, "RssAnon:"), kib(text, "RssFile:") + kib(text, "RssShmem:"), float64(len(files))}, nil
 }
 
 // freeMemory returns the kernel's free memory.
@@ -82,17 +89,34 @@ func measurePairs(b *bench, r scaleRow, l *link) error {
 // measureIdle counts the memory of connections that wait for a message, at both
 // ends.
 func measureIdle(b *bench, r scaleRow, l *link) error {
+	return b.measureHeld(r, l, "connection", "serve", "conns")
+}
+
+// measureStreams counts the memory of byte streams, at both ends.
+func measureStreams(b *bench, r scaleRow, l *link) error {
+	return b.measureHeld(r, l, "stream", "stream-serve", "streams")
+}
+
+// measureHeld counts the memory and the descriptors of connections of a kind. serve and hold
+// are the commands of the programs at the two ends.
+func (b *bench) measureHeld(r scaleRow, l *link, kind, serve, hold string) error {
 	at, n := l.addr+":"+scalePort, strconv.Itoa(r.n)
-	servers := b.twins([]string{"serve", at}, []string{"c-scale", "serve", at})
+	servers := b.twins([]string{serve, at}, []string{"c-scale", serve, at})
 	var entrants []entrant
-	for i, t := range b.twins([]string{"conns", n, at}, []string{"c-scale", "conns", n, at}) {
+	for i, t := range b.twins([]string{hold, n, at}, []string{"c-scale", hold, n, at}) {
 		entrants = append(entrants, entrant{t.impl, func() (samples []result.Sample, err error) {
 			err = b.serving(servers[i].argv, func(server *companion) error {
 				grown, kernel, err := b.grow(t, server)
-				params := fmt.Sprintf("%d connections", r.n)
-				samples = append(grown[0].samplesOf("connection", "dialled, "+params, r.n), grown[1].samplesOf("connection", "accepted, "+params, r.n)...)
-				samples = append(samples, kernelSamples("connection", "both ends, "+params, r.n, kernel)...)
-				return err
+				if err != nil {
+					return err
+				}
+				params := fmt.Sprintf("%d %ss", r.n, kind)
+				samples = append(grown[0].samplesOf(kind, "dialled, "+params, r.n), grown[1].samplesOf(kind, "accepted, "+params, r.n)...)
+				samples = append(samples, kernelSamples(kind, "both ends, "+params, r.n, kernel)...)
+				for end, m := range map[string]memory{"dialled": grown[0], "accepted": grown[1]} {
+					samples = append(samples, result.Sample{Measure: "descriptors per " + kind, Params: end + ", " + params, Unit: "descriptors", Value: m.descriptors / float64(r.n)})
+				}
+				return nil
 			})
 			return of(l, t.impl, samples), err
 		}})

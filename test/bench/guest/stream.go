@@ -111,7 +111,8 @@ func (r streamRow) kind(impl string) string {
 	return "rsocket"
 }
 
-func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) {
+// pair returns the two commands of the row.
+func (r streamRow) pair(b *bench, impl string, l *link) pair {
 	p := pair{cm: l}
 	if impl == "rstream" {
 		args := []string{"rstream", "-T", "b", "-p", streamPort, "-S", strconv.Itoa(r.size), "-I", strconv.Itoa(r.rounds), "-C", strconv.Itoa(r.count)}
@@ -130,7 +131,11 @@ func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) 
 			p.port, _ = strconv.Atoi(streamPort)
 		}
 	}
-	o, err := b.play(p)
+	return p
+}
+
+func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) {
+	o, err := b.play(r.pair(b, impl, l))
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,24 @@ Totals:
     Entries: 4
     Dropped: 0
 `
-	got, err := parseHistogram(text, "rdmalink")
+	got, err := systemCalls.parse(text, "rdmalink")
 	if want := map[string]int{"futex": 41, "write": 123456}; err != nil || !maps.Equal(got, want) {
 		t.Error(got, err)
 	}
-	if _, err := parseHistogram(text, "rping"); err == nil {
+	if _, err := systemCalls.parse(text, "rping"); err == nil {
 		t.Error("no call counted, and no error")
+	}
+}
+
+func TestWakeUpHistogram(t *testing.T) {
+	const text = `# trigger info: hist:keys=comm:vals=hitcount:sort=hitcount:size=2048 [active]
+#
+
+{ comm: rdmalink                                           } hitcount:          3
+{ comm: kworker/0:1                                        } hitcount:         40
+`
+	got, err := wakeUps.parse(text, "rdmalink")
+	if want := map[string]int{"": 3}; err != nil || !maps.Equal(got, want) {
+		t.Error(got, err)
 	}
 }

@@ -108,7 +108,16 @@ func (q *rings) Doorbell() error {
 }
 
 func (q *rings) Poll(list int, now rounds.Clock) (n int, took int64, err error) {
-	cq, wcs, start := q.sendCQ, q.wcs[:list], now()
+	return q.poll(q.sendCQ, list, now)
+}
+
+// PollRecv implements rounds.RecvPoller.
+func (q *rings) PollRecv(list int, now rounds.Clock) (n int, took int64, err error) {
+	return q.poll(q.recvCQ, list, now)
+}
+
+func (q *rings) poll(cq *uverbs.CQ, list int, now rounds.Clock) (n int, took int64, err error) {
+	wcs, start := q.wcs[:list], now()
 	for got := list; n < rounds.Depth && got == list; n += got {
 		if got, err = cq.Poll(wcs); err != nil {
 			return n, 0, err

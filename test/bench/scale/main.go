@@ -21,6 +21,8 @@ const usage = `usage: scale serve ADDRESS:PORT          accept connections, answ
        scale low-serve ADDRESS:PORT      accept as cmtime's server does; SIGTERM ends it
        scale low N ADDRESS:PORT          connect N times at once, as cmtime does
        scale conns N ADDRESS:PORT        hold N idle connections more than one
+       scale stream-serve ADDRESS:PORT   accept byte streams; SIGTERM ends it
+       scale streams N ADDRESS:PORT      hold N idle byte streams more than one
        scale qps N DEVICE                hold N bare QPs more than one
        scale setup ADDRESS:PORT          from before the device is opened to the first byte received`
 
@@ -48,6 +50,10 @@ func run(args []string) error {
 		return low(numbers[0], last)
 	case name == "conns" && len(numbers) == 1 && len(args) == 3:
 		return holdConns(numbers[0], last)
+	case name == "stream-serve" && len(args) == 2:
+		return serveStreams(last)
+	case name == "streams" && len(numbers) == 1 && len(args) == 3:
+		return holdStreams(numbers[0], last)
 	case name == "setup" && len(args) == 2:
 		return setup(last)
 	}

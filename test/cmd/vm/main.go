@@ -28,6 +28,7 @@ const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
   vm headers                                    get rdma_netlink.h of the newest kernel with apt
   vm rdma-core                                  build the newest rdma-core from its source package, got with apt
+  vm valkey DIR                                 build Valkey with RDMA from Debian's source, and copy its programs to DIR
   vm test [-kernel SERIES] [-guests N] [flags] [PACKAGE...]
                                                 run the packages' tests in guests, as go test would; -h lists the flags
   vm run [-kernel SERIES] [-mem MIB] [-cpus N] [-timeout D] [-icount] -- CMD [ARG...]
@@ -69,6 +70,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = rig.FetchHeaders(ctx, stderr)
 	case "rdma-core":
 		err = rig.FetchRDMACore(ctx, stderr)
+	case "valkey":
+		if len(args) != 2 {
+			err = errors.New("valkey: expected a directory")
+			break
+		}
+		err = rig.InstallValkey(ctx, stderr, args[1])
 	case "run":
 		code, err = runGuest(ctx, args[1:], stdout, stderr)
 	case "test":

@@ -397,7 +397,7 @@ func perftests(t *testing.T, c core) {
 		"mlx5": {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw -c UD -s 1024 -x 1", "ib_send_bw -c UC -s 1024 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_send_lat -s 64 -x 1",
 			"ib_write_bw -q 8 -s 512 -x 1", "ib_write_lat -c UC -s 64 -x 1", "ib_read_bw -s 4096 -x 1", "ib_read_lat -s 1024 -x 1", "ib_atomic_bw -x 1", "ib_atomic_lat -x 1"},
 		"mlx5-old":   {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_write_bw -q 24 -s 512 -x 1", "ib_atomic_bw -x 1"},
-		"mlx5-ib":    {"ib_send_bw -e -s 4096", "ib_send_bw -c UD -s 1024", "ib_write_bw -s 512", "ib_read_lat -e -s 1024", "ib_atomic_bw"},
+		"mlx5-ib":    {"ib_send_bw -e -s 4096", "ib_send_bw -c UD -s 1024", "ib_write_bw -s 512", "ib_read_lat -s 1024", "ib_atomic_bw"},
 		"siw":        {"ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
 		"erdma":      {"ib_send_bw -R -x 0", "ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0", "ib_atomic_lat -R -x 0"},
 		"erdma-old":  {"ib_send_bw -R -e -x 0", "ib_write_bw -R -q 4 -s 65536 -x 0"},

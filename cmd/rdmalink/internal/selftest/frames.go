@@ -122,9 +122,8 @@ func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, recv *uverbs.CQOptions
 // sink receives frames.
 type sink struct {
 	*framer
-	cq  *uverbs.CQ
-	mr  *uverbs.MR
-	out []verbs.RecvWR // posted, oldest first
+	cq *uverbs.CQ
+	mr *uverbs.MR
 }
 
 // newSink creates the memory of a receiver on the tested device.

@@ -55,13 +55,20 @@ func (m *meter) round(kind Kind, list int) error {
 	case kind >= Write:
 		return take(m.rings.TakeSends, Depth)
 	}
-	if err := take(m.rings.TakeRecvs, Depth); err != nil {
+	if r, ok := m.rings.(RecvPoller); ok && m.kinds == Write {
+		for range 10 * grace { // nothing shows that all have arrived but polling
+			yield()
+		}
+		if err := m.poll("poll_recv", r.PollRecv, m.rings.TakeRecvs, list); err != nil {
+			return err
+		}
+	} else if err := take(m.rings.TakeRecvs, Depth); err != nil {
 		return err
 	}
 	for range grace {
 		yield()
 	}
-	return m.poll(list)
+	return m.poll("poll_full", m.rings.Poll, m.rings.TakeSends, list)
 }
 
 func (m *meter) post(kind Kind, list int) error {
@@ -80,14 +87,14 @@ func (m *meter) post(kind Kind, list int) error {
 const grace = 20
 
 // poll notes nothing when completions were missing.
-func (m *meter) poll(list int) error {
+func (m *meter) poll(measure string, poll func(list int, now Clock) (int, int64, error), rest func(atMost int) (int, error), list int) error {
 	m.device.stop()
-	n, took, err := m.rings.Poll(list, m.clock)
+	n, took, err := poll(list, m.clock)
 	m.device.goOn()
 	if err == nil && n < Depth {
-		return take(m.rings.TakeSends, Depth-n)
+		return take(rest, Depth-n)
 	}
-	return m.note("poll_full", took, err)
+	return m.note(measure, took, err)
 }
 
 // calls measures the operations that are counted per call, n times.

@@ -70,7 +70,7 @@ func TestMeasure(t *testing.T) {
 	f := &fake{}
 	var out strings.Builder
 	o := options{impl: "fake", driver: "siw"}
-	if err := o.measure(&meter{rings: f, clock: f.clock}, 3, unit{name: "ticks", tick: 1}, &out); err != nil {
+	if err := o.measure(&meter{rings: f, kinds: Kinds, clock: f.clock}, 3, unit{name: "ticks", tick: 1}, &out); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`"arm","driver":"siw","impl":"fake","unit":"ticks","value":7`}
@@ -96,7 +96,7 @@ func TestMeasure(t *testing.T) {
 // round begins with empty queues.
 func TestLate(t *testing.T) {
 	f := &fake{late: 10}
-	m := &meter{rings: f, clock: f.clock, costs: make(map[string][]int64)}
+	m := &meter{rings: f, kinds: Kinds, clock: f.clock, costs: make(map[string][]int64)}
 	for range 2 {
 		if err := m.round(Send, 16); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestNeverRight(t *testing.T) {
 	o := options{impl: "fake", driver: "siw"}
 	always := func() int64 { f.late = 10; return f.ticks }
 	var out strings.Builder
-	err := o.measure(&meter{rings: f, clock: always}, 3, unit{name: "ticks", tick: 1}, &out)
+	err := o.measure(&meter{rings: f, kinds: Kinds, clock: always}, 3, unit{name: "ticks", tick: 1}, &out)
 	if err == nil || !strings.Contains(err.Error(), "poll_full") {
 		t.Error(err)
 	}

@@ -49,3 +49,8 @@ type Rings interface {
 	TakeSends(atMost int) (int, error) // send completions that are there
 	TakeRecvs(atMost int) (int, error)
 }
+
+// RecvPoller is a Rings whose receives are polled like its sends, for frames.
+type RecvPoller interface {
+	PollRecv(list int, now Clock) (n int, took int64, err error)
+}

@@ -1,0 +1,20 @@
+module github.com/goverbs/goverbs/examples/valkey
+
+go 1.25.0
+
+require (
+	github.com/gomodule/redigo v1.9.3
+	github.com/goverbs/goverbs v0.0.0
+	github.com/redis/go-redis/v9 v9.17.2
+	github.com/redis/rueidis v1.0.79
+	github.com/valkey-io/valkey-go v1.0.79
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace github.com/goverbs/goverbs => ../..
