@@ -171,6 +171,31 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestNetdev has a network device with PFC for priority 3, trust in DSCP and a queue with ECN.
+func TestNetdev(t *testing.T) {
+	attr := func(typ uint16, value []byte) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+		b = append(binary.NativeEndian.AppendUint16(b, typ), value...)
+		return append(b, make([]byte, -len(b)&3)...)
+	}
+	source, _ := machine()
+	source.Route = func(typ uint16, dump bool, _ []byte) ([][]byte, error) {
+		if dump {
+			queue := make([]byte, 20)
+			binary.NativeEndian.PutUint32(queue[4:], 3) // eth0
+			queue = append(queue, attr(1, []byte("fq_codel\x00"))...)
+			return [][]byte{append(queue, attr(2, attr(4, []byte{1, 0, 0, 0}))...)}, nil
+		}
+		pfc := make([]byte, 136)
+		pfc[1], pfc[8+8*3], pfc[72+8*3] = 1<<3, 11, 22
+		return [][]byte{append(make([]byte, 4), attr(13, append(attr(2, pfc), attr(11, attr(3, []byte{5}))...))...)}, nil
+	}
+	expect(t, scrape(t, source, &metrics.Watcher{RDMA: source.RDMA}),
+		`rdma_netdev_pfc_enabled{netdev="eth0",priority="3"} 1`, `rdma_netdev_pfc_enabled{netdev="eth0",priority="0"} 0`,
+		`rdma_netdev_pfc_sent_total{netdev="eth0",priority="3"} 11`, `rdma_netdev_pfc_received_total{netdev="eth0",priority="3"} 22`,
+		`rdma_netdev_trust_dscp{netdev="eth0"} 1`, `rdma_netdev_qdisc_ecn{netdev="eth0",qdisc="fq_codel"} 1`)
+}
+
 // TestLint applies promtool's rules to the metrics.
 func TestLint(t *testing.T) {
 	source, _ := machine()

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -286,5 +288,96 @@ func TestDockerfile(t *testing.T) {
 	}
 	if strings.Count(image, "COPY") != 1 || strings.Contains(image, "RUN") {
 		t.Error(image)
+	}
+}
+
+// theirNames are node_exporter's names of ours.
+var theirNames = map[string]string{
+	"state_id": "rdma_port_state", "physical_state_id": "rdma_port_physical_state", "rate_bytes_per_second": "rdma_port_rate_bytes_per_second",
+	"port_data_transmitted_bytes_total": "rdma_port_transmit_bytes_total", "port_data_received_bytes_total": "rdma_port_receive_bytes_total",
+	"port_packets_transmitted_total": "rdma_port_transmit_packets_total", "port_packets_received_total": "rdma_port_receive_packets_total",
+	"unicast_packets_transmitted_total": "rdma_port_transmit_unicast_packets_total", "unicast_packets_received_total": "rdma_port_receive_unicast_packets_total",
+	"multicast_packets_transmitted_total": "rdma_port_transmit_multicast_packets_total", "multicast_packets_received_total": "rdma_port_receive_multicast_packets_total",
+	"port_discards_transmitted_total": "rdma_port_transmit_drops_total", "port_errors_received_total": "rdma_port_receive_errors_total",
+	"port_constraint_errors_transmitted_total": "rdma_port_transmit_constraint_errors_total", "port_constraint_errors_received_total": "rdma_port_receive_constraint_errors_total",
+	"port_receive_remote_physical_errors_total": "rdma_port_receive_remote_physical_errors_total", "port_receive_switch_relay_errors_total": "rdma_port_receive_switch_relay_errors_total",
+	"port_transmit_wait_total": "rdma_port_transmit_wait_ticks_total", "vl15_dropped_total": "rdma_port_vl15_drops_total",
+	"link_downed_total": "rdma_port_link_downed_total", "link_error_recovery_total": "rdma_port_link_error_recoveries_total",
+	"local_link_integrity_errors_total": "rdma_port_link_integrity_errors_total", "symbol_error_total": "rdma_port_symbol_errors_total",
+	"excessive_buffer_overrun_errors_total": "rdma_port_buffer_overrun_errors_total",
+}
+
+// card writes the files of sysfs of a card, with a different value in each counter.
+func card(t *testing.T) (sys string) {
+	t.Helper()
+	sys = t.TempDir()
+	device := filepath.Join(sys, "class/infiniband/mlx5_0")
+	files := map[string]string{"fw_ver": "16.35.4030", "board_id": "MT_0000000008", "hca_type": "MT4119", "ports/1/state": "4: ACTIVE",
+		"ports/1/phys_state": "5: LinkUp", "ports/1/rate": "100 Gb/sec (4X EDR)", "ports/1/link_layer": "InfiniBand"}
+	for i, name := range strings.Fields(`port_xmit_data port_rcv_data port_xmit_packets port_rcv_packets unicast_xmit_packets unicast_rcv_packets
+		multicast_xmit_packets multicast_rcv_packets port_xmit_discards port_rcv_errors port_xmit_constraint_errors port_rcv_constraint_errors
+		port_rcv_remote_physical_errors port_rcv_switch_relay_errors VL15_dropped port_xmit_wait link_downed link_error_recovery
+		local_link_integrity_errors symbol_error excessive_buffer_overrun_errors`) {
+		files["ports/1/counters/"+name] = fmt.Sprint(1000 + 13*i)
+	}
+	for name, text := range files {
+		name = filepath.Join(device, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+// TestNodeExporter compares the page with that of node_exporter's infiniband collector, on the same
+// files of sysfs.
+func TestNodeExporter(t *testing.T) {
+	name := program(t, "prometheus-node-exporter")
+	source, kernel := machine()
+	kernel.Statistics = nil
+	sys := card(t)
+	source.Sys = os.DirFS(sys)
+	ours := scrape(t, source, &metrics.Watcher{RDMA: source.RDMA})
+
+	theirs := exec.CommandContext(t.Context(), name, "--collector.disable-defaults", "--collector.infiniband", "--path.sysfs="+sys, "--web.listen-address=127.0.0.1:0")
+	stderr, err := theirs.StderrPipe()
+	if err == nil {
+		err = theirs.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = theirs.Process.Kill()
+		_ = theirs.Wait()
+	}()
+	var address string
+	for lines := bufio.NewScanner(stderr); address == "" && lines.Scan(); {
+		if m := regexp.MustCompile(`msg="Listening on" address=([0-9.:]+)`).FindStringSubmatch(lines.Text()); m != nil {
+			address = m[1]
+		}
+	}
+	r, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	n := 0
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		m := regexp.MustCompile(`^node_infiniband_(\w+)\{device="mlx5_0",port="1"\} (.*)$`).FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		n++
+		pattern := regexp.MustCompile(`(?m)^` + theirNames[m[1]] + `\{(?:counter="\w+",)?device="mlx5_0",port="1"\} ` + regexp.QuoteMeta(m[2]) + `$`)
+		if theirNames[m[1]] == "" || !pattern.MatchString(ours) {
+			t.Errorf("%s is %s there; not so %q here", m[1], m[2], theirNames[m[1]])
+		}
+	}
+	if n != len(theirNames) {
+		t.Errorf("%d metrics", n)
 	}
 }

@@ -68,7 +68,7 @@ func machine() (*cli.Tool, *growing) {
 
 func lines(t *testing.T, words ...string) clitest.Result {
 	tool, _ := machine()
-	return clitest.RunWords(tool, cli.Root(Command()), append([]string{"top"}, words...))
+	return clitest.RunWords(tool, commandAlone(), append([]string{"top"}, words...))
 }
 
 // TestBatch checks the tables.
@@ -163,7 +163,7 @@ func TestUsage(t *testing.T) {
 	}
 	tool, k := machine()
 	k.Fail = map[uint16]error{1: syscall.EPROTONOSUPPORT}
-	if r := clitest.RunWords(tool, cli.Root(Command()), []string{"top", "-b"}); r.Code != 1 || !strings.Contains(r.Err, "modprobe ib_core") {
+	if r := clitest.RunWords(tool, commandAlone(), []string{"top", "-b"}); r.Code != 1 || !strings.Contains(r.Err, "modprobe ib_core") {
 		t.Error(r)
 	}
 }
@@ -243,3 +243,6 @@ func TestScaled(t *testing.T) {
 		}
 	}
 }
+
+// commandAlone returns rdmalink with the command top.
+func commandAlone() cli.Command { return cli.Root(Command()) }
