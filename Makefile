@@ -20,7 +20,7 @@ FOR ?= 30m
 HOGS ?= 2
 LOG ?= stress.jsonl
 # What a row needs first. make test sees to it once, for all of its rows.
-READY ?= fetch build grpc valkey
+READY ?= fetch build grpc valkey exporter prometheus
 # The tests with many goroutines on one object, and their packages.
 RACE_PACKAGES ?= ./test/rxe ./test/msg
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
@@ -36,7 +36,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help release api build grpc generate lint unit arm64 race fuzz abi sandbox fabric programs cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs diags cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,24 @@ grpc: ## build bin/grpc, the example that needs gRPC
 valkey: bin/vm ## build bin/valkey: Valkey with RDMA from Debian's source, and Go clients of it
 	@bin/vm valkey bin/valkey
 	$(GO) -C examples/valkey build -o ../../bin/valkey/ ./...
+
+# A module of its own too: rdmalink does without Prometheus's libraries.
+exporter: ## build the static bin/rdmalink-exporter, which rdmalink exporter runs
+	$(GO) -C cmd/rdmalink-exporter build -o ../../bin/ .
+
+# The packages are unpacked, not installed: their services would start.
+PROMETHEUS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/goverbs/prometheus
+$(PROMETHEUS)/usr/bin/promtool:
+	mkdir -p $(PROMETHEUS)
+	cd $(PROMETHEUS) && apt-get download prometheus prometheus-node-exporter && for f in *.deb; do dpkg-deb -x $$f .; done
+
+prometheus: $(PROMETHEUS)/usr/bin/promtool ## get promtool and prometheus-node-exporter with apt
+
+exporter-test: exporter prometheus ## tests of rdmalink-exporter, with promtool and systemd-analyze
+	$(GO) -C cmd/rdmalink-exporter vet ./...
+	@command -v systemd-analyze >/dev/null || { \
+		echo "installing systemd"; $(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends systemd; }
+	CI=true PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) -C cmd/rdmalink-exporter test -timeout 10m $(TESTFLAGS) ./...
 
 # -ldflags=-buildid= makes the bytes depend on the sources, Go and the platform alone.
 RELEASE = $(GO) build -ldflags=-buildid= -o
@@ -84,6 +102,7 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 	for os in darwin windows; do GOOS=$$os $(GO) vet -tests ./... && GOOS=$$os $(GO) test -c -vet=off -o /dev/null ./msg || exit 1; done
 	$(GO) -C examples/grpc vet ./...
 	$(GO) -C examples/valkey vet ./...
+	$(GO) -C cmd/rdmalink-exporter vet ./...
 	$(GO) test ./internal/house -run '^TestAPI'
 	$(TOOL) staticcheck -tags vm,vmhost ./...
 	$(TOOL) actionlint
@@ -125,26 +144,29 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 # unit and race ran the other tests of cmd/rdmalink. Results are cached: what programs, compilers
 # or headers from outside the module an upgrade changed, go test doesn't notice (go clean -testcache).
 abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two rdmas and in shells
-	CI=true $(GO) test $(TESTFLAGS) ./internal/abi ./internal/verbtable
+	CI=true $(GO) test -skip Next $(TESTFLAGS) ./internal/abi ./internal/verbtable
 	CI=true $(GO) test $(TESTFLAGS) -run 'AsIproute2|TestShells' ./cmd/rdmalink ./cmd/rdmalink/internal/rdma
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
+sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
 	@bin/vm rdma-core
+	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
 	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
 	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./valkeyrdma
 
+fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
+
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
-fabric: ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
+diags:
 	@{ command -v ibsim && command -v opensm && command -v ibnetdiscover && ls /usr/share/doc/ibsim-utils/net-examples && \
 		ls /usr/lib/*/umad2sim/libumad2sim.so; } >/dev/null 2>&1 || { \
 		echo "installing ibsim, opensm and infiniband-diags"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 -o DPkg::Options::='--path-include=/usr/share/doc/ibsim-utils/*' \
 			install -y -q --no-install-recommends --reinstall ibsim-utils libumad2sim0 opensm infiniband-diags; }
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric
 
 # dpkg of some containers leaves out documentation, where rdma-core's tests are.
 programs:
@@ -181,7 +203,7 @@ rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, c
 # User Mode Linux measures nanoseconds for make bench. Its tests and the kernel tests on it
 # take a quarter of an hour, and show no more than QEMU's.
 uml: ## the test machine's and the kernel tests on User Mode Linux, which is compiled first
-	@$(MAKE) --no-print-directory fetch build grpc valkey KERNELS=uml-6.12
+	@$(MAKE) --no-print-directory fetch build grpc valkey exporter prometheus KERNELS=uml-6.12
 	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
 	@bin/vm test -kernel uml-6.12 -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES)
 
@@ -196,10 +218,10 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: fetch build grpc valkey bin/suite ## everything, two rows at a time; says at the end what ran
+test: fetch build grpc valkey exporter prometheus bin/suite ## everything, two rows at a time; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-stress: fetch build grpc valkey bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
+stress: fetch build grpc valkey exporter prometheus bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
 	@bin/suite -for $(FOR) -file $(LOG) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 bin/suite: FORCE

@@ -400,21 +400,22 @@ func (d *discovery) fabric() *Fabric {
 	}
 	f.From = d.start.Ports[d.fromPort]
 
-	// An event is an answer: of a node, of a switch's port 0, or of another port.
+	// An event is an answer: of a node, of a switch's port 0, or of another port. There is one or more
+	// for each port of the fabric, so it is small.
 	type event struct {
-		kind  int
-		node  *Node
-		by    uint8 // the port by which the route enters the node
-		route mad.Route
-		port  int
+		node *Node
+		from *Port // the port of another node that leads to the node; nil at the start
+		kind uint8
+		by   uint8 // the port by which the route enters the node
+		port uint8
 	}
-	seen := make(map[*Node]bool)
+	seen := make(map[*Node]bool, len(d.byGUID))
 	const (
-		nodeEvent = iota
+		nodeEvent uint8 = iota
 		port0Event
 		portEvent
 	)
-	queue := []event{{kind: nodeEvent, node: d.start, by: d.fromPort, route: d.from}}
+	queue := []event{{kind: nodeEvent, node: d.start, by: d.fromPort}}
 	for head := 0; head < len(queue); head++ {
 		e := queue[head]
 		n := e.node
@@ -423,21 +424,24 @@ func (d *discovery) fabric() *Fabric {
 		case nodeEvent:
 			if !seen[n] {
 				seen[n] = true
-				n.Route = e.route
+				n.Route = d.from
+				if e.from != nil {
+					n.Route = d.beyond(e.from.Node.Route, e.from)
+				}
 				f.Nodes = append(f.Nodes, n)
-				f.MaxHops = max(f.MaxHops, len(e.route.Hops))
+				f.MaxHops = max(f.MaxHops, len(n.Route.Hops))
 				if isSwitch {
 					e.kind = port0Event
 					queue = append(queue, e)
 				}
 			}
 			if !isSwitch {
-				e.kind, e.port = portEvent, int(e.by)
+				e.kind, e.port = portEvent, e.by
 				queue = append(queue, e)
 			}
 		case port0Event:
 			for i := 1; i < len(n.Ports); i++ {
-				e.kind, e.port = portEvent, i
+				e.kind, e.port = portEvent, uint8(i)
 				queue = append(queue, e)
 			}
 		case portEvent:
@@ -445,7 +449,7 @@ func (d *discovery) fabric() *Fabric {
 			if p == nil || p.Remote == nil || !extends(p, e.by, d.start, d.fromPort) {
 				continue
 			}
-			queue = append(queue, event{kind: nodeEvent, node: p.Remote.Node, by: p.Remote.Number, route: d.beyond(e.route, p)})
+			queue = append(queue, event{kind: nodeEvent, node: p.Remote.Node, by: p.Remote.Number, from: p})
 		}
 	}
 	f.index()

@@ -433,6 +433,52 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// TestReadJSON reads a fabric that was written, and hostile ones.
+func TestReadJSON(t *testing.T) {
+	f := discover(t, tree(), fabric.DiscoverOptions{})
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back fabric.Fabric
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := fabric.Diff(f, &back); len(d) > 0 {
+		t.Errorf("what was read differs: %v", d)
+	}
+	if d := fabric.Diff(&back, f); len(d) > 0 {
+		t.Errorf("what was read differs: %v", d)
+	}
+	if p := back.PortByLID(f.Nodes[1].LID()); f.Nodes[1].LID() != 0 && p == nil {
+		t.Error("LIDs are lost")
+	}
+	node := `{"node_info":{"Guid":"0x1","NumPorts":1},"ports":[{"port":1,"guid":"0x2"}]}`
+	for _, hostile := range []string{
+		`{}`, `{"nodes":[{}]}`, `{"nodes":[` + node + `]}`, `{"nodes":[` + node + `,` + node + `]}`, `{"from":{"guid":"0x1","port":9},"nodes":[` + node + `]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[` + node + `],"links":[[{"guid":"0x1","port":1},{"guid":"0x7","port":1}]]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1"},"ports":[{"port":255,"guid":"0x2"}]}]}`,
+	} {
+		if err := json.Unmarshal([]byte(hostile), new(fabric.Fabric)); err == nil {
+			t.Errorf("%s is accepted", hostile)
+		}
+	}
+}
+
+func FuzzReadJSON(f *testing.F) {
+	f.Add([]byte(`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1","NumPorts":1},"ports":[{"port":1,"guid":"0x2","port_info":{"Lid":3}}]}]}`))
+	f.Add([]byte(`{"nodes":[{"node_info":{}}],"links":[[{},{}]]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got fabric.Fabric
+		if json.Unmarshal(data, &got) != nil {
+			return
+		}
+		if d := fabric.Diff(&got, &got); len(d) > 0 {
+			t.Errorf("it differs from itself: %v", d)
+		}
+	})
+}
+
 // TestRecords splits answers of subnet administration, also hostile ones.
 func TestRecords(t *testing.T) {
 	answer := func(records, offset int, flags mad.RMPPFlags, length uint32) mad.MAD {

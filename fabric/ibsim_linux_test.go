@@ -17,7 +17,9 @@ import (
 	"github.com/goverbs/goverbs/fabric"
 	"github.com/goverbs/goverbs/internal/ibsimtest"
 	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/madtest"
 	"github.com/goverbs/goverbs/umad"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // client attaches to a node of a simulator until the test ends.
@@ -360,5 +362,59 @@ func TestPing(t *testing.T) {
 	}
 	if err := <-served; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ServePing: %v", err)
+	}
+}
+
+// TestOpenSMOnSubnet has opensm bring up a subnet in this process by ibsim's protocol. C's tools and ours
+// then read the same from it.
+func TestOpenSMOnSubnet(t *testing.T) {
+	top, err := madtest.FatTree(6, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := madtest.NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("subnet%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() }) // after its clients
+	sim := ibsimtest.Serving(t, name)
+	sim.OpenSM(t, "h1")
+	for _, n := range s.Nodes() {
+		for i := range 256 {
+			p := n.Port(i)
+			if p != nil && p.Peer() != nil && p.Info().LinkState != verbs.PortActive {
+				t.Errorf("port %d of %s is %v", i, n.Name(), p.Info().LinkState)
+			}
+		}
+	}
+	c := client(t, sim.Config("h2"), fabric.Config{})
+	f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
+	if err != nil || len(f.Problems) != 0 || len(f.Nodes) != len(top.Nodes) {
+		t.Fatalf("%d nodes, %v, %v", len(f.Nodes), err, f.Problems)
+	}
+	var b bytes.Buffer
+	if err := f.WriteTopology(&b, fabric.TopologyOptions{Time: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	theirs := sim.Tool(t, "h2", "ibnetdiscover")
+	if diff := cmp.Diff(generated.ReplaceAllString(theirs, ""), generated.ReplaceAllString(b.String(), "")); diff != "" {
+		t.Errorf("C's and ours: %s", diff)
+	}
+	if out := sim.Tool(t, "h2", "ibqueryerrors"); !strings.Contains(out, "27 nodes checked, 0 bad nodes found") {
+		t.Errorf("ibqueryerrors: %s", out)
+	}
+	lid := s.Node("h18").Port(1).Info().LID
+	if out := sim.Tool(t, "h2", "saquery", "NR", fmt.Sprint(lid)); !strings.Contains(out, "NodeDescription.........h18") {
+		t.Errorf("saquery: %s", out)
+	}
+	p := s.Node("h18").Port(1).Peer()
+	p.Count(func(c *mad.PortCountersExtended) { c.LinkErrorRecoveries = 77 })
+	if out := sim.Tool(t, "h2", "perfquery", fmt.Sprint(p.Node().Port(0).Info().LID), fmt.Sprint(p.Num())); !strings.Contains(out, "LinkErrorRecoveryCounter:........77\n") {
+		t.Errorf("perfquery: %s", out)
 	}
 }

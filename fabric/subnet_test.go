@@ -1,10 +1,15 @@
 package fabric_test
 
 import (
+	"math/rand/v2"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/mad"
 	"github.com/goverbs/goverbs/madtest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // openSubnet opens a port of a new subnet without a subnet manager.
@@ -33,11 +38,142 @@ func BenchmarkDiscover(b *testing.B) {
 		b.Fatal(err)
 	}
 	_, c := openSubnet(b, top, "h1")
+	nodes := len(top.Nodes)
+	top = nil // the subnet has its own
 	b.ReportAllocs()
 	for b.Loop() {
 		f, err := c.Discover(b.Context(), fabric.DiscoverOptions{InFlight: 8})
-		if err != nil || len(f.Nodes) != len(top.Nodes) || len(f.Problems) != 0 {
-			b.Fatalf("%d of %d nodes, %v, %v", len(f.Nodes), len(top.Nodes), err, f.Problems)
+		if err != nil || len(f.Nodes) != nodes || len(f.Problems) != 0 {
+			b.Fatalf("%d of %d nodes, %v, %v", len(f.Nodes), nodes, err, f.Problems)
 		}
 	}
+}
+
+// reachable returns the nodes that a walk from a node finds, and the number of their links that are up.
+func reachable(from *madtest.Node) (found map[verbs.GUID]bool, links int) {
+	found = map[verbs.GUID]bool{from.Info().NodeGUID: true}
+	for queue := []*madtest.Node{from}; len(queue) > 0; queue = queue[1:] {
+		n := queue[0]
+		for i := 1; n.Port(i) != nil; i++ {
+			p := n.Port(i)
+			if p.Peer() == nil || p.Info().PhysLinkState != verbs.PhysLinkUp || n.Info().Type != mad.NodeSwitch && n != from {
+				continue
+			}
+			peer := p.Peer().Node()
+			if n.Info().Type == mad.NodeSwitch && (peer.Info().Type != mad.NodeSwitch || p.GUID() < p.Peer().GUID()) {
+				links++
+			}
+			if guid := peer.Info().NodeGUID; !found[guid] {
+				found[guid] = true
+				queue = append(queue, peer)
+			}
+		}
+	}
+	return found, links
+}
+
+// TestDiscoverModel pulls and plugs random cables. A discovery meanwhile ends, with a fabric whose links
+// have two ends; one afterwards finds what is reachable, and no more.
+func TestDiscoverModel(t *testing.T) {
+	top, err := madtest.FatTree(6, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := madtest.NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	port, err := s.Open("h1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	// Nodes answer at once, or a link on the way is down.
+	c := fabric.NewClient(port, fabric.Config{Retry: mad.Retry{Timeout: time.Millisecond, Tries: 1}})
+	defer c.Close()
+	var cables []*madtest.Port
+	for _, n := range s.Nodes() {
+		for i := 1; n.Info().Type == mad.NodeSwitch && n.Port(i) != nil; i++ {
+			if n.Port(i).Peer() != nil {
+				cables = append(cables, n.Port(i))
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	change := func() {
+		if p := cables[random.IntN(len(cables))]; random.IntN(3) == 0 {
+			p.Unplug()
+		} else {
+			p.Plug()
+		}
+	}
+	for round := range 60 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if f, err := c.Discover(t.Context(), fabric.DiscoverOptions{InFlight: 4}); err == nil {
+				check(t, f)
+			}
+		}()
+		for range 20 {
+			change()
+		}
+		<-done
+		f, err := c.Discover(t.Context(), fabric.DiscoverOptions{InFlight: 4})
+		if err != nil || len(f.Problems) > 0 {
+			t.Fatalf("round %d: %v, %v", round, err, f.Problems)
+		}
+		check(t, f)
+		want, links := reachable(s.Node("h1"))
+		got := 0
+		for _, n := range f.Nodes {
+			if !want[n.Info.NodeGUID] {
+				t.Errorf("round %d: %s isn't reachable", round, n.Description)
+			}
+			for _, p := range n.Ports {
+				if p != nil && p.Remote != nil && n.Info.Type == mad.NodeSwitch && (p.Remote.Node.Info.Type != mad.NodeSwitch || p.GUID < p.Remote.GUID) {
+					got++
+				}
+			}
+		}
+		if len(f.Nodes) != len(want) || got != links {
+			t.Errorf("round %d: %d nodes of %d, %d links of %d", round, len(f.Nodes), len(want), got, links)
+		}
+	}
+}
+
+// TestDiscoverMemory bounds what a fabric of 11,271 nodes occupies: that of the discovery, and that of the
+// subnet.
+func TestDiscoverMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it walks 11,271 nodes")
+	}
+	top, err := madtest.FatTree(34, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := live()
+	s, c := openSubnet(t, top, "h1")
+	subnet := live() - before
+	f, err := c.Discover(t.Context(), fabric.DiscoverOptions{InFlight: 8})
+	if err != nil || len(f.Nodes) != len(top.Nodes) {
+		t.Fatal(len(f.Nodes), err)
+	}
+	found := live() - before - subnet
+	t.Logf("the subnet has %d kB, the fabric %d kB", subnet>>10, found>>10)
+	if subnet > 40<<20 || found > 40<<20 {
+		t.Errorf("the subnet has %d kB, the fabric %d kB", subnet>>10, found>>10)
+	}
+	runtime.KeepAlive(f)
+	runtime.KeepAlive(s)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -350,6 +351,88 @@ func (f *Fabric) MarshalJSON() ([]byte, error) {
 		out.Problems = append(out.Problems, mad.Printable(p.Error()))
 	}
 	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, for Diff. Problems and routes are not restored.
+func (f *Fabric) UnmarshalJSON(data []byte) error {
+	var in fabricJSON
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*f = Fabric{byGUID: make(map[verbs.GUID]*Node), byLID: make(map[uint16]*Port)}
+	guid := func(s string) (verbs.GUID, error) {
+		g, err := strconv.ParseUint(s, 0, 64)
+		return verbs.GUID(g), err
+	}
+	for _, j := range in.Nodes {
+		n := &Node{Description: j.Description}
+		if err := mad.ParseJSON(j.NodeInfo, &n.Info); err != nil {
+			return err
+		}
+		if f.byGUID[n.Info.NodeGUID] != nil {
+			return fmt.Errorf("node 0x%016x: %w", uint64(n.Info.NodeGUID), ErrDuplicateGUID)
+		}
+		f.byGUID[n.Info.NodeGUID] = n
+		f.Nodes = append(f.Nodes, n)
+		if j.SwitchInfo != nil {
+			n.Switch = new(mad.SwitchInfo)
+			if err := mad.ParseJSON(j.SwitchInfo, n.Switch); err != nil {
+				return err
+			}
+		}
+		n.Ports = make([]*Port, int(n.Info.NumPorts)+1)
+		for _, k := range j.Ports {
+			if int(k.Port) >= len(n.Ports) {
+				return fmt.Errorf("node 0x%016x port %d: %w", uint64(n.Info.NodeGUID), k.Port, ErrBadPort)
+			}
+			g, err := guid(k.GUID)
+			if err != nil {
+				return err
+			}
+			p := &Port{Node: n, Number: k.Port, GUID: g}
+			n.Ports[k.Port] = p
+			if k.PortInfo != nil {
+				p.Info = new(mad.PortInfo)
+				if err := mad.ParseJSON(k.PortInfo, p.Info); err != nil {
+					return err
+				}
+			}
+			if k.Speed == "FDR10" {
+				p.Mlnx = &mad.MlnxExtPortInfo{LinkSpeedActive: 1}
+			}
+		}
+	}
+	port := func(name portName) (*Port, error) {
+		g, err := guid(name.GUID)
+		if err != nil {
+			return nil, err
+		}
+		if n := f.byGUID[g]; n != nil && n.Port(int(name.Port)) != nil {
+			return n.Ports[name.Port], nil
+		}
+		return nil, fmt.Errorf("node %s port %d: %w", name.GUID, name.Port, ErrBadPort)
+	}
+	for _, link := range in.Links {
+		a, err := port(link[0])
+		if err != nil {
+			return err
+		}
+		b, err := port(link[1])
+		if err != nil {
+			return err
+		}
+		if a.Remote != nil || b.Remote != nil {
+			return fmt.Errorf("node %s port %d: %w", link[0].GUID, link[0].Port, ErrLinkConflict)
+		}
+		a.Remote, b.Remote = b, a
+	}
+	from, err := port(in.From)
+	if err != nil {
+		return err
+	}
+	f.From = from
+	f.index()
+	return nil
 }
 
 // Change is a difference between two discoveries.

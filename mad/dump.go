@@ -1,10 +1,12 @@
 package mad
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Kind is the form in which the value of a field is printed.
@@ -297,4 +299,111 @@ func (f *Field) appendJSON(b []byte, a Attribute) []byte {
 func appendQuoted(b []byte, s string) []byte {
 	q, _ := json.Marshal(s) // a string always has a form
 	return append(b, q...)
+}
+
+// ParseJSON sets an attribute to what AppendJSON wrote of it. Fields that the object doesn't have
+// become zero: M_Keys, if they were not shown. It ignores keys that the attribute doesn't have, and
+// fails if a value doesn't fit its field.
+func ParseJSON(data []byte, a Attribute) error {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	l := a.attribute()
+	arrays := make(map[string][]json.RawMessage)
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		f.clear(pointer(a))
+		value, ok := object[f.Name]
+		if f.Array != "" {
+			elements, parsed := arrays[f.Array]
+			if raw, given := object[f.Array]; !parsed && given {
+				if err := json.Unmarshal(raw, &elements); err != nil {
+					return fmt.Errorf("%s.%s: %w", l.Name, f.Array, err)
+				}
+			}
+			if ok = len(elements) > 0; ok {
+				value, elements = elements[0], elements[1:]
+			}
+			arrays[f.Array] = elements
+		}
+		if !ok {
+			continue
+		}
+		if err := f.parseJSON(a, value); err != nil {
+			return fmt.Errorf("%s.%s: %w", l.Name, f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *Field) parseJSON(a Attribute, value json.RawMessage) error {
+	if f.Kind == KindUint {
+		n, err := strconv.ParseUint(string(value), 10, f.Width)
+		if err == nil {
+			f.set(pointer(a), n)
+		}
+		return err
+	}
+	var s string
+	if err := json.Unmarshal(value, &s); err != nil {
+		return err
+	}
+	switch f.Kind {
+	case KindString:
+		if most := f.Width / 8; len(s) > most { // AppendJSON made U+FFFD of what is no UTF-8
+			s = strings.ToValidUTF8(s[:most], "")
+		}
+		f.setText(pointer(a), s)
+	case KindArray:
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			return err
+		}
+		if len(b) != f.Width/8 {
+			return fmt.Errorf("%d bytes, not %d", len(b), f.Width/8)
+		}
+		copy(f.bytes(pointer(a)), b)
+	case KindHex, KindMKey, KindPortCapMask, KindPortCapMask2:
+		n, err := strconv.ParseUint(s, 0, f.Width)
+		if err != nil {
+			return err
+		}
+		f.set(pointer(a), n)
+	default:
+		n, ok := f.Kind.values(f.Width)[s]
+		if !ok {
+			return fmt.Errorf("%q is no value of the field", s)
+		}
+		f.set(pointer(a), n)
+	}
+	return nil
+}
+
+// valueKey is a form of values with words.
+type valueKey struct {
+	kind  Kind
+	width int
+}
+
+var (
+	valuesMu sync.Mutex
+	values   = make(map[valueKey]map[string]uint64)
+)
+
+// values returns the values of the words of a kind, whose fields have at most 8 bits.
+func (k Kind) values(width int) map[string]uint64 {
+	valuesMu.Lock()
+	defer valuesMu.Unlock()
+	key := valueKey{k, width}
+	if values[key] == nil {
+		words := make(map[string]uint64)
+		for v := range uint64(1) << width {
+			if text := k.text(v, width); text != "" {
+				words[text] = v
+			}
+		}
+		values[key] = words
+	}
+	return values[key]
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +188,22 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+func TestParseJSON(t *testing.T) {
+	for _, text := range []string{`{`, `[]`, `{"Lid":-1}`, `{"Lid":65536}`, `{"Lid":"1"}`, `{"LinkState":"Gone"}`, `{"CapMask":"0x100000000"}`, `{"LMC":8}`} {
+		if err := ParseJSON([]byte(text), &PortInfo{}); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+	if err := ParseJSON([]byte(`{"Port":[1,2,300]}`), &LFTRecord{}); err == nil {
+		t.Error("a port of 300 is accepted")
+	}
+	info := PortInfo{LID: 9, MKey: 5}
+	if err := ParseJSON([]byte(`{"LinkState":"Active","LinkWidthSupported":"1X or 4X","Unknown":1}`), &info); err != nil ||
+		!reflect.DeepEqual(info, PortInfo{LinkState: 4, LinkWidthSupported: Width1X | Width4X}) {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
 func TestStatusError(t *testing.T) {
 	m := New(ClassSA, GetTableResp, AttrNodeRecord, 0)
 	m.SetStatus(StatusSANoRecords)
@@ -240,6 +257,7 @@ func FuzzAttributes(f *testing.F) {
 	f.Add(0, make([]byte, 256))
 	f.Add(1, bytes.Repeat([]byte{0xff}, 256))
 	f.Add(4, []byte("\x01\x02short"))
+	f.Add(slices.IndexFunc(layouts, func(l *Layout) bool { return l.Name == "NodeDescription" }), bytes.Repeat([]byte{0x80}, 64)) // no UTF-8
 	f.Fuzz(func(t *testing.T, n int, data []byte) {
 		l := layouts[uint(n)%uint(len(layouts))]
 		a, b := l.New(), l.New()
@@ -265,9 +283,17 @@ func FuzzAttributes(f *testing.F) {
 		if s := Dump(a, DumpOptions{}); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r > '~' }) {
 			t.Errorf("%q", s)
 		}
-		if b := AppendJSON(nil, a, DumpOptions{ShowKeys: true}); !json.Valid(b) {
-			t.Errorf("%s", b)
+		text := AppendJSON(nil, a, DumpOptions{ShowKeys: true})
+		if !json.Valid(text) {
+			t.Errorf("%s", text)
 		}
+		c := l.New()
+		if err := ParseJSON(text, c); err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if again := AppendJSON(nil, c, DumpOptions{ShowKeys: true}); !bytes.Equal(text, again) && !bytes.ContainsRune(text, '\ufffd') && !bytes.Contains(text, []byte(`\ufffd`)) {
+			t.Errorf("%s, then %s", text, again)
+		}
+		_ = ParseJSON(data, c) // must not panic
 	})
 }
 

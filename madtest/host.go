@@ -124,7 +124,7 @@ func (h *host) Register(c mad.AgentConfig) (mad.Agent, error) {
 		for _, a := range other.agents {
 			same := a.config.Class == c.Class && a.config.OUI == c.OUI
 			if same && (a.config.Methods[0]&c.Methods[0] != 0 || a.config.Methods[1]&c.Methods[1] != 0) {
-				return nil, h.error("register", fmt.Errorf("another agent receives these methods of %v: %w", c.Class, syscall.EPERM))
+				return nil, h.error("register", fmt.Errorf("another agent receives these methods of %v: %w", c.Class, syscall.EBUSY))
 			}
 		}
 	}

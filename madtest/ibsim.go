@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/mad"
 )
@@ -119,7 +120,9 @@ func (srv *IbsimServer) serveControl() {
 		if u, ok := addr.(*net.UnixAddr); ok {
 			addr = ibsimName(trimAt(u.Name)) // Go cuts a name at its first NUL
 		}
-		srv.control.WriteTo(buf, addr) // the client repeats what it needs
+		// The client repeats what it needs. One that doesn't read holds up nobody.
+		srv.control.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		srv.control.WriteTo(buf, addr)
 	}
 }
 

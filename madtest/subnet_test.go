@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -722,6 +723,70 @@ func TestIbsim(t *testing.T) {
 		manager.control.Write(b)
 	}
 	manager.call(ibsimGetPort)
+}
+
+// TestIbsimHostile has a client that sends what no client sends, and reads nothing.
+func TestIbsimHostile(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("hostile%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	good := attach(t, name, 1, "Hca2")
+	bad := attach(t, name, 2, "Hca3")
+	random := rand.New(rand.NewPCG(3, 4))
+	b := make([]byte, 2*ibsimRequest)
+	for i := range 500 {
+		for j := range b {
+			b[j] = byte(random.Uint32())
+		}
+		if i%2 == 0 {
+			binary.NativeEndian.PutUint32(b, ibsimMagic)
+			binary.NativeEndian.PutUint32(b[4:], 1) // itself
+			binary.NativeEndian.PutUint32(b[8:], []uint32{ibsimGetPort, ibsimGetVendor, ibsimGetGID, ibsimGetGUID, ibsimGetNodeInfo, ibsimGetPortInfo, ibsimSetSM, ibsimGetPKeys, 11, 1 << 31}[random.IntN(10)])
+		}
+		bad.control.Write(b[:random.IntN(2*ibsimControl)])
+		data := b[:random.IntN(len(b))]
+		if i%2 == 0 {
+			data = b[:ibsimRequest]
+			copy(data[ibsimMAD:], []byte{1, []byte{1, 0x81, 3, 4, 0x32}[random.IntN(5)], byte(1 + random.IntN(2)), byte(1 + random.IntN(2))})
+			binary.BigEndian.PutUint16(data, uint16(random.IntN(8)))
+		}
+		bad.data.Write(data)
+	}
+	good.call(ibsimGetPort)
+	req := mad.New(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0)
+	if status, resp := good.exchange(0, 0, req); status != ibsimTimedOut && resp.Method() != mad.GetResp {
+		t.Errorf("status %d, %v", status, resp.Method())
+	}
+}
+
+// FuzzMAD sends any MAD to a node of a subnet with a loop, through its agents and subnet manager.
+func FuzzMAD(f *testing.F) {
+	for _, seed := range []mad.MAD{
+		mad.New(mad.ClassLID, mad.Set, mad.AttrPortInfo, 1), mad.New(mad.ClassDirected, mad.Set, mad.AttrSwitchInfo, 0), mad.New(mad.ClassLID, mad.Set, mad.AttrLinearForwardingTable, 0),
+		mad.New(mad.ClassLID, mad.Set, mad.AttrMulticastForwardingTable, 0xf<<28), mad.New(mad.ClassLID, mad.Set, mad.AttrPKeyTable, 0x10001), mad.New(mad.ClassLID, mad.Set, mad.AttrVLArbTable, 0x40001),
+		mad.New(mad.ClassPerf, mad.Set, mad.AttrPortCounters, 0), mad.New(mad.ClassPerf, mad.Get, mad.AttrPortCountersExtended, 0),
+		mad.New(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 0), mad.New(mad.ClassSA, mad.GetTable, mad.AttrPathRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrMCMemberRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrServiceRecord, 0),
+		mad.New(mad.ClassLID, mad.Trap, mad.AttrNotice, 0), mad.New(mad.ClassSA, mad.Delete, mad.AttrMCMemberRecord, 0),
+	} {
+		for _, lid := range []uint16{1, 2, 3, mad.PermissiveLID} {
+			f.Add(lid, []byte(seed), []byte(seed))
+		}
+	}
+	f.Fuzz(func(t *testing.T, lid uint16, first, second []byte) {
+		s := newSubnet(t, smallNet, "Hca1")
+		p := open(t, s, "Hca2", 1)
+		a := p.agent(mad.ClassDirected)
+		// The second MAD meets what the first has changed.
+		for _, b := range [][]byte{first, second} {
+			m := &mad.Message{Addr: mad.Addr{LID: lid, QPN: 1, QKey: mad.QKeyGSI}, Data: make(mad.MAD, mad.Size)}
+			copy(m.Data, b)
+			a.Send(t.Context(), m)
+		}
+	})
 }
 
 type ibsimProgram struct {

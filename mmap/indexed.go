@@ -130,7 +130,7 @@ func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T],
 	if err != nil {
 		return nil, err
 	}
-	return &IndexedConsumer[T]{ring, Peek{start: startOf(r.Bytes(), l.Producer), empty: ring.slots.next}}, nil
+	return &IndexedConsumer[T]{ring, Peek{start: startOf(r.Bytes(), l.Producer), empty: uint64(ring.slots.next)}}, nil
 }
 
 // Peek returns the ring's Peek. A copy of the consumer has its own.
@@ -166,6 +166,6 @@ func (c *IndexedConsumer[T]) Lose() {
 // batch. Copy the contents first.
 func (c *IndexedConsumer[T]) Release(n int) {
 	next := (c.ring.slots.next + uint32(n)) & c.ring.slots.mask
-	c.ring.slots.next, c.peek.empty = next, next
+	c.ring.slots.next, c.peek.empty = next, uint64(next)
 	StoreRelease(c.ring.own, next)
 }

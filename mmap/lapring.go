@@ -63,7 +63,7 @@ func (c *LapConsumer[T]) ours(i int) uint32 {
 // expect makes Peek report an empty ring while the oldest element has this word.
 func (c *LapConsumer[T]) expect(word uint32) {
 	offset := uint64(c.slots.next&c.slots.mask)*sizeOf[T]() + uint64(c.word)
-	c.peek.start, c.peek.offset, c.peek.empty = c.slots.start, offset, word
+	c.peek.start, c.peek.offset, c.peek.empty = c.slots.start, offset, uint64(word)
 }
 
 // At returns the element i places after the oldest. It may be read if Ready counted it. Read
@@ -75,7 +75,7 @@ func (c *LapConsumer[T]) At(i int) *T { return c.slots.At(i) }
 // may be in the same place, in an element that is ready.
 func (c *LapConsumer[T]) Release(n int) {
 	c.slots.next += uint32(n)
-	c.peek.Hide()
+	c.peek.Clear()
 }
 
 // Index returns the number of elements that Release has advanced past, free-running.

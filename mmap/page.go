@@ -195,13 +195,12 @@ func (p *Page) Copy64(offset int, b *[64]byte) {
 //
 // C: mmio_wc_start, mmio_memcpy_x64, mmio_flush_writes
 func (p *Page) CopyWC(offset int, b []byte) {
-	last := offset + len(b) - 64
-	if len(b) == 0 || len(b)%64 != 0 ||
-		bits.RotateLeft64(uint64(offset), -6) >= p.lines || bits.RotateLeft64(uint64(last), -6) >= p.lines {
+	first, n := bits.RotateLeft64(uint64(offset), -6), bits.RotateLeft64(uint64(len(b)), -6)
+	if first >= p.lines || n-1 >= p.lines-first { // also no lines, and a part of a line
 		p.reportCopies(offset, b)
 		return
 	}
-	copyWC(at(p.start, offset), (*[64]byte)(b), len(b))
+	copyWC(at(p.start, offset), startOf(b, 0), len(b))
 }
 
 func (p *Page) reportCopies(offset int, b []byte) {

@@ -49,7 +49,7 @@ TEXT ·copy64(SB), NOSPLIT, $0-16
 	MOVOU X3, 48(AX)
 	RET
 
-// func copyWC(to slotsStart, from *[64]byte, n int)
+// func copyWC(to, from slotsStart, n int)
 TEXT ·copyWC(SB), NOSPLIT, $0-24
 	MOVQ to+0(FP), AX
 	MOVQ from+8(FP), CX

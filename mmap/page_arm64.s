@@ -47,7 +47,7 @@ TEXT ·copy64(SB), NOSPLIT, $0-16
 	VST4 [V0.D2, V1.D2, V2.D2, V3.D2], (R0)
 	RET
 
-// func copyWC(to slotsStart, from *[64]byte, n int)
+// func copyWC(to, from slotsStart, n int)
 TEXT ·copyWC(SB), NOSPLIT, $0-24
 	MOVD to+0(FP), R0
 	MOVD from+8(FP), R1

@@ -20,7 +20,7 @@ func storeWC64(to slotsStart, v uint64)
 func copy64(to slotsStart, from *[64]byte)
 
 //go:noescape
-func copyWC(to slotsStart, from *[64]byte, n int)
+func copyWC(to, from slotsStart, n int)
 
 func startWC()
 

@@ -16,9 +16,9 @@ func storeWC64(to slotsStart, v uint64) { store64(to, v) }
 
 func copy64(to slotsStart, from *[64]byte) { *elementFrom[[64]byte](to, 0) = *from }
 
-func copyWC(to slotsStart, from *[64]byte, n int) {
+func copyWC(to, from slotsStart, n int) {
 	for i := uint64(0); i < uint64(n); i += 64 {
-		*elementFrom[[64]byte](to, i) = *elementFrom[[64]byte](slotsStart(from), i)
+		*elementFrom[[64]byte](to, i) = *elementFrom[[64]byte](from, i)
 	}
 }
 

@@ -47,4 +47,13 @@ func TestPeekExpect(t *testing.T) {
 	if word.Store(8); peek.Empty() {
 		t.Error("it is empty, and has another value")
 	}
+	for _, v := range []uint32{0, 1, 8} {
+		word.Store(v)
+		if peek.Clear(); peek.Empty() {
+			t.Errorf("it expects nothing, and is empty with %d", v)
+		}
+	}
+	if peek.Expect(word, 8); !peek.Empty() {
+		t.Error("it is not empty, and has the value that is expected again")
+	}
 }

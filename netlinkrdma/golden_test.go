@@ -258,8 +258,8 @@ var replyGoldens = []golden{
 		CharDev{Name: "rdma_cm", ABI: 4, Major: 10, Minor: 260, DriverID: 18}, 72},
 	{"resources", whole(parseResources),
 		attr(15,
-			attr(16, attr(17, "qp\x00")+attr(0, "")+attr(18, u64(1<<40)))+attr(4000, "?")+attr(nestedFlag|16, attr(18, u64(0))+attr(17, "novel\x00"))),
-		[]Resource{{"qp", 1 << 40}, {"novel", 0}}, 0},
+			attr(16, attr(17, "qp\x00")+attr(0, "")+attr(18, u64(1<<40))+attr(118, u64(1<<41)))+attr(4000, "?")+attr(nestedFlag|16, attr(18, u64(0))+attr(17, "novel\x00"))),
+		[]Resource{{"qp", 1 << 40, 1 << 41}, {"novel", 0, 0}}, 0},
 }
 
 // whole returns the decoder of replies that hold one value.

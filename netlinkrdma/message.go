@@ -310,6 +310,7 @@ var attrNames = map[uint16]string{
 	abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY:               "RES_SUMMARY_ENTRY",
 	abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME:          "RES_SUMMARY_ENTRY_NAME",
 	abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR:          "RES_SUMMARY_ENTRY_CURR",
+	abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_MAX:           "RES_SUMMARY_ENTRY_MAX",
 	abi.RDMA_NLDEV_ATTR_RES_QP:                          "RES_QP",
 	abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY:                    "RES_QP_ENTRY",
 	abi.RDMA_NLDEV_ATTR_RES_LQPN:                        "RES_LQPN",

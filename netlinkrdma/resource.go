@@ -19,6 +19,7 @@ import (
 type Resource struct {
 	Kind  string // pd, cq, qp, cm_id, mr, ctx, srq
 	Count uint64
+	Max   uint64 // the most that the device can have; 0 if the kernel does not report it, as up to Linux 7.2
 }
 
 // Resources counts the objects on the device with this index, in the kernel's order. With
@@ -75,6 +76,8 @@ func parseSummaryEntry(a *attributes) Resource {
 			r.Kind = a.string()
 		case abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR:
 			r.Count = a.uint64()
+		case abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_MAX:
+			r.Max = a.uint64()
 		}
 	}
 	a.require(r.Kind != "", abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME)

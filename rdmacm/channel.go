@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,13 @@ var lastUID atomic.Uint64
 // C: rdma_create_event_channel
 func NewEventChannel() (*EventChannel, error) {
 	return openChannel(kernel.Running)
+}
+
+// NewEventChannelFor opens the channel of the host that has addr: a host of package rdmatest, or else
+// the host that the program runs on, as [NewEventChannel] does. Tests use it, for IDs on devices in software.
+// The IDs connect addresses of one network only.
+func NewEventChannelFor(addr netip.Addr) (*EventChannel, error) {
+	return openChannel(kernel.Owner(addr))
 }
 
 func openChannel(k kernel.Kernel) (*EventChannel, error) {

@@ -24,7 +24,9 @@ type Event struct {
 	// of Get if Get failed to set up the queue pair.
 	Err error
 	// Param holds the peer's parameters: its limits, and its private data, which InfiniBand and
-	// RoCE pad with zeros to the maximum.
+	// RoCE pad with zeros to the maximum. Over these, the limits are those of this side that
+	// match the peer's: ResponderResources is the number of READs and atomics that the peer
+	// issues, InitiatorDepth the number that it serves.
 	Param ConnParam
 	// UD is the destination for the peer of a datagram ID, or for the multicast group. It is
 	// nil for other IDs, and for EventUser.

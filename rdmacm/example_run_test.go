@@ -60,10 +60,11 @@ func Example() {
 	// peer disconnected
 }
 
-// The lower half: an ID finds the way to an address. This is compiled and not run, as are the
-// examples below.
+// The lower half: an ID finds the way to an address, from a host in software.
 func ExampleEventChannel() {
-	ch, err := rdmacm.NewEventChannel()
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	from, to := netip.MustParseAddr(fabric.Host(0).Addr()), netip.MustParseAddr(fabric.Host(1).Addr())
+	ch, err := rdmacm.NewEventChannelFor(from) // NewEventChannel, for the devices of the kernel
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,18 +74,20 @@ func ExampleEventChannel() {
 		log.Fatal(err)
 	}
 	defer id.Destroy()
-	if err := id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("10.0.0.1:7471"), time.Second); err != nil {
+	if err := id.ResolveAddr(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 7471), time.Second); err != nil {
 		log.Fatal(err)
 	}
 	event, err := ch.Get(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(event.Type) // ADDR_RESOLVED
+	fmt.Println(event.Type)
 	event.Ack()
+	// Output: ADDR_RESOLVED
 }
 
-// An ID listens, and its event channel reports connect requests.
+// An ID listens, and its event channel reports connect requests. This is compiled
+// and not run, as are the examples below.
 func ExampleID() {
 	var ch *rdmacm.EventChannel
 	id, err := ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)

@@ -286,7 +286,7 @@ func ahAttr(w *abi.IbUverbsAhAttr) verbs.AHAttr {
 		DLID:         w.Dlid,
 		SL:           w.Sl,
 		SrcPathBits:  w.SrcPathBits,
-		StaticRate:   w.StaticRate,
+		StaticRate:   verbs.Rate(w.StaticRate),
 		Port:         uint32(w.PortNum),
 	}
 }

@@ -36,10 +36,12 @@ var private = map[uint32]uint8{
 	abi.RDMA_CM_EVENT_CONNECT_REQUEST: 56, abi.RDMA_CM_EVENT_CONNECT_RESPONSE: 196, abi.RDMA_CM_EVENT_REJECTED: 148,
 }
 
-// param returns an event's parameters of the peer.
+// param returns an event's parameters of the peer. Over RoCE the kernel reports the limits of READs from
+// the view of the side that has the event: what the peer issues, this side serves.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
 	if !id.d.info.iwarp {
 		p.PrivateDataLen = private[typ]
+		p.ResponderResources, p.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
 	}
 	return abi.Bytes(&p)
 }

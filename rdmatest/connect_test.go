@@ -3,6 +3,7 @@ package rdmatest_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -239,4 +240,50 @@ func TestDeviceAttr(t *testing.T) {
 			t.Errorf("%v, %v, pages of %#x", a.NodeGUID, a.SysImageGUID, a.PageSizeCap)
 		}
 	})
+}
+
+// TestEventLimits: over RoCE an event has the limits of READs from the view of the side that gets it.
+func TestEventLimits(t *testing.T) {
+	f := rdmatest.New(t)
+	from, to := netip.MustParseAddr(f.Host(0).Addr()), netip.MustParseAddr(f.Host(1).Addr())
+	ch := must(rdmacm.NewEventChannelFor(from))(t)
+	defer ch.Close()
+	next := func(want rdmacm.EventType) *rdmacm.Event {
+		t.Helper()
+		ev := must(ch.Get(t.Context()))(t)
+		if ev.Type != want {
+			t.Fatalf("%v, want %v", ev.Type, want)
+		}
+		ev.Ack()
+		return ev
+	}
+	newID := func() *rdmacm.ID { return must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t) }
+	l, id := newID(), newID()
+	defer l.Destroy()
+	defer id.Destroy()
+	for _, err := range []error{l.Bind(netip.AddrPortFrom(to, 7471)), l.Listen(1),
+		id.ResolveAddr(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 7471), time.Minute)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	next(rdmacm.EventAddrResolved)
+	if err := id.ResolveRoute(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	next(rdmacm.EventRouteResolved)
+	if err := id.Connect(t.Context(), &rdmacm.ConnParam{InitiatorDepth: 2, ResponderResources: 3}); err != nil {
+		t.Fatal(err)
+	}
+	request := next(rdmacm.EventConnectRequest)
+	defer request.ID.Destroy()
+	if p := request.Param; p.ResponderResources != 2 || p.InitiatorDepth != 3 {
+		t.Errorf("the request: serve %d, issue %d", p.ResponderResources, p.InitiatorDepth)
+	}
+	if err := request.ID.Accept(&rdmacm.ConnParam{InitiatorDepth: 1, ResponderResources: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if p := next(rdmacm.EventConnectResponse).Param; p.ResponderResources != 1 || p.InitiatorDepth != 2 {
+		t.Errorf("the answer: serve %d, issue %d", p.ResponderResources, p.InitiatorDepth)
+	}
 }

@@ -120,7 +120,7 @@ const emptySlotHint = "no such GID: SGIDIndex must be a used slot of the port's 
 func pathToABI(a *verbs.AHAttr) abi.IbUverbsQpDest {
 	return abi.IbUverbsQpDest{
 		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: uint8(a.SGIDIndex), HopLimit: a.HopLimit,
-		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: uint8(a.StaticRate),
 		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
 	}
 }
@@ -128,7 +128,7 @@ func pathToABI(a *verbs.AHAttr) abi.IbUverbsQpDest {
 func ahFromABI(d *abi.IbUverbsQpDest) verbs.AHAttr {
 	return verbs.AHAttr{
 		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: uint32(d.SgidIndex), HopLimit: d.HopLimit,
-		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
+		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: verbs.Rate(d.StaticRate),
 		Global: d.IsGlobal != 0, Port: uint32(d.PortNum),
 	}
 }
@@ -137,7 +137,7 @@ func ahToABI(a *verbs.AHAttr) abi.IbUverbsAhAttr {
 	return abi.IbUverbsAhAttr{
 		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: uint8(a.SGIDIndex),
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
-		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: uint8(a.StaticRate),
 		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
 	}
 }

@@ -281,12 +281,13 @@ func (cq *CQ) countEvent() {
 //
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
+	ring := cq.ring // as in Poll
 	cq.mu.Lock()
-	if closed := cq.closed; closed || cq.channel == nil {
+	if cq.closed || cq.channel == nil {
 		cq.mu.Unlock()
-		return cq.cannotArm(closed)
+		return cq.cannotArm()
 	}
-	err := cq.ring.Arm(solicitedOnly)
+	err := ring.Arm(solicitedOnly)
 	cq.mu.Unlock()
 	if err != nil {
 		return cq.fail("arm", err, "")
@@ -294,7 +295,10 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 	return nil
 }
 
-func (cq *CQ) cannotArm(closed bool) error {
+func (cq *CQ) cannotArm() error {
+	cq.mu.Lock()
+	closed := cq.closed
+	cq.mu.Unlock()
 	if closed {
 		return cq.fail("arm", verbs.ErrClosed, "")
 	}

@@ -74,14 +74,15 @@ func (d *Device) getContext() error {
 	if d.mismatch = d.info.mismatch(p); d.mismatch != "" {
 		return d.openBare()
 	}
-	if err := d.provide(p.Open, d.issueGetContext); err != nil {
+	if _, err := d.provide(p.Open, d.issueGetContext); err != nil {
 		return d.fail("open", err, contextHint(err))
 	}
 	return nil
 }
 
-// provide opens the device through its provider. issue makes the call to the kernel.
-func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue func(driver.UHW, []driver.Attr) error) error {
+// provide opens the device through its provider. issue makes the call to the kernel. The
+// provider's memory is freed with the device, unless the caller frees it.
+func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue func(driver.UHW, []driver.Attr) error) (*memory, error) {
 	c := d.creation(nil)
 	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error {
@@ -90,10 +91,11 @@ func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue 
 		return err
 	}
 	ctx, err := open(r)
-	if err = c.made(err, noop); err == nil {
-		d.provider = ctx
+	if err = c.made(err, noop); err != nil {
+		return nil, err
 	}
-	return err
+	d.provider = ctx
+	return c.memory, nil
 }
 
 func (d *Device) issueGetContext(u driver.UHW, extra []driver.Attr) error {
@@ -273,6 +275,7 @@ func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
 			handles = make([]uint32, min(room, most))
 			n, err := d.issueHandles(kind, handles)
 			if err != nil {
+				handles = nil
 				return d.fail("list the objects of", err, "")
 			}
 			if int(n) < len(handles) || len(handles) == most { // the kernel counts only as many as there is room for
@@ -301,7 +304,8 @@ func (d *Device) issueHandles(kind verbs.ObjectKind, handles []uint32) (n uint32
 // provider does not know.
 //
 // A device that supports an opcode may still refuse some requests with it. For example,
-// [verbs.DeviceCap] has the types of OpFlush that a device supports.
+// [verbs.DeviceCap] has the types of OpFlush that a device supports. [Device.Probe] knows the
+// other verbs.
 func (d *Device) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	p, ok := d.provider.(driver.Supporter)
 	return ok && p.Supports(t, op)

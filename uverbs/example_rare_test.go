@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -178,4 +179,36 @@ func rawEnd(h *rdmatest.Host) (e exampleEnd) {
 	try(0, e.qp.Init(nil))
 	try(0, e.qp.Connect(nil))
 	return e
+}
+
+// A program asks before it chooses between its ways.
+func ExampleVerb() {
+	var dev *uverbs.Device
+	switch err := dev.Probe("PD.CreateSRQ"); {
+	case err == nil:
+		fmt.Println("one receive queue for all connections")
+	case errors.Is(err, verbs.ErrNotSupported):
+		fmt.Println("a receive queue for each connection, because", err)
+	default:
+		log.Fatal(err)
+	}
+}
+
+// The device counts the peer's writes, which make no completions here.
+func ExampleCompCounter() {
+	var dev *uverbs.Device
+	var qp *uverbs.QP
+	counter, err := dev.CreateCompCounter()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer counter.Close()
+	if err := qp.AttachCompCounter(counter, verbs.CompCounterRemoteWrite); err != nil {
+		log.Fatal(err)
+	}
+	n, err := counter.Read()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "writes have arrived")
 }

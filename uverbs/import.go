@@ -41,16 +41,24 @@ func (d *Device) importContext() error {
 	}
 	i, ok := p.(driver.Importer)
 	if !ok {
-		return d.fail("import", verbs.ErrNotSupported, "the driver does not share a context between processes")
+		return d.notShared()
 	}
-	if err := d.provide(i.Import, d.issueQueryContext); err != nil {
-		hint := contextHint(err)
-		if errors.Is(err, syscall.EINVAL) {
-			hint = "the descriptor has no context, or one that can't be shared"
-		}
-		return d.fail("import", err, hint)
+	if _, err := d.provide(i.Import, d.issueQueryContext); err != nil {
+		return d.importFailed(err)
 	}
 	return nil
+}
+
+func (d *Device) notShared() error {
+	return d.fail("import", verbs.ErrNotSupported, "the driver does not share a context between processes")
+}
+
+func (d *Device) importFailed(err error) error {
+	hint := contextHint(err)
+	if errors.Is(err, syscall.EINVAL) {
+		hint = "the descriptor has no context, or one that can't be shared"
+	}
+	return d.fail("import", err, hint)
 }
 
 func (d *Device) issueQueryContext(u driver.UHW, extra []driver.Attr) error {

@@ -86,6 +86,9 @@ const (
 	DeviceCapFlushPersistent = DeviceCap(abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT)
 	// DeviceCapAtomicWrite: OpAtomicWrite.
 	DeviceCapAtomicWrite = DeviceCap(abi.IB_UVERBS_DEVICE_ATOMIC_WRITE)
+	// DeviceCapCCDMABounce: this is a confidential guest, whose pages the device can't access.
+	// Regions of its ordinary memory are refused. The kernel has it after Linux 7.2.
+	DeviceCapCCDMABounce = DeviceCap(abi.IB_UVERBS_DEVICE_CC_DMA_BOUNCE)
 )
 
 var deviceCapNames = map[int]string{
@@ -94,7 +97,7 @@ var deviceCapNames = map[int]string{
 	12: "RCRNRNAKGen", 13: "SRQResize", 14: "NNotifyCQ", 17: "MemWindow", 18: "UDIPCsum", 20: "XRC",
 	21: "MemMgtExtensions", 23: "MemWindowType2A", 24: "MemWindowType2B", 25: "RCIPCsum", 26: "RawIPCsum",
 	29: "ManagedFlowSteering", 34: "RawScatterFCS", 36: "PCIWriteEndPadding", 38: "FlushGlobal",
-	39: "FlushPersistent", 40: "AtomicWrite",
+	39: "FlushPersistent", 40: "AtomicWrite", 41: "CCDMABounce",
 }
 
 // String returns the names of the bits. Bits without a name print as a number.
@@ -174,11 +177,15 @@ func (c ODPTransport) String() string {
 
 // RSSCaps has the limits for distributing packets among receive queues that belong to no QP.
 //
-// C: struct ibv_rss_caps, the part that the kernel reports for all drivers
+// C: struct ibv_rss_caps
 type RSSCaps struct {
 	SupportedQPTypes        uint32 // one bit for each QP type
 	MaxIndirectionTables    uint32
 	MaxIndirectionTableSize uint32 // entries in one table
+	// HashFunctions has a bit for each rss.HashFunction, and HashFields is a set of rss.HashFields.
+	// The drivers report them in private bytes: they are 0 without a provider.
+	HashFunctions uint8
+	HashFields    uint64
 }
 
 // TSOCaps has the limits of OpTSO. It is zero if the device or its provider has no OpTSO.

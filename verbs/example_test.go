@@ -62,3 +62,10 @@ func ExampleWC_Err() {
 	// uverbs: work request 0x2 on QP 0: remote access error
 	// true
 }
+
+// A limit of rate is a code for a speed.
+func ExampleRate() {
+	r := verbs.RateOfMult(4)
+	fmt.Println(r.Mbps(), "Mb/s")
+	// Output: 10000 Mb/s
+}

@@ -80,3 +80,33 @@ func TestGIDAddr(t *testing.T) {
 		t.Error(g)
 	}
 }
+
+// TestRate: each rate is found by its speed and by its multiple, and no other number is a rate.
+func TestRate(t *testing.T) {
+	for r, c := range map[verbs.Rate]struct{ mult, mbps int }{2: {1, 2500}, 10: {48, 120000}, 11: {0, 14062}, 16: {0, 103125}, 24: {480, 1275000}, 0: {}, 1: {}, 25: {}} {
+		if r.Mult() != c.mult || r.Mbps() != c.mbps {
+			t.Errorf("%d: %d times 2.5 Gb/s, %d Mb/s", r, r.Mult(), r.Mbps())
+		}
+	}
+	known := 0
+	for r := range verbs.Rate(255) {
+		if r.Mbps() == 0 {
+			continue
+		}
+		known++
+		if verbs.RateOfMbps(r.Mbps()) != r || r.Mult() != 0 && verbs.RateOfMult(r.Mult()) != r {
+			t.Errorf("%d is not found", r)
+		}
+	}
+	if known != 23 || verbs.RateOfMbps(2501) != 0 || verbs.RateOfMult(0) != 0 || verbs.RateOfMult(-1) != 0 {
+		t.Errorf("%d rates", known)
+	}
+}
+
+func TestFlowLabelUDPPort(t *testing.T) {
+	for label, want := range map[uint32]uint16{0: 0xc000, 1: 0xc001, 0x4000: 0xc001, 0xfffff: 0xffc0, 0x12345: 0xe341, 1<<20 | 1: 0xc001} {
+		if got := verbs.FlowLabelUDPPort(label); got != want {
+			t.Errorf("%#x: %#x", label, got)
+		}
+	}
+}

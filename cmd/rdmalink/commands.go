@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/devinfo"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/doctor"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/exporter"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/fabriccmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perfcmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/ping"
@@ -16,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rdma"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/sandbox"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/top"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/trace"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/watch"
 )
@@ -25,6 +27,8 @@ func root() cli.Command {
 	return cli.Root(append(rdma.Commands(), // first: they may be abbreviated as in iproute2
 		devinfo.Command(),
 		watch.Command(),
+		top.Command(),
+		exporter.Command(),
 		doctor.Command(),
 		qpstates.Command(),
 		dump.Command(),

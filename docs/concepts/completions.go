@@ -41,6 +41,13 @@ func completions(l *lab) {
 		client.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: note})
 		copy(note, "XXXXX") // the device has copied the inline data
 		l.say("%v: sent inline, and overwritten: %q", kind, buffer.Bytes()[:wait(server.recvCQ).ByteLen])
+
+		server.receive(4, buffer.SGE(0, 64))
+		succeed(client.do(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("fourth")}))
+		check(source.Close())
+		check(client.conn.Close()) // as the end of the program does
+		last := wait(server.recvCQ)
+		l.say("%v: the sender has closed; the receiver: %v, %q", kind, last.Status, buffer.Bytes()[:last.ByteLen])
 		l.closeAll()
 	}
 }

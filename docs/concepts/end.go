@@ -126,6 +126,13 @@ func (e *end) path(to *end) *verbs.QPAttr {
 		AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
 }
 
+// handle creates an address handle for a peer.
+func (e *end) handle(to *end) *verbs.AH {
+	attr := e.path(to).AH
+	attr.Port = 1
+	return closing(e.lab, must(e.pd.CreateAH(&attr)))
+}
+
 // memory registers new memory.
 func (e *end) memory(size int, access verbs.Access) *uverbs.MR {
 	return closing(e.lab, must(e.pd.AllocMR(size, access, nil)))

@@ -23,6 +23,7 @@ import (
 // programs are those of the pages, by the page's name.
 var programs = map[string]func(*lab){
 	"completions": completions,
+	"connections": connections,
 	"events":      events,
 	"keys":        keys,
 	"lossless":    lossless,
@@ -36,6 +37,7 @@ var programs = map[string]func(*lab){
 	"receives":    receives,
 	"start":       start,
 	"states":      states,
+	"subnet":      subnet,
 	"tutorial":    tutorial,
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"syscall"
 
@@ -37,6 +38,7 @@ func memory(l *lab) {
 		write(part.Addr(), part, "half"), write(part.Addr()-1, part, "x"))
 	l.closeAll()
 
+	notPinned(l)
 	e := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC)
 	l.say("on-demand paging: %v; bytes of device memory: %d", must(e.dev.Query()).ODP.General&verbs.ODPSupport != 0, must(e.dev.Query()).MaxDMSize)
 	l.network(rdmatest.RXE).Host(0).SetMemlock(3 * pageSize)
@@ -48,6 +50,32 @@ func memory(l *lab) {
 		}
 		closing(l, mr)
 	}
+}
+
+// notPinned registers memory of mlx5 that the kernel need not pin, or that is not the host's.
+func notPinned(l *lab) {
+	a, b := l.byHandOn(rdmatest.MLX5, verbs.QPTypeRC, nil)
+	can := must(b.dev.Query())
+	l.say("mlx5: on-demand paging: %v; bytes of device memory: %d", can.ODP.General&verbs.ODPSupport != 0, can.MaxDMSize)
+	write := func(what string, mr *uverbs.MR) {
+		l.say("mlx5: %s: %v", what, a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("data"), RemoteAddr: mr.Addr(), RKey: mr.RKey()}))
+	}
+	l.network(rdmatest.MLX5).Host(1).SetMemlock(0)
+	write("on-demand paging, with leave to pin nothing", b.memory(pageSize, everything|verbs.AccessOnDemand))
+	_, err := b.pd.AllocMR(pageSize, everything, nil)
+	l.say("mlx5: the same without on-demand paging: %s", sentinel(err, syscall.ENOMEM))
+	l.network(rdmatest.MLX5).Host(1).SetMemlock(-1)
+
+	file := must(os.CreateTemp("", "")) // stands for a dma-buf, which the driver of a GPU makes
+	defer os.Remove(file.Name())
+	closing(l, file)
+	check(file.Truncate(pageSize))
+	const iova = 0x10000
+	write("a dma-buf", closing(l, must(b.pd.RegDMABuf(file, 0, pageSize, iova, verbs.AccessLocalWrite|verbs.AccessRemoteWrite))))
+	got := make([]byte, 4)
+	must(file.ReadAt(got, 0))
+	l.say("mlx5: the dma-buf has %q", got)
+	l.closeAll()
 }
 
 // deepen has the goroutine's stack grow.

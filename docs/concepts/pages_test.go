@@ -53,7 +53,7 @@ func TestHours(t *testing.T) {
 
 // TestNoPage checks that an unknown page is refused with a list of the pages.
 func TestNoPage(t *testing.T) {
-	if err := run(nil, "key", nil); err == nil || !strings.HasPrefix(err.Error(), "name a page: completions, events, ") {
+	if err := run(nil, "key", nil); err == nil || !strings.HasPrefix(err.Error(), "name a page: completions, connections, events, ") {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -27,6 +28,16 @@ func receives(l *lab) {
 	second := a.do(hello)
 	wait(b.recvCQ)
 	l.say("UC: %v, and again with a receive: %v; the receiver has got one message, and %d more", first, second, waiting(b.recvCQ))
+
+	a, b = l.byHand(verbs.QPTypeUD, nil)
+	datagram := hello
+	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = a.handle(b), b.qp.Num(), qkey
+	first = a.do(datagram)
+	b.receive(2, b.memory(pageSize, local).SGE(0, uverbs.GRHSize+64))
+	second = a.do(datagram)
+	bytes := wait(b.recvCQ).ByteLen
+	l.say("UD: %v, and again with a receive: %v; the receiver has got one message, of %d bytes with the GRH, and %d more",
+		first, second, bytes, waiting(b.recvCQ))
 
 	l.closeAll()
 	client, server := l.connect(rdmatest.SIW, rdmacm.Config{}, nil)

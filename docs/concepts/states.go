@@ -41,6 +41,10 @@ func states(l *lab) {
 	tryPosts()
 	l.say("the send: %v", wait(a.sendCQ).Status)
 
+	// CurState is the state that the program believes in.
+	err = a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateInit}, verbs.QPAttrState|verbs.QPAttrCurState)
+	l.say("RTS, but the program believes INIT: %v", cause(err))
+
 	// ERR: all posted work requests complete with an error.
 	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	for range 3 {

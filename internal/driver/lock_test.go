@@ -35,3 +35,32 @@ func TestLock(t *testing.T) {
 		t.Errorf("%d, want %d", guarded[3], goroutines*rounds)
 	}
 }
+
+// BenchmarkUncontended is the price of a lock that nobody else takes, which a thread domain would
+// save: docs/decisions.md has the figures.
+func BenchmarkUncontended(b *testing.B) {
+	var work uint64
+	b.Run("lock", func(b *testing.B) {
+		b.ReportAllocs()
+		var l Lock
+		for b.Loop() {
+			l.Lock()
+			work++
+			l.Unlock()
+		}
+	})
+	b.Run("flag", func(b *testing.B) { // what would remain: the queue asks whether it has a lock
+		b.ReportAllocs()
+		var l Lock
+		single := true
+		for b.Loop() {
+			if !single {
+				l.Lock()
+			}
+			work++
+			if !single {
+				l.Unlock()
+			}
+		}
+	})
+}

@@ -434,14 +434,40 @@ type DMAH struct {
 	HasCPU, HasMem, HasPH bool
 }
 
-// newest are the calls that Linux 7.2 adds.
-var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true}
+// newest are the calls that Linux 7.2 adds, and those that follow it.
+var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true,
+	"QUERY_COMP_CNTR_CAPS": true, "COMP_CNTR_CREATE": true, "COMP_CNTR_DESTROY": true, "COMP_CNTR_MODIFY": true, "COMP_CNTR_READ": true, "QP_ATTACH_COMP_CNTR": true}
 
 // newestMethods are the methods of these calls.
 var newestMethods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}: {"QUERY_PORT_SPEED", (*Kernel).queryPortSpeed, []MethodAttr{
 		Enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
 		Out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
+	}},
+	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_COMP_CNTR_CAPS}: {"QUERY_COMP_CNTR_CAPS", (*Kernel).queryCompCounterCaps, []MethodAttr{
+		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_COUNTERS, 4),
+		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_VALUE, 8),
+		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_SUPPORTED_QP_ATTACH_OPS, 4),
+	}},
+	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_CREATE}: {"COMP_CNTR_CREATE", (*Kernel).createCompCounter,
+		udata(Obj(abi.UVERBS_ATTR_CREATE_COMP_CNTR_HANDLE))},
+	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_DESTROY}: {"COMP_CNTR_DESTROY", (*Kernel).destroyCompCounter,
+		Destroys(abi.UVERBS_ATTR_DESTROY_COMP_CNTR_HANDLE)},
+	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_MODIFY}: {"COMP_CNTR_MODIFY", (*Kernel).modifyCompCounter, []MethodAttr{
+		Obj(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_HANDLE),
+		Enum(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_ENTRY),
+		Enum(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_OP),
+		in(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_VALUE, 8),
+	}},
+	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_READ}: {"COMP_CNTR_READ", (*Kernel).readCompCounter, []MethodAttr{
+		Obj(abi.UVERBS_ATTR_READ_COMP_CNTR_HANDLE),
+		Enum(abi.UVERBS_ATTR_READ_COMP_CNTR_ENTRY),
+		Out(abi.UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, 8),
+	}},
+	{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_ATTACH_COMP_CNTR}: {"QP_ATTACH_COMP_CNTR", (*Kernel).attachCompCounter, []MethodAttr{
+		Obj(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_HANDLE),
+		Obj(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_CNTR_HANDLE),
+		in(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_OP_MASK, 4),
 	}},
 	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC}: {"DMAH_ALLOC", (*Kernel).allocDMAH, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE),

@@ -109,6 +109,13 @@ func Start(t testing.TB, topology string) *Sim {
 	return s
 }
 
+// Serving returns a simulator that serves already, in this process, under a name of its sockets.
+func Serving(t testing.TB, name string) *Sim {
+	t.Helper()
+	need(t, "ibsim", "opensm", "ibnetdiscover")
+	return &Sim{name: name, preload: preload(t)}
+}
+
 var (
 	countMu sync.Mutex
 	count   int
@@ -191,16 +198,25 @@ func (s *Sim) OpenSM(t testing.TB, node string) {
 // Tool runs a C tool at a node, and returns what it printed.
 func (s *Sim) Tool(t testing.TB, node, tool string, args ...string) string {
 	t.Helper()
+	out, stderr, code := s.Run(t, node, tool, args...)
+	if code != 0 {
+		t.Fatalf("%s %v: exit code %d: %s%s", tool, args, code, out, stderr)
+	}
+	return out
+}
+
+// Run runs a C tool at a node, and returns what it printed and its exit code.
+func (s *Sim) Run(t testing.TB, node, tool string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	need(t, tool)
 	dir := t.TempDir()
 	cmd := exec.Command(tool, args...)
 	cmd.Dir = dir
 	cmd.Env = s.env(node, dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s%s", tool, args, err, out, &stderr)
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatalf("%s %v: %v", tool, args, err)
 	}
-	return string(out)
+	return out.String(), errors.String(), cmd.ProcessState.ExitCode()
 }

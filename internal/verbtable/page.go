@@ -14,7 +14,7 @@ empty, the last column has the reason. Calls without a package are in ` + "`uver
 ## The kernel's methods
 
 The methods that Linux offers to user space, by the names in its headers. The columns siw and rxe show which of these drivers of Linux 6.12 have a method; a kernel test checks them. The column fake
-is about the fake kernel of the unit tests. A method that neither driver has is tested on the fake only, on whose mlx5 device rdma-core's own programs and tests run too (make sandbox). "As C" means
+is about the fake kernel of the unit tests. The column models has the devices of package rdmatest on which a call works, as ` + "`Device.Probe`" + ` finds, whose kernel is as Linux 6.12: "all", or their kinds. A method that neither driver has is tested on the fake only, on whose mlx5 device rdma-core's own programs and tests run too (make sandbox). "As C" means
 that the request of the Go call equals that of the C call in attributes, lengths and values. The exceptions are in ` + "`libibverbsDiffers`" + ` in cmd/rdmalink/internal/sandbox, with the reasons.
 test/sandbox/requests.c and uverbs/requests_test.go make the calls.
 
@@ -22,6 +22,13 @@ test/sandbox/requests.c and uverbs/requests_test.go make the calls.
 
 const middle = `
 Write commands are older than the ioctl interface, and travel in INVOKE_WRITE. Most have an ioctl method with the same effect, which goverbs uses.
+
+`
+
+const later = `
+## Attributes, flags and kinds
+
+What is no method: what the kernel after Linux 7.2 adds, by the headers of rdma-core 65, and kinds of objects that need a decision.
 
 `
 
@@ -53,15 +60,24 @@ func Page(top fs.FS) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	models, err := ProbeModels()
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	b.WriteString(head)
-	methodTable(&b, faked, asC, false)
+	methodTable(&b, models, faked, asC, false)
 	b.WriteString(middle)
-	methodTable(&b, faked, asC, true)
+	methodTable(&b, models, faked, asC, true)
+	b.WriteString(later)
+	b.WriteString("| Linux | Go | |\n|---|---|---|\n")
+	for _, l := range Later() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.Name, calls(l.Go), l.Note)
+	}
 	b.WriteString(functions)
-	b.WriteString("| C | Go | |\n|---|---|---|\n")
+	b.WriteString("| C | Go | models | |\n|---|---|---|---|\n")
 	for _, f := range Functions() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Name, calls(f.Go), f.Note)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.Name, calls(f.Go), models.on(f.Go), f.Note)
 	}
 	b.WriteString(chapter)
 	b.WriteString("| verb | Go | C | |\n|---|---|---|---|\n")
@@ -71,12 +87,12 @@ func Page(top fs.FS) (string, error) {
 	return b.String(), nil
 }
 
-func methodTable(b *strings.Builder, faked, asC map[string]bool, write bool) {
-	b.WriteString("| Linux | Go | C | siw | rxe | fake | as C | |\n|---|---|---|---|---|---|---|---|\n")
+func methodTable(b *strings.Builder, models *Models, faked, asC map[string]bool, write bool) {
+	b.WriteString("| Linux | Go | C | siw | rxe | fake | models | as C | |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, m := range Methods() {
 		if m.Write() == write {
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", m.short(), calls(m.Go), m.C,
-				mark(strings.Contains(m.Drivers, "siw")), mark(strings.Contains(m.Drivers, "rxe")), mark(faked[m.Name]), mark(asC[m.short()] && len(m.Go) > 0), m.Note)
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", m.short(), calls(m.Go), m.C,
+				mark(strings.Contains(m.Drivers, "siw")), mark(strings.Contains(m.Drivers, "rxe")), mark(faked[m.Name]), models.on(m.Go), mark(asC[m.short()] && len(m.Go) > 0), m.Note)
 		}
 	}
 }

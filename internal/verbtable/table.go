@@ -38,6 +38,8 @@ var (
 	methodRows string
 	//go:embed clib.tsv
 	functionRows string
+	//go:embed later.tsv
+	laterRows string
 	//go:embed chapter11.tsv
 	chapterRows string
 )
@@ -53,6 +55,14 @@ func Methods() (all []Method) {
 // Functions returns the functions of libibverbs that need a device.
 func Functions() (all []Verb) {
 	for _, c := range cells(functionRows, 3) {
+		all = append(all, Verb{Name: c[0], Go: list(c[1]), Note: c[2]})
+	}
+	return all
+}
+
+// Later returns what is newer than Linux 7.2, or no method of its own, and was decided on.
+func Later() (all []Verb) {
+	for _, c := range cells(laterRows, 3) {
 		all = append(all, Verb{Name: c[0], Go: list(c[1]), Note: c[2]})
 	}
 	return all

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi/gen/headers"
+	"github.com/goverbs/goverbs/test/rig"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 const top = "../.."
@@ -61,7 +64,7 @@ func wantRows(t *testing.T, from, text string) {
 // headers.
 func TestRowsOfABI(t *testing.T) {
 	text := ""
-	for _, file := range []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go"} {
+	for _, file := range []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go", "next.go"} {
 		b, err := os.ReadFile(filepath.Join(top, "internal/abi", file))
 		if err != nil {
 			t.Fatal(err)
@@ -88,6 +91,63 @@ func TestRowsOfHeaders(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsOfNextHeaders checks the same for the headers of the newest rdma-core, and that each
+// function in its verbs.h has a row, and each row a function.
+func TestRowsOfNextHeaders(t *testing.T) {
+	core, err := rig.NewestRDMACore()
+	if err != nil {
+		missing(t, err)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(core.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, file := range []string{"ib_user_ioctl_cmds.h", "ib_user_verbs.h"} {
+		wantRows(t, file+" of rdma-core "+core.Version, read("kernel-headers/rdma/"+file))
+	}
+	kernel := ""
+	for _, file := range []string{"ib_user_ioctl_cmds.h", "ib_user_ioctl_verbs.h", "ib_user_verbs.h", "rdma_netlink.h"} {
+		kernel += read("kernel-headers/rdma/" + file)
+	}
+	kernel += read("libibverbs/kern-abi.h")
+	for _, l := range Later() {
+		for _, name := range list(l.Name) {
+			if !strings.Contains(name, " ") && !strings.Contains(strings.ToUpper(kernel), strings.ToUpper(strings.TrimPrefix(name, "IB_"))) {
+				t.Errorf("no header has %s", name)
+			}
+		}
+	}
+	rows := make(map[string]bool) // whether verbs.h has the function
+	var families []string
+	for _, f := range Functions() {
+		for _, name := range list(f.Name) {
+			if family, ok := strings.CutSuffix(name, "…"); ok {
+				families = append(families, family)
+				continue
+			}
+			rows[name] = false
+		}
+	}
+	for _, m := range function.FindAllStringSubmatch(read("libibverbs/verbs.h"), -1) {
+		if _, ok := rows[m[1]]; ok {
+			rows[m[1]] = true
+		} else if !slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(m[1], f) }) {
+			t.Errorf("clib.tsv has no row for %s of verbs.h", m[1])
+		}
+	}
+	for name, found := range rows {
+		if !found {
+			t.Errorf("verbs.h has no %s", name)
+		}
+	}
+}
+
+// function matches the functions of a header, but no call through a pointer and no return type.
+var function = regexp.MustCompile(`\b(ibv_\w+|\w+_to_ibv_rate)\s*\([^*]`)
 
 func missing(t *testing.T, err error) {
 	t.Helper()
@@ -124,8 +184,43 @@ func TestCallsAreThere(t *testing.T) {
 			t.Errorf("%s: it is issued: %t, and its calls are %q", m.Name, issued[m.Name], m.Go)
 		}
 	}
-	for _, v := range append(Functions(), Chapter11()...) {
+	for _, v := range slices.Concat(Functions(), Later(), Chapter11()) {
 		check(v.Name, v.Go, v.Note)
+	}
+}
+
+// anywhere has the calls that need no probe, because a device that can be found and opened has them.
+var anywhere = map[string]bool{"DeviceInfo.Open": true, "Device.CompVectors": true}
+
+// TestCallsAreProbed checks that Device.Probe answers for each call that a method or command has,
+// that its verbs are declared, and that no name in creators and alias is left over.
+func TestCallsAreProbed(t *testing.T) {
+	known := make(map[string]bool)
+	for _, dir := range []string{"uverbs", "verbs"} {
+		declarations(t, filepath.Join(top, dir), known)
+	}
+	for _, m := range Methods() {
+		for _, call := range m.Go {
+			if (answerer(call) == "") != anywhere[call] {
+				t.Errorf("%s: probed as %q", call, answerer(call))
+			}
+		}
+	}
+	for _, v := range uverbs.Verbs() {
+		name, _, _ := strings.Cut(string(v), " ")
+		if name == "Device.ImportFile" { // it is a function, and the verb needs a device
+			name = "ImportFile"
+		}
+		if !known[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for _, answers := range []map[string]string{creators, alias} {
+		for of, verb := range answers {
+			if answerer(verb) != verb || !known[of] {
+				t.Errorf("%s answers for %s", verb, of)
+			}
+		}
 	}
 }
 

@@ -83,14 +83,14 @@ func udpPort(label uint32) uint32 {
 	if label &= flowBits; label == 0 {
 		return firstUDPPort | rand.Uint32()&udpPortBits
 	}
-	return firstUDPPort | (label&udpPortBits ^ label>>14)
+	return uint32(verbs.FlowLabelUDPPort(label))
 }
 
 // rates maps the verbs' limits of rate to the device's numbers. A limit that the device
 // lacks maps to another one near it. 0 means no limit.
 var rates = [...]uint8{2: 7, 8, 9, 10, 11, 12, 13, 14, 15, 11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13}
 
-func rate(static uint8) uint32 {
+func rate(static verbs.Rate) uint32 {
 	if int(static) < len(rates) {
 		return uint32(rates[static])
 	}

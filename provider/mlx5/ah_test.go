@@ -56,7 +56,7 @@ func TestAddress(t *testing.T) {
 
 // TestRates are the device's numbers for limits of rate.
 func TestRates(t *testing.T) {
-	for static, want := range map[uint8]uint32{0: 0, 1: 0, 2: 7, 5: 10, 3: 8, 10: 15, 14: 0, 15: 9, 16: 15, 17: 0, 20: 13, 21: 0, 255: 0} {
+	for static, want := range map[verbs.Rate]uint32{0: 0, 1: 0, 2: 7, 5: 10, 3: 8, 10: 15, 14: 0, 15: 9, 16: 15, 17: 0, 20: 13, 21: 0, 255: 0} {
 		if got := rate(static); got != want {
 			t.Errorf("rate %d is %d, want %d", static, got, want)
 		}

@@ -36,7 +36,8 @@ func newRig(t testing.TB) *rig {
 	ctx.limits.MaxSqDescSz, ctx.limits.MaxRqDescSz, ctx.limits.MaxSendWqebb, ctx.limits.MaxRecvWr = 1024, 512, 1<<15, 1<<15
 	ctx.records = records{page: 4096, line: 64, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }}
 	ctx.registers.cq = page
-	r := &rig{cq: &cq{ctx: ctx, step: 1, record: must[record](t)(ctx.records.take())}}
+	r := &rig{cq: newCQ(ctx, 1)}
+	r.cq.record = must[record](t)(ctx.records.take())
 	if err := r.cq.alloc(rigMemory{}, rigQueue-1); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func newRig(t testing.TB) *rig {
 	if err := r.layOut(queues, queues, size.receiveBytes(), &size); err != nil {
 		t.Fatal(err)
 	}
-	r.maxInline, r.plain = size.cap.MaxInline, ctx.plains(verbs.QPTypeRC, size.cap.MaxInline)
+	r.maxInline = size.cap.MaxInline
+	r.preparePlain()
 	r.index = must[uint32](t)(ctx.qps.Put(r.qp))
 	return r
 }

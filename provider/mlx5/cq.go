@@ -13,19 +13,22 @@ import (
 // cq is a completion queue in this process's memory, which the device writes. The owner bit
 // of entries changes each time the device wraps around.
 type cq struct {
-	ctx     *mlx5Context
-	region  *mmap.Region
-	ring    mmap.Array[cqe]
-	step    uint32 // of an entry in ring: 1, or 2 where it is the second of two
-	entries uint32 // a power of two
-	ci      uint32 // free-running
-	record  record
-	num     uint32
-	events  uint32 // events that were read from the channel
-	lost    bool   // the queue was lost when it was resized
-	peek    mmap.Peek
-	ext     verbs.WCExtMask // the fields that PollExt fills in
-	short   bool            // short messages may come in completions
+	ctx      *mlx5Context
+	region   *mmap.Region
+	ring     mmap.Array[cqe]
+	step     uint32 // of an entry in ring: 1, or 2 where it is the second of two
+	entries  uint32 // a power of two
+	ci       uint32 // free-running
+	place    uint32 // of the next entry: slot(ci)
+	record   record
+	register *mmap.Page
+	num      uint32
+	events   uint32 // events that were read from the channel
+	lost     bool   // the queue was lost when it was resized; its entries are invalid
+	peek     mmap.Peek
+	byIndex  *driver.Table[qp] // the QPs, if completions name them by index; else empty
+	ext      verbs.WCExtMask   // the fields that PollExt fills in
+	short    bool              // short messages may come in completions
 }
 
 // maxCQE is the number of entries that the arming word's index has room for.
@@ -34,10 +37,12 @@ const maxCQE = 1 << 24
 // CreateCQ creates a CQ. It asks the kernel for one entry less than the queue has, because
 // the kernel adds one and rounds up.
 func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
-	q := &cq{ctx: c, step: 1, short: r.MaxInline > 0}
+	step := uint32(1)
 	if r.MaxInline > cqeInsideSize {
-		q.step = longCQESize / cqeSize
+		step = longCQESize / cqeSize
 	}
+	q := newCQ(c, step)
+	q.short = r.MaxInline > 0
 	if err := q.extend(r.Ext); err != nil {
 		return nil, err
 	}
@@ -56,6 +61,17 @@ func (c *mlx5Context) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	r.CQE = q.entries - 1
 	return q, nil
 }
+
+// newCQ returns a CQ without a queue.
+func newCQ(c *mlx5Context, step uint32) *cq {
+	q := &cq{ctx: c, step: step, place: step - 1, register: c.registers.cq, byIndex: &c.qps}
+	if !c.indexed {
+		q.byIndex = &noQPs
+	}
+	return q
+}
+
+var noQPs driver.Table[qp]
 
 func (q *cq) create(r *driver.CreateCQ) error {
 	s := &q.ctx.registers
@@ -97,15 +113,29 @@ func (q *cq) alloc(memory driver.Memory, n uint32) error {
 		return err
 	}
 	q.region, q.ring, q.entries = region, ring, entries
-	for i := range entries {
-		q.at(i).counterOwn.Store(cqeInvalid)
-	}
+	q.clear()
 	q.peek.Hide()
 	return nil
 }
 
+// clear makes all entries of the queue invalid.
+func (q *cq) clear() {
+	for i := range q.entries {
+		q.at(i).counterOwn.Store(cqeInvalid)
+	}
+}
+
 // slot returns the position in ring of the entry with a free-running index.
 func (q *cq) slot(i uint32) uint32 { return i*q.step + q.step - 1 }
+
+// advance moves on to the next entry.
+func (q *cq) advance() {
+	q.ci++
+	q.place += q.step
+}
+
+// moveTo makes the entry with a free-running index the next one.
+func (q *cq) moveTo(i uint32) { q.ci, q.place = i, q.slot(i) }
 
 func (q *cq) at(i uint32) *cqe { return q.ring.At(q.slot(i)) }
 
@@ -120,7 +150,7 @@ func (q *cq) Arm(solicitedOnly bool) error {
 		v |= armSolicited
 	}
 	q.record.set(armWord, v)
-	q.ctx.registers.cq.StoreWC64(uarCQ, words(v, q.num))
+	q.register.StoreWC64(uarCQ, words(v, q.num))
 	return nil
 }
 
@@ -138,16 +168,60 @@ func (q *cq) Destroy(do func() error) error {
 
 var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
 
-// Poll reads completions. It skips those that match no work request.
+// Poll reads completions. It skips those that match no work request. It reads successful sends and
+// writes of one QP, the most frequent completions, by itself, and leaves the rest to mixed.
 func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
-	if q.lost {
-		return 0, false, errLost
-	}
-	ready := q.ready(len(wcs))
-	if ready == 0 {
+	e := q.ring.At(q.place)
+	v, ready := e.counterOwn.Load(), 1
+	if !q.owned(v, q.ci) {
+		if q.lost {
+			return 0, false, errLost
+		}
+		q.peek.Expect(&e.counterOwn, v)
 		return 0, false, nil
 	}
-	if n = q.sent(wcs[:ready]); n < ready {
+	if len(wcs) != 1 {
+		if ready = q.count(len(wcs)); ready == 0 {
+			return 0, false, nil
+		}
+	}
+	if q.register.Watched() {
+		q.register.FromDevice()
+	}
+	mmap.FromDevice() // inlined, as the method can't be
+	queue := e.queue
+	if p := q.byIndex.Get(be32(queue) & cqeNumberMask); p != nil && p.sendCQ == q {
+		s := &p.sq
+		entries := s.sent // none without a send queue
+		at := q.place
+		done, produced := s.completed.Load(), s.produced.Load()
+		for wcs := wcs[:ready]; n < len(wcs); {
+			last := e.counterOwn.Load()
+			if e.queue != queue || last >= (cqeRequest+1)<<cqeOpShift {
+				break
+			}
+			block := int(be16(uint16(last))) & (len(entries) - 1)
+			if block >= len(entries) {
+				break
+			}
+			w := &entries[block]
+			request, op := w.number, w.op
+			if request-done >= produced-done || op > verbs.WCRDMAWrite {
+				break
+			}
+			wcs[n] = verbs.WC{WRID: w.id, Opcode: op, QPN: p.num}
+			done = request + 1
+			if n++; n == len(wcs) {
+				break
+			}
+			at += q.step
+			e = q.ring.At(at)
+		}
+		mmap.StoreRelease(&s.completed, done)
+		q.ci += uint32(n)
+		q.place += uint32(n) * q.step
+	}
+	if n < ready {
 		n, bad = q.mixed(wcs, n, ready-n)
 	}
 	q.consumed()
@@ -159,15 +233,11 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
 	for combined := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
 		for end := q.ci + uint32(ready); q.ci != end; {
-			if sent := q.sent(wcs[n:][:end-q.ci]); sent > 0 {
-				n += sent
-				continue
-			}
 			if q.complete(q.ci, &wcs[n]) {
 				combined |= wcs[n].Status
 				n++
 			}
-			q.ci++
+			q.advance()
 		}
 		if n > 0 || ready == 0 {
 			return n, combined != verbs.StatusSuccess
@@ -175,43 +245,10 @@ func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
 	}
 }
 
-// sent reads successful sends and writes of one QP, up to the first other entry. It is a
-// fast path of complete for the most frequent completions.
-func (q *cq) sent(wcs []verbs.WC) (n int) {
-	if !q.ctx.indexed {
-		return 0
-	}
-	at := q.slot(q.ci)
-	queue := q.ring.At(at).queue
-	p := q.ctx.qps.Get(be32(queue) & cqeNumberMask)
-	if p == nil || p.sendCQ != q || p.sq.blocks == 0 {
-		return 0
-	}
-	s, number := &p.sq, p.num
-	done, produced := s.completed.Load(), s.produced.Load()
-	for n < len(wcs) {
-		e := q.ring.At(at)
-		last := e.counterOwn.Load()
-		w := &s.sent[uint32(be16(uint16(last)))&(s.blocks-1)]
-		if last>>cqeOpShift != cqeRequest || e.queue != queue || w.number-done >= produced-done || w.op > verbs.WCRDMAWrite {
-			break
-		}
-		wcs[n] = verbs.WC{WRID: w.id, Opcode: w.op, QPN: number}
-		done = w.number + 1
-		n++
-		at += q.step
-	}
-	if n > 0 {
-		mmap.StoreRelease(&s.completed, done)
-		q.ci += uint32(n)
-	}
-	return n
-}
-
 // consumed updates the record of how far the queue was read.
 func (q *cq) consumed() {
 	q.record.set(consumedWord, q.ci&armConsumed)
-	q.peek.Hide()
+	q.peek.Clear()
 }
 
 // Peek implements driver.Peeker.
@@ -219,24 +256,33 @@ func (q *cq) Peek() *mmap.Peek { return &q.peek }
 
 // ready returns the number of entries that can be read, at most want.
 func (q *cq) ready(want int) (n int) {
-	at, i := q.slot(q.ci), q.ci
-	for most := min(want, int(q.entries)); n < most; n++ {
-		word := &q.ring.At(at).counterOwn
-		if v := word.Load(); !q.owned(v, i) {
-			if n == 0 {
-				q.peek.Expect(word, v)
-				return 0
-			}
-			break
-		}
-		i++
-		at += q.step
+	word := &q.ring.At(q.place).counterOwn
+	if v := word.Load(); !q.owned(v, q.ci) {
+		q.peek.Expect(word, v)
+		return 0
 	}
-	if n > 0 {
-		if page := q.ctx.registers.cq; page.Watched() {
-			page.FromDevice()
+	if n = q.count(want); n > 0 {
+		if q.register.Watched() {
+			q.register.FromDevice()
 		}
 		mmap.FromDevice() // inlined, as the method can't be
+	}
+	return n
+}
+
+// count returns the number of entries that can be read after a load barrier, at most want. The
+// caller has checked the first of them.
+func (q *cq) count(want int) (n int) {
+	if want = min(want, int(q.entries)); want <= 0 {
+		return 0
+	}
+	at, i := q.place, q.ci
+	for n = 1; n < want; n++ {
+		at += q.step
+		i++
+		if !q.owned(q.ring.At(at).counterOwn.Load(), i) {
+			break
+		}
 	}
 	return n
 }
@@ -244,7 +290,7 @@ func (q *cq) ready(want int) (n int) {
 // owned reports whether the device has written an entry, given its last word and its
 // free-running index. The owner bit alternates with each lap, and is 0 in the first.
 func (q *cq) owned(last, i uint32) bool {
-	return last>>cqeOpShift != cqeNothing && last&cqeOwner != 0 == (i&q.entries != 0)
+	return last < cqeInvalid && last&cqeOwner != 0 == (i&q.entries != 0)
 }
 
 // complete reads an entry, each field once, and finds its work request. It reports whether
@@ -373,7 +419,7 @@ func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err er
 			}
 			n++
 		}
-		q.ci++
+		q.advance()
 	}
 	if q.ci != first {
 		q.consumed()
@@ -435,20 +481,22 @@ func (q *cq) Resize(r *driver.ResizeCQ) error {
 		return err
 	}
 	r.CQE = next.entries - 1
-	if !q.moveTo(&next) {
+	if !q.copyTo(&next) {
 		q.lost = true
+		q.clear()
 		q.peek.Hide()
 		return errNoMarker
 	}
 	old := q.region
 	q.region, q.ring, q.entries = next.region, next.ring, next.entries
-	q.ci++
+	q.moveTo(q.ci + 1)
 	q.consumed()
+	q.peek.Hide()
 	return r.Free(old)
 }
 
-// moveTo copies the entries up to the marker. It reports whether there is one.
-func (q *cq) moveTo(next *cq) bool {
+// copyTo copies the entries up to the marker. It reports whether there is one.
+func (q *cq) copyTo(next *cq) bool {
 	for i := q.ci; i-q.ci < q.entries; i++ {
 		from := q.at(i)
 		last := from.counterOwn.Load()
@@ -498,7 +546,7 @@ func (q *cq) Clean(of any) {
 		}
 	}
 	if to != q.ci {
-		q.ci = to
+		q.moveTo(to)
 		q.consumed()
 	}
 }

@@ -177,6 +177,7 @@ func readAttr(private []byte) (r abi.Mlx5IbQueryDeviceResp) {
 func (c *mlx5Context) ExtendAttr(a *verbs.DeviceAttr, private []byte) {
 	r := readAttr(private)
 	a.TSO = verbs.TSOCaps{MaxPayload: r.TsoCaps.MaxTso, SupportedQPTypes: r.TsoCaps.SupportedQpts}
+	a.RSS.HashFunctions, a.RSS.HashFields = r.RssCaps.RxHashFunction, r.RssCaps.RxHashFieldsMask
 	p := &r.PacketPacingCaps
 	a.PacketPacing = verbs.PacketPacingCaps{MinRate: p.QpRateLimitMin, MaxRate: p.QpRateLimitMax, SupportedQPTypes: p.SupportedQpts,
 		Burst: p.CapFlags&abi.MLX5_IB_PP_SUPPORT_BURST != 0}

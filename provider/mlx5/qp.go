@@ -19,6 +19,7 @@ type qp struct {
 	srq            *srq
 	sq             sendQueue
 	plain          [plainOpcodes]plain
+	controls       [4]uint32 // flags of a plain request, by half its SendFlags
 	rq             recvQueue
 	record         record
 	register       *register
@@ -52,7 +53,6 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
 	q.short = q.sendCQ.short || q.recvCQ != nil && q.recvCQ.short
-	q.plain = c.plains(r.Type, q.maxInline)
 	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
 		if q.plainFrames, q.frameFlags = c.frameHeader() == 0, verbs.SendSignaled|verbs.SendSolicited; c.checksums {
 			q.frameFlags |= verbs.SendIPCsum
@@ -62,6 +62,7 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if r.SignalAll {
 		q.signal = ctrlCompletion
 	}
+	q.preparePlain()
 	if err = q.create(r, &size); err != nil {
 		q.drop()
 		return nil, err

@@ -311,7 +311,7 @@ func TestPacketLimits(t *testing.T) {
 		}
 	})
 	const raw = 1 << 8
-	want := verbs.DeviceAttr{TSO: verbs.TSOCaps{MaxPayload: 1 << 18, SupportedQPTypes: raw},
+	want := verbs.DeviceAttr{RSS: verbs.RSSCaps{HashFunctions: 1, HashFields: 0xff}, TSO: verbs.TSOCaps{MaxPayload: 1 << 18, SupportedQPTypes: raw},
 		PacketPacing: verbs.PacketPacingCaps{MinRate: 1, MaxRate: 100_000_000, SupportedQPTypes: raw, Burst: true}}
 	for name, c := range map[string]struct {
 		at  int
@@ -320,6 +320,8 @@ func TestPacketLimits(t *testing.T) {
 		"":               {-1, func(*verbs.DeviceAttr) {}},
 		"max_tso":        {8, func(a *verbs.DeviceAttr) { a.TSO.MaxPayload ^= 1 }},
 		"tso qpts":       {12, func(a *verbs.DeviceAttr) { a.TSO.SupportedQPTypes ^= 1 }},
+		"hash fields":    {16, func(a *verbs.DeviceAttr) { a.RSS.HashFields ^= 1 }},
+		"hash function":  {24, func(a *verbs.DeviceAttr) { a.RSS.HashFunctions ^= 1 }},
 		"rate_limit_min": {40, func(a *verbs.DeviceAttr) { a.PacketPacing.MinRate ^= 1 }},
 		"rate_limit_max": {44, func(a *verbs.DeviceAttr) { a.PacketPacing.MaxRate ^= 1 }},
 		"pacing qpts":    {48, func(a *verbs.DeviceAttr) { a.PacketPacing.SupportedQPTypes ^= 1 }},
@@ -332,8 +334,9 @@ func TestPacketLimits(t *testing.T) {
 		}
 		want := want
 		c.set(&want)
-		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing {
-			t.Errorf("%s: %+v, %+v", name, got.TSO, got.PacketPacing)
+		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing ||
+			got.RSS.HashFunctions != want.RSS.HashFunctions || got.RSS.HashFields != want.RSS.HashFields {
+			t.Errorf("%s: %+v, %+v, %+v", name, got.TSO, got.PacketPacing, got.RSS)
 		}
 	}
 }

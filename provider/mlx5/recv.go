@@ -47,53 +47,54 @@ var (
 // PostRecv queues receives. Its doorbell is the record alone. A raw packet QP's receive
 // queue would take packets before the QP may, so its record is not updated before that.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
-	switch {
-	case q.state == verbs.QPStateReset:
+	if q.state == verbs.QPStateReset {
 		return 0, errReset
-	case len(q.rq.entries) == 0:
-		return 0, errNoRecvQueue
 	}
-	for n < len(wrs) {
-		if n += q.rq.postPlain(wrs[n:]); n == len(wrs) {
-			break
+	r := &q.rq
+	if r.maxSGE > 0 { // and so there are entries
+		// Receives with one SGE are the most frequent.
+		for ; n < len(wrs); n++ {
+			wr := &wrs[n]
+			sgl := wr.SGL
+			if len(sgl) != 1 {
+				break
+			}
+			s := &sgl[0]
+			length, key, addr := s.Length, s.LKey, s.Addr
+			place := r.head & uint32(len(r.entries)-1)
+			e := &r.entries[place]
+			if length-1 >= maxDataLength || e.pending.Load() != 0 { // also a length of 0, which is no SGE
+				break
+			}
+			*r.segs.At(place * r.size) = segment{words(length, key), be64(addr)}
+			if r.size > 1 {
+				*r.segs.At(place*r.size + 1) = segment{words(0, invalidLKey)}
+			}
+			e.id = wr.WRID
+			mmap.StoreRelease(&e.pending, 1)
+			r.head++
 		}
-		if err = q.rq.post(&wrs[n]); err != nil {
-			break
-		}
-		n++
+	}
+	if n < len(wrs) {
+		n, err = r.postAll(wrs, n)
 	}
 	if n > 0 && (q.typ != verbs.QPTypeRawPacket || q.state >= verbs.QPStateRTR) {
-		q.record.set(recvWord, q.rq.head&indexMask)
+		q.record.set(recvWord, r.head&indexMask)
 	}
 	return n, err
 }
 
-// postPlain posts receives with one SGE, the most frequent kind, up to the first that has
-// another number or no room. It returns their number.
-func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
-	if q.maxSGE == 0 {
-		return 0
+// postAll posts receives of all kinds from wrs[n] on.
+func (q *recvQueue) postAll(wrs []verbs.RecvWR, n int) (int, error) {
+	if len(q.entries) == 0 {
+		return 0, errNoRecvQueue
 	}
 	for ; n < len(wrs); n++ {
-		sgl := wrs[n].SGL
-		if len(sgl) != 1 {
-			break
+		if err := q.post(&wrs[n]); err != nil {
+			return n, err
 		}
-		s := sgl[0]
-		place := q.head & uint32(len(q.entries)-1)
-		e := &q.entries[place]
-		if s.Length-1 >= maxDataLength || e.pending.Load() != 0 { // also a length of 0, which is no SGE
-			break
-		}
-		*q.segs.At(place * q.size) = segment{words(s.Length, s.LKey), be64(s.Addr)}
-		if q.size > 1 {
-			*q.segs.At(place*q.size + 1) = segment{words(0, invalidLKey)}
-		}
-		e.id = wrs[n].WRID
-		mmap.StoreRelease(&e.pending, 1)
-		q.head++
 	}
-	return n
+	return n, nil
 }
 
 func (q *recvQueue) post(wr *verbs.RecvWR) error {

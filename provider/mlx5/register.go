@@ -24,17 +24,24 @@ type register struct {
 	uar    uint32 // number of the UAR's page
 }
 
-// ring rings the doorbell of a send queue. The record must be up to date. first is the
-// first 8 bytes of the last request; whole is all of it, or nil. If the register has no
-// halves, offset is not written: QPs may share such a register without a lock.
-func (r *register) ring(first uint64, whole []byte) {
+// ring rings the doorbell of q's send queue, whose record must be up to date. It passes all of a
+// short request that was posted alone, else the start of the last one, which has segs segments. If
+// the register has no halves, offset is not written: QPs may share such a register without a lock.
+func (r *register) ring(q *qp, alone bool, segs uint32) {
 	if r.shared {
 		r.lock.Lock()
 	}
-	if whole != nil {
-		r.page.CopyWC(r.at+r.offset, whole)
+	s, blocks, to := &q.sq, blocksOf(segs), r.at+r.offset
+	last := s.pi - blocks
+	if alone && segs > 1 && int(segs)*segmentSize <= r.half {
+		start := int(last&(s.blocks-1)) * blockSize
+		if end := start + int(blocks)*blockSize; end <= len(s.memory) {
+			r.page.CopyWC(to, s.memory[start:end])
+		} else {
+			r.page.CopyWC(to, q.wrapped(start, end))
+		}
 	} else {
-		r.page.StoreWC64(r.at+r.offset, first)
+		r.page.StoreWC64(to, s.ring.At(last)[0][0])
 	}
 	if r.half > 0 {
 		r.offset ^= r.half

@@ -19,13 +19,14 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	s := &q.sq
 	number := s.produced.Load()
 	room := int(s.depth - (number - s.completed.Load()))
-	n, segs := q.post(number, wrs[:min(len(wrs), room)])
+	n, segs := q.post(number, wrs, room)
 	if n < len(wrs) {
 		n, segs, err = q.mixed(number, wrs, n, room, segs)
 	}
 	if n > 0 {
 		mmap.StoreRelease(&s.produced, number+uint32(n))
-		q.ring(n == 1, segs)
+		q.record.set(sendWord, s.pi&indexMask)
+		q.register.ring(q, n == 1, segs)
 	}
 	return n, err
 }
@@ -40,26 +41,12 @@ func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) 
 		}
 		n, segs = n+1, used
 		if n < room {
-			if more, last := q.post(number+uint32(n), wrs[n:min(len(wrs), room)]); more > 0 {
+			if more, last := q.post(number+uint32(n), wrs[n:], room-n); more > 0 {
 				n, segs = n+more, last
 			}
 		}
 	}
 	return n, segs, nil
-}
-
-// ring updates the doorbell record, then rings the doorbell. It passes all of a short
-// request that was posted alone, else the start of the last one.
-func (q *qp) ring(alone bool, segs uint32) {
-	s, r := &q.sq, q.register
-	q.record.set(sendWord, s.pi&indexMask)
-	blocks := blocksOf(segs)
-	last := s.pi - blocks
-	var whole []byte
-	if alone && segs > 1 && int(segs)*segmentSize <= r.half {
-		whole = q.wholeOf(last, blocks)
-	}
-	r.ring(s.ring.At(last)[0][0], whole)
 }
 
 func blocksOf(segs uint32) uint32 { return (segs + blockSegs - 1) / blockSegs }
@@ -125,7 +112,8 @@ func (q *qp) immediate(r *request) uint32 {
 // Programs post them most often, so they have a fast path.
 type plain struct {
 	code      uint8
-	data      uint8 // segment where data begins; 0: the opcode is not plain
+	data      uint8  // segment where data begins; 0: the opcode is not plain
+	inline    uint16 // bytes from the start of the request to its inline data
 	maxInline uint32
 	immMask   uint32 // 0 without immediate data
 	wc        verbs.WCOpcode
@@ -133,12 +121,18 @@ type plain struct {
 
 const plainOpcodes = 8
 
-// plains returns the plain opcodes of an RC or a UC QP. Requests of other QPs begin with
-// more segments: an address, the number of an SRQ, or the header of a raw packet.
-func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcodes]plain) {
-	for op := range all {
-		o := c.lookUp(t, verbs.Opcode(op))
-		if t != verbs.QPTypeRC && t != verbs.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
+// plainFlags are the flags that a plain request may have.
+const plainFlags = verbs.SendSignaled | verbs.SendSolicited
+
+// preparePlain sets what post looks up. An RC or a UC QP has plain opcodes. Requests of other QPs
+// begin with more segments: an address, the number of an SRQ, or the header of a raw packet.
+func (q *qp) preparePlain() {
+	for i := range q.controls {
+		q.controls[i] = q.control(verbs.SendFlags(2 * i))
+	}
+	for op := range q.plain {
+		o := q.ctx.lookUp(q.typ, verbs.Opcode(op))
+		if q.typ != verbs.QPTypeRC && q.typ != verbs.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
 			continue
 		}
 		p := plain{code: o.code, data: 1, wc: o.wc}
@@ -146,31 +140,32 @@ func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcode
 			p.data++
 		}
 		if o.code != opRead {
-			p.maxInline = maxInline
+			p.maxInline = q.maxInline
 		}
+		p.inline = uint16(p.data)*segmentSize + inlineHeader
 		if o.imm {
 			p.immMask = ^uint32(0)
 		}
-		all[op] = p
+		q.plain[op] = p
 	}
-	return all
 }
 
-// post queues plain requests, up to the first that is not plain. Plain requests have one
-// SGE, or inline data that does not wrap around the end of the queue. It returns their
+// post queues plain requests, at most room, up to the first that is not plain. Plain requests
+// have one SGE, or inline data that does not wrap around the end of the queue. It returns their
 // number, and the number of segments of the last one.
-func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
+func (q *qp) post(number uint32, wrs []verbs.SendWR, room int) (n int, segs uint32) {
 	s := &q.sq
 	if q.smallFence || s.maxSGE == 0 {
 		return 0, 0
 	}
+	wrs = wrs[:min(len(wrs), room)]
 	if q.plainFrames {
 		return q.postFrames(number, wrs)
 	}
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
-		if uint(wr.Opcode) >= plainOpcodes || flags&^(verbs.SendSignaled|verbs.SendSolicited) != 0 {
+		if uint(wr.Opcode) >= plainOpcodes || flags&^plainFlags != 0 {
 			break
 		}
 		op := &q.plain[wr.Opcode]
@@ -180,35 +175,52 @@ func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
 		place := s.pi & (s.blocks - 1)
 		b := s.ring.At(place)
 		data := &b[op.data&(blockSegs-1)]
-		used, blocks := uint32(op.data)+1, uint32(1)
+		used := uint32(op.data) + 1
 		if inline == nil {
 			if len(sgl) != 1 {
 				break
 			}
-			e := sgl[0]
-			if e.Length-1 >= maxDataLength { // also 0, which is no SGE
+			e := &sgl[0]
+			length, key, addr := e.Length, e.LKey, e.Addr
+			if length-1 >= maxDataLength { // also 0, which is no SGE
 				break
 			}
-			*data = segment{words(e.Length, e.LKey), be64(e.Addr)}
+			*data = segment{words(length, key), be64(addr)}
 		} else {
-			size := uint32(len(inline))
-			used += (size + inlineHeader - 1) / segmentSize
-			blocks = blocksOf(used)
-			if size-1 >= op.maxInline || place+blocks > s.blocks || len(sgl) > 0 {
+			if uint(len(inline)-1) >= uint(op.maxInline) || len(sgl) > 0 {
 				break
 			}
-			data[0] = words(size|inlineBit, 0)
-			copy(s.memory[place*blockSize+uint32(op.data)*segmentSize+inlineHeader:], inline)
+			start := int(place)*blockSize + int(op.inline)
+			end := start + len(inline)
+			if end > len(s.memory) {
+				break
+			}
+			used = uint32(int(op.inline)+len(inline)+segmentSize-1) / segmentSize
+			data[0] = words(uint32(len(inline))|inlineBit, 0)
+			if to := s.memory[start:end]; len(inline) <= 64 && len(inline) >= 32 {
+				// Two pieces that may overlap take fewer instructions than a call of copy.
+				copy32(to, inline)
+				copy32(to[len(inline)-32:], inline[len(inline)-32:])
+			} else {
+				copy(to, inline)
+			}
 		}
 		if op.data == 2 {
 			b[1] = segment{be64(wr.RemoteAddr), words(wr.RKey, 0)}
 		}
-		b[0] = segment{words((s.pi&indexMask)<<8|uint32(op.code), q.num<<8|used), words(q.control(flags), wr.Imm&op.immMask)}
+		b[0] = segment{words((s.pi&indexMask)<<8|uint32(op.code), q.num<<8|used), words(q.controls[flags/2&3], wr.Imm&op.immMask)}
 		s.sent[place] = sent{wr.WRID, number + uint32(n), op.wc}
-		s.pi += blocks
+		s.pi += blocksOf(used)
 		segs = used
 	}
 	return n, segs
+}
+
+// copy32 copies 32 bytes.
+func copy32(to, from []byte) {
+	t, f := (*[32]byte)(to), (*[32]byte)(from)
+	*(*[16]byte)(t[:16]) = *(*[16]byte)(f[:16])
+	*(*[16]byte)(t[16:]) = *(*[16]byte)(f[16:])
 }
 
 // request is a send. Its slices were read once, so that the slice that is checked is used.

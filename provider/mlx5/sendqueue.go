@@ -103,15 +103,9 @@ func (s *sendQueue) isIdle() bool {
 	return true
 }
 
-// wholeOf returns the bytes of a request in the queue. One that wraps around the end is
-// copied.
-func (q *qp) wholeOf(at, blocks uint32) []byte {
-	start := int(at&(q.sq.blocks-1)) * blockSize
-	size := int(blocks) * blockSize
-	if end := start + size; end <= len(q.sq.memory) {
-		return q.sq.memory[start:end]
-	}
-	n := copy(q.whole[:size], q.sq.memory[start:])
-	copy(q.whole[n:size], q.sq.memory)
-	return q.whole[:size]
+// wrapped returns a copy of a request that wraps around the end of the queue. end is beyond that.
+func (q *qp) wrapped(start, end int) []byte {
+	whole := q.whole[:end-start]
+	copy(whole[copy(whole, q.sq.memory[start:]):], q.sq.memory)
+	return whole
 }

@@ -13,7 +13,7 @@ import (
 
 // onDevices are the pages of docs/concepts whose programs run on devices of the kernel. The
 // others stop the network, fill the host's memory and the like.
-var onDevices = []string{"events", "keys", "operations", "queues", "read", "receives", "states", "tutorial"}
+var onDevices = []string{"connections", "events", "keys", "operations", "queues", "read", "receives", "states", "tutorial"}
 
 // otherwise are the lines that differ on Linux 6.12, with those of the page. The page says so.
 var otherwise = map[string]map[string]string{
@@ -31,7 +31,7 @@ func TestConcepts(t *testing.T) {
 			text := string(kit.Must(os.ReadFile("../../docs/concepts/" + page + ".md"))(t))
 			_, text, _ = strings.Cut(text, "<!-- run "+page+" -->\n```text\n")
 			want, _, ok := strings.Cut(text, "\n```")
-			end := kit.Launch(t, exec.Command("../../bin/concepts", "-rxe", "gvrxe0", "-siw", "cmlink@10.78.0.1", page)).End()
+			end := kit.Launch(t, exec.Command("../../bin/concepts", "-rxe", "gvrxe0@10.83.0.1", "-siw", "cmlink@10.78.0.1", page)).End()
 			for here, there := range otherwise[page] {
 				if !strings.Contains(want, there) {
 					t.Errorf("%q is not on the page", there)

@@ -291,6 +291,9 @@ func (m *model) Context(r *ioctl.Request) error {
 	return answer(m, "GET_CONTEXT", r, resp)
 }
 
+// hashFields are the addresses of IPv4 and IPv6 and the ports of TCP and UDP.
+const hashFields = 0xff
+
 // QueryDevice answers what the device has beyond the verbs, as far as it is asked for.
 func (m *model) QueryDevice(r *ioctl.Request) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
@@ -304,6 +307,7 @@ func (m *model) QueryDevice(r *ioctl.Request) error {
 	if !m.options.Infiniband {
 		const raw = 1 << abi.IB_UVERBS_QPT_RAW_PACKET
 		resp.TsoCaps = abi.Mlx5IbTsoCaps{MaxTso: maxTSO, SupportedQpts: raw}
+		resp.RssCaps = abi.Mlx5IbRssCaps{RxHashFunction: abi.MLX5_RX_HASH_FUNC_TOEPLITZ, RxHashFieldsMask: hashFields}
 		resp.PacketPacingCaps = abi.Mlx5PacketPacingCaps{QpRateLimitMin: minRate, QpRateLimitMax: maxRate, SupportedQpts: raw,
 			CapFlags: abi.MLX5_IB_PP_SUPPORT_BURST}
 		if m.options.NoBursts {

@@ -22,14 +22,14 @@ type row struct {
 var rows = allRows()
 
 // without are the rows that have no guests.
-var without = []string{"lint", "unit", "race", "sandbox", "fabric", "arm64"}
+var without = []string{"lint", "unit", "race", "sandbox", "fabric", "arm64", "exporter-test"}
 
 func allRows() []row {
 	var all []row
 	for _, series := range rig.Series {
 		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series, "GUESTS=1"}})
 	}
-	for _, target := range []string{"race", "bench-check", "sandbox", "lint", "arm64", "rig", "unit", "vmrace", "fabric", "abi"} {
+	for _, target := range []string{"race", "bench-check", "sandbox", "lint", "arm64", "rig", "unit", "vmrace", "fabric", "exporter-test", "abi"} {
 		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
 	}
 	return all

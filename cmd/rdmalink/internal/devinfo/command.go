@@ -20,10 +20,15 @@ capabilities and GIDs come from the open device, for which no provider is needed
 P_Keys, board, PCI address and NUMA node come from /sys. If the caller may not read
 one of these sources, the rest is printed, and the last lines (missing) say why.
 
+With -v, a line for each verb says whether it works on this device with rdmalink's
+provider, and if not, why. The kernel has no list of them, so devinfo makes each call
+on objects that it creates and destroys. "unknown" means that something else was in
+the way: raw packet QPs need CAP_NET_RAW, address handles a GID.
+
 Names are those of ibv_devinfo and of rdmalink dev; in JSON a name ends with the
 unit. A PCI address and a NUMA node are left out if the device has none, as siw
 and rxe.`,
-		Options: []cli.Option{{Short: "-v", Long: "--verbose", Summary: "print limits, capabilities and all attributes of ports too", Set: func(t *cli.Tool) { t.Details++ }}},
+		Options: []cli.Option{{Short: "-v", Long: "--verbose", Summary: "print limits, capabilities, verbs and all attributes of ports too", Set: func(t *cli.Tool) { t.Details++ }}},
 		Run: func(_ context.Context, t *cli.Tool, w *cli.Words) error {
 			name, err := w.LastValue("DEV")
 			if err != nil {

@@ -1,6 +1,7 @@
 package devinfo
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -50,6 +51,7 @@ func (i *inspector) device(d netlinkrdma.Device) (table.Table, error) {
 	t.Add("char_devices", table.Tables{Singular: "char_device", OneLine: true, All: s.charDevices()})
 	t.Add("phys_port_cnt", d.Ports)
 	s.limits(&t)
+	s.verbs(&t)
 	portTables := make([]table.Table, len(ports))
 	for n, p := range ports {
 		portTables[n] = s.port(p)
@@ -209,6 +211,14 @@ func (s *subject) limits(t *table.Table) {
 	t.Add("rss_supported_qp", fmt.Sprintf("0x%x", a.RSS.SupportedQPTypes))
 	t.Add("max_rwq_indirection_tables", a.RSS.MaxIndirectionTables)
 	t.Add("max_rwq_indirection_table_size", a.RSS.MaxIndirectionTableSize)
+	t.Add("rx_hash_function", fmt.Sprintf("0x%x", a.RSS.HashFunctions))
+	t.Add("rx_hash_fields_mask", fmt.Sprintf("0x%x", a.RSS.HashFields))
+	t.AddUnit("max_tso", uint64(a.TSO.MaxPayload), table.Bytes)
+	t.Add("tso_supported_qp", fmt.Sprintf("0x%x", a.TSO.SupportedQPTypes))
+	t.AddUnit("qp_rate_limit_min", uint64(a.PacketPacing.MinRate), table.Kbps)
+	t.AddUnit("qp_rate_limit_max", uint64(a.PacketPacing.MaxRate), table.Kbps)
+	t.Add("packet_pacing_supported_qp", fmt.Sprintf("0x%x", a.PacketPacing.SupportedQPTypes))
+	t.Add("packet_pacing_burst", a.PacketPacing.Burst)
 	t.Add("max_wq_type_rq", a.MaxWQTypeRQ)
 	t.Add("raw_packet_caps", fmt.Sprintf("0x%x", a.RawPacketCaps))
 	t.Add("max_num_tags", a.TagMatching.MaxTags)
@@ -218,6 +228,44 @@ func (s *subject) limits(t *table.Table) {
 		t.Add("tag_matching_max_ops", a.TagMatching.MaxOps)
 		t.Add("tag_matching_max_sge", a.TagMatching.MaxSGE)
 	}
+}
+
+// verbs adds which verbs work on the device, and which opcodes its QPs send.
+func (s *subject) verbs(t *table.Table) {
+	if s.dev == nil || !s.details {
+		return
+	}
+	var probed, sends []table.Table
+	for _, v := range uverbs.Verbs() {
+		err := s.dev.Probe(v)
+		row := table.Table{{Key: "name", Value: string(v)}, {Key: "works", Value: works(err)}}
+		if err != nil {
+			row.Add("reason", cli.Plain(err))
+		}
+		probed = append(probed, row)
+	}
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeRawPacket, verbs.QPTypeXRCInitiator} {
+		ops := table.Names{}
+		for op := verbs.OpRDMAWrite; op <= verbs.OpAtomicWrite; op++ {
+			if s.dev.Supports(typ, op) {
+				ops = append(ops, op.String())
+			}
+		}
+		sends = append(sends, table.Table{{Key: "qp_type", Value: typ.String()}, {Key: "opcodes", Value: ops}})
+	}
+	t.Add("verbs", table.Tables{Singular: "verb", OneLine: true, All: probed})
+	t.Add("sends", table.Tables{Singular: "sends", OneLine: true, All: sends})
+}
+
+// works returns the answer of a probe.
+func works(err error) string {
+	switch {
+	case err == nil:
+		return "yes"
+	case errors.Is(err, verbs.ErrNotSupported), errors.Is(err, verbs.ErrNoProvider):
+		return "no"
+	}
+	return "unknown"
 }
 
 // atomicCap returns the name in C, as ibv_devinfo prints it.

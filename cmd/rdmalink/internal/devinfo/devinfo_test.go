@@ -21,6 +21,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -135,6 +136,52 @@ func TestDevinfoJSON(t *testing.T) {
 	}
 	if len(mlx4["missing"].([]any)) != 2 || mlx4["numa_node"] != 1.0 || mlx4["pci"] != "0000:3b:00.0" {
 		t.Errorf("%v", mlx4)
+	}
+}
+
+// TestDevinfoVerbs checks that the details say for each verb whether it works here and, if not, why.
+func TestDevinfoVerbs(t *testing.T) {
+	m, _, _ := hosttest.Informed()
+	k := fakeverbs.New(uint32(verbs.DriverSIW))
+	m.Open = hosttest.Opens(k)
+	k.Fail("REREG_MR", 0, syscall.EPERM)
+	got, err := printed(m, cli.Output{Details: 1}, "siw0")
+	if err != nil || len(k.Leaks()) > 0 {
+		t.Errorf("%v, left %q", err, k.Leaks())
+	}
+	for _, want := range []string{
+		"  verb PD.CreateQP RC            yes\n",
+		"  verb PD.CreateQP UD            no  create QP on siw0 (driver siw): operation not supported (the kernel's object QP, method QP_CREATE)\n",
+		"  verb MR.Rereg                  unknown  change MR 1 on siw0: operation not permitted",
+		"  sends RC                       RDMA_WRITE SEND RDMA_READ ",
+		"  sends UD                       none\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "\n  verb "); n != len(uverbs.Verbs()) {
+		t.Errorf("%d verbs, want %d", n, len(uverbs.Verbs()))
+	}
+	m, _, _ = hosttest.Informed()
+	got, err = printed(m, cli.Output{JSON: true, Details: 1}, "siw0")
+	var all []struct {
+		Verbs []struct{ Name, Works, Reason string }
+		Sends []struct {
+			QPType  string `json:"qp_type"`
+			Opcodes []string
+		}
+	}
+	if err := errors.Join(err, json.Unmarshal([]byte(got), &all)); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all[0].Verbs {
+		if (v.Works == "yes") != (v.Reason == "") || v.Name == "PD.CreateSRQ" && v.Works != "yes" || v.Name == "CQ.Resize" && v.Works != "no" {
+			t.Errorf("%+v", v)
+		}
+	}
+	if s := all[0].Sends[0]; s.QPType != "RC" || !slices.Contains(s.Opcodes, "RDMA_READ") {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -18,7 +19,7 @@ import (
 // no problem, because small networks work without lossless settings.
 func checkLossless(p *patient) []finding {
 	return p.eachRoCE(func(l *limb, d host.Netdev) []finding {
-		dcb, err := p.DCB(d.Name)
+		dcb, err := p.Route.DCB(d.Name)
 		switch {
 		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == verbs.DriverRXE:
 			return []finding{found(fine, "", "%s has no DCB; soft RoCE sends again what is lost", d.Name)}
@@ -32,7 +33,7 @@ func checkLossless(p *patient) []finding {
 }
 
 // lossless returns the settings for lossless RoCE, or those that are missing.
-func lossless(netdev string, d *host.DCB) (all []finding) {
+func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 	note := func(remedy, format string, args ...any) {
 		all = append(all, found(noted, remedy, netdev+" "+format, args...))
 	}
@@ -55,7 +56,7 @@ func lossless(netdev string, d *host.DCB) (all []finding) {
 		note(fmt.Sprintf("dcb app add dev %s dscp-prio 26:%d; then have programs send with that DSCP (traffic class 106)", netdev, priority),
 			"has PFC for priority %d, and no DSCP leads to it: only packets with a VLAN tag are safe", priority)
 	}
-	if d.Trust != nil && !slices.Contains(d.Trust, host.SelectDSCP) {
+	if d.Trust != nil && !slices.Contains(d.Trust, rtnetlink.SelectDSCP) {
 		note(fmt.Sprintf("dcb apptrust set dev %s order dscp", netdev), "does not trust DSCP")
 	}
 	class := d.Class[priority] & 7
@@ -76,7 +77,7 @@ func lossless(netdev string, d *host.DCB) (all []finding) {
 // accessible.
 func checkECN(p *patient) []finding {
 	return p.eachRoCE(func(_ *limb, d host.Netdev) []finding {
-		queues, err := p.Qdiscs(d.Index)
+		queues, err := p.Route.Qdiscs(d.Index)
 		if err != nil {
 			return []finding{found(noted, "", "%s: its queues are not known: %s", d.Name, cli.Plain(err))}
 		}

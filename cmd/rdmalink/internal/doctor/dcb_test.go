@@ -9,12 +9,13 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // bridged is dummy0 set up for RoCE: priority 3, DSCP 26, half of the link.
-func bridged() *host.DCB {
-	d := &host.DCB{HasPFC: true, PFC: 1 << 3, HasETS: true, Trust: []host.Selector{host.SelectDSCP}}
+func bridged() *rtnetlink.DCB {
+	d := &rtnetlink.DCB{HasPFC: true, PFC: 1 << 3, HasETS: true, Trust: []rtnetlink.Selector{rtnetlink.SelectDSCP}}
 	d.Class[3], d.Share[3], d.Shared[3] = 3, 50, true
 	d.DSCP[26], d.HasDSCP[26] = 3, true
 	return d
@@ -32,28 +33,28 @@ func withCard(routes *hosttest.Rtnetlink) *ward {
 
 func TestLossless(t *testing.T) {
 	for name, c := range map[string]struct {
-		change       func(*host.DCB)
+		change       func(*rtnetlink.DCB)
 		text, remedy string
 	}{
-		"all is there": {func(*host.DCB) {}, "dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
-		"strict priority": {func(d *host.DCB) { d.Shared[3] = false },
+		"all is there": {func(*rtnetlink.DCB) {}, "dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
+		"strict priority": {func(d *rtnetlink.DCB) { d.Shared[3] = false },
 			"dummy0 has PFC for priority 3, to which DSCP 26 leads; the switch must have the same", ""},
-		"an older kernel": {func(d *host.DCB) { d.Trust = nil },
+		"an older kernel": {func(d *rtnetlink.DCB) { d.Trust = nil },
 			"dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
-		"no PFC": {func(d *host.DCB) { d.PFC = 0 }, "dummy0 has PFC for no priority, so that a full buffer drops packets",
+		"no PFC": {func(d *rtnetlink.DCB) { d.PFC = 0 }, "dummy0 has PFC for no priority, so that a full buffer drops packets",
 			"dcb pfc set dev dummy0 prio-pfc all:off 3:on; the same on the switch"},
-		"all PFC": {func(d *host.DCB) { d.PFC = 255 }, "dummy0 has PFC for every priority, so that RoCE's pauses stop all traffic",
+		"all PFC": {func(d *rtnetlink.DCB) { d.PFC = 255 }, "dummy0 has PFC for every priority, so that RoCE's pauses stop all traffic",
 			"dcb pfc set dev dummy0 prio-pfc all:off 3:on"},
-		"no DSCP": {func(d *host.DCB) { d.DSCP[26] = 4 }, "dummy0 has PFC for priority 3, and no DSCP leads to it: only packets with a VLAN tag are safe",
+		"no DSCP": {func(d *rtnetlink.DCB) { d.DSCP[26] = 4 }, "dummy0 has PFC for priority 3, and no DSCP leads to it: only packets with a VLAN tag are safe",
 			"dcb app add dev dummy0 dscp-prio 26:3; then have programs send with that DSCP (traffic class 106)"},
-		"no trust": {func(d *host.DCB) { d.Trust[0] = host.SelectPCP }, "dummy0 does not trust DSCP", "dcb apptrust set dev dummy0 order dscp"},
-		"no share": {func(d *host.DCB) { d.Share[3] = 0 }, "dummy0 gives priority 3, which is class 3, no part of the link",
+		"no trust": {func(d *rtnetlink.DCB) { d.Trust[0] = rtnetlink.SelectPCP }, "dummy0 does not trust DSCP", "dcb apptrust set dev dummy0 order dscp"},
+		"no share": {func(d *rtnetlink.DCB) { d.Share[3] = 0 }, "dummy0 gives priority 3, which is class 3, no part of the link",
 			"dcb ets set dev dummy0 tc-bw 3:50, and the rest for others"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := bridged()
 			c.change(d)
-			w := withCard(&hosttest.Rtnetlink{DCB: map[string]*host.DCB{"dummy0": d}})
+			w := withCard(&hosttest.Rtnetlink{DCB: map[string]*rtnetlink.DCB{"dummy0": d}})
 			want := finding{"lossless", noted, c.text, c.remedy}
 			if c.remedy == "" {
 				want.level = fine
@@ -105,25 +106,25 @@ func TestNoDCB(t *testing.T) {
 func TestCutReplies(t *testing.T) {
 	d := bridged()
 	for cut := range 400 {
-		routes := &hosttest.Rtnetlink{DCB: map[string]*host.DCB{"dummy0": d}, Cut: cut,
-			Qdiscs: map[uint32][]host.Qdisc{1: {{Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}}}}
+		routes := &hosttest.Rtnetlink{DCB: map[string]*rtnetlink.DCB{"dummy0": d}, Cut: cut,
+			Qdiscs: map[uint32][]rtnetlink.Qdisc{1: {{Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}}}}
 		m := host.Machine{Route: routes.Route}
-		got, err := m.DCB("dummy0")
+		got, err := m.Route.DCB("dummy0")
 		if err != nil || cut == 0 && (got.PFC != d.PFC || !got.HasDSCP[26] || got.Share != d.Share || len(got.Trust) != 1) {
 			t.Errorf("%d: %+v, %v", cut, got, err)
 		}
-		if _, err := m.Qdiscs(1); err != nil {
+		if _, err := m.Route.Qdiscs(1); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 func TestECN(t *testing.T) {
-	for want, queues := range map[string][]host.Qdisc{
+	for want, queues := range map[string][]rtnetlink.Qdisc{
 		"dummy0 marks packets before it drops them: fq_codel, red":                                                    {{Kind: "mq"}, {Kind: "fq_codel", ECN: true}, {Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}},
 		"dummy0 has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here": {{Kind: "red"}, {Kind: "pfifo_fast"}},
 	} {
-		routes := &hosttest.Rtnetlink{Qdiscs: map[uint32][]host.Qdisc{1: queues, 9: {{Kind: "fq_codel", ECN: true}}}}
+		routes := &hosttest.Rtnetlink{Qdiscs: map[uint32][]rtnetlink.Qdisc{1: queues, 9: {{Kind: "fq_codel", ECN: true}}}}
 		if got := findings(t, withCard(routes), "ecn"); len(got) != 1 || got[0].level != fine || got[0].text != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}

@@ -13,7 +13,7 @@ import (
 
 // programs are the commands below fabric.
 func programs() []*program {
-	return []*program{ports, discover, links, trace, ping, query, sm}
+	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
 // aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
@@ -32,6 +32,12 @@ var aliases = map[string][]string{
 	"ibping":        {"ping"},
 	"smpquery":      {"query"},
 	"sminfo":        {"sm"},
+	"perfquery":     {"counters"},
+	"ibqueryerrors": {"errors"},
+	"ibroute":       {"route"},
+	"dump_fts":      {"route"},
+	"saquery":       {"sa"},
+	"ibportstate":   {"port"},
 }
 
 // Alias returns the words that a program's name stands for, and whether it is that of a C program.
@@ -56,7 +62,7 @@ the command that replaces that program.`,
 	for _, p := range programs() {
 		c.Sub = append(c.Sub, cli.Command{
 			Names: []string{p.name}, Args: p.args, Summary: p.summary, Details: p.details(), Raw: true,
-			Run: cli.Program(func(ctx context.Context, t *cli.Tool, args []string) error { return p.run(ctx, t.Output, args) }),
+			Run: cli.Program(p.run),
 		})
 	}
 	return c
@@ -67,7 +73,7 @@ type program struct {
 	name, args, summary string
 	text                string // of -h, before the options
 	help                func() string
-	run                 func(ctx context.Context, out cli.Output, args []string) error
+	run                 func(ctx context.Context, t *cli.Tool, args []string) error
 }
 
 // replaces returns the names of the C programs that the command replaces.
@@ -83,7 +89,11 @@ func (p *program) replaces() string {
 }
 
 func (p *program) details() string {
-	return fmt.Sprintf("\nIt replaces %s.\n", p.replaces()) + p.text + "\n" + p.help() + `
+	text := ""
+	if names := p.replaces(); names != "" {
+		text = fmt.Sprintf("\nIt replaces %s.\n", names)
+	}
+	return text + p.text + "\n" + p.help() + `
 The exit code is 0 if all went well, 1 after a failure, 2 for a command line that
 makes no sense.`
 }
@@ -99,7 +109,7 @@ type commandOptions[T any] interface {
 func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T], run func(ctx context.Context, s *session, o *T, words []string) error) *program {
 	table := cli.Options(rows...)
 	p.help = table.Help
-	p.run = func(ctx context.Context, out cli.Output, args []string) error {
+	p.run = func(ctx context.Context, t *cli.Tool, args []string) error {
 		var o T
 		var words []string
 		err := table.Parse(&o, args, func(word string) error {
@@ -113,8 +123,8 @@ func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T],
 			return err
 		}
 		c := P(&o).base()
-		out.JSON = out.JSON || c.json
-		s := &session{Output: out, common: c}
+		s := &session{Output: t.Output, common: c, stdin: t.Stdin}
+		s.JSON = s.JSON || c.json
 		defer s.close()
 		return run(ctx, s, &o, words)
 	}

@@ -2,12 +2,14 @@ package fabriccmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/fabric"
 	"github.com/goverbs/goverbs/mad"
 )
@@ -17,7 +19,7 @@ type discoverOptions struct {
 	walk
 	full, list, ports, maxHops, dot bool
 	onlyCA, onlySwitch, onlyRouter  bool
-	nodes                           string
+	nodes, diff                     string
 }
 
 // walk are the options of commands that discover the fabric.
@@ -55,7 +57,9 @@ var discover = define(&program{
 	text: `
 The topology is in the form that ibnetdiscover writes and ibsim reads, or goes to
 FILE. Discovery needs neither LIDs nor a subnet manager. Nodes that don't answer are
-named at the end, and the exit code is 1; the rest is printed all the same.
+named at the end, and the exit code is 1; the rest is printed all the same. --diff
+compares with an earlier discovery, which -j printed, and the exit code is 1 if the
+fabric has changed.
 `,
 }, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
 	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),
@@ -66,6 +70,7 @@ named at the end, and the exit code is 1; the rest is printed all the same.
 	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
 	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
 	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
+	cli.NewRow(0, "diff", "FILE", "print what has changed since the discovery in this JSON file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
 	cli.NewRow(0, "dot", "", "print a graph for Graphviz", cli.Flag(func(o *discoverOptions) *bool { return &o.dot })),
 	namesRow[discoverOptions](),
 ), showTopology)
@@ -86,6 +91,16 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	names, err := s.nodeNames()
 	if err != nil {
 		return err
+	}
+	var old fabric.Fabric
+	if o.diff != "" {
+		text, err := os.ReadFile(o.diff)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &old); err != nil {
+			return fmt.Errorf("%s: %w; it takes the output of rdmalink fabric discover -j", o.diff, err)
+		}
 	}
 	f, err := s.discover(ctx, o.walk)
 	if f == nil {
@@ -109,7 +124,10 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 		s.Note("%s; what was found until then follows", cli.PlainLine(err))
 	}
 	var failed error
+	changed := false
 	switch {
+	case o.diff != "":
+		changed, failed = s.showChanges(&old, f, names)
 	case s.JSON:
 		failed = s.WriteJSON(f)
 	case o.nodes != "":
@@ -142,10 +160,37 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	if code := s.problems(f); code != nil {
 		return code
 	}
-	if err != nil {
+	if err != nil || changed {
 		return cli.ExitCode(cli.ExitFailed)
 	}
 	return nil
+}
+
+// showChanges prints what differs between two discoveries, and reports whether anything does.
+func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names) (bool, error) {
+	changes := fabric.Diff(old, now)
+	if !s.JSON {
+		for _, c := range changes {
+			if err := s.Printf("%v\n", c); err != nil {
+				return true, err
+			}
+		}
+		return len(changes) > 0, nil
+	}
+	list := []table.Table{}
+	for _, c := range changes {
+		n := c.New
+		if n == nil {
+			n = c.Old
+		}
+		t := table.Table{{Key: "kind", Value: c.Kind.String()}, {Key: "node", Value: names.Of(n)}, {Key: "node_guid", Value: guid(n.Info.NodeGUID)}}
+		if c.Port >= 0 {
+			t.Add("port", c.Port)
+		}
+		t.Add("text", c.String())
+		list = append(list, t)
+	}
+	return len(changes) > 0, s.WriteJSON(list)
 }
 
 // nodeLine returns a node as the scripts ibhosts and ibswitches print it.

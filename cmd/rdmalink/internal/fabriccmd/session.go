@@ -3,6 +3,7 @@ package fabriccmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -23,6 +24,7 @@ type common struct {
 	timeout  int // in milliseconds; 0: mad.DefaultTimeout
 	smLID    int
 	mkey     uint64
+	smKey    uint64
 	showKeys bool
 	names    string // file of a node name map
 }
@@ -68,6 +70,7 @@ func number[T any](name string, least, most int64, field func(*T) *int) func(*T,
 type session struct {
 	cli.Output
 	*common
+	stdin  io.Reader
 	port   mad.Port
 	client *fabric.Client
 }
@@ -83,7 +86,7 @@ func (s *session) open() (*fabric.Client, error) {
 	}
 	s.port = port
 	s.client = fabric.NewClient(port, fabric.Config{
-		MKey: s.mkey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
+		MKey: s.mkey, SMKey: s.smKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
 	})
 	return s.client, nil
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -20,7 +21,7 @@ import (
 type Machine struct {
 	RDMA      *netlinkrdma.Client
 	Net       Netdevs
-	Route     Route
+	Route     rtnetlink.Route
 	Open      func(device string) (*uverbs.Device, error)
 	OpenCM    func() error
 	Proc, Sys Tree
@@ -29,7 +30,7 @@ type Machine struct {
 
 // This returns the machine that the process runs on.
 func This() Machine {
-	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Route: kernelRoute, Open: uverbs.Open, OpenCM: openCM,
+	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Route: rtnetlink.Kernel, Open: uverbs.Open, OpenCM: openCM,
 		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}
 }
 

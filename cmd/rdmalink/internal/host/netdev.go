@@ -1,12 +1,11 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"syscall"
 
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/vishvananda/netlink"
 )
 
@@ -47,20 +46,7 @@ type Netdevs interface {
 // namespace of the process.
 type kernelNetdevs struct{}
 
-func (kernelNetdevs) List() ([]Netdev, error) { return untilWhole(listNetdevs) }
-
-// wholeTries is how often a list is asked for that changes while the kernel writes it.
-const wholeTries = 100
-
-// untilWhole calls list again while the kernel reports, as EINTR, that the list changed under it.
-func untilWhole[T any](list func() (T, error)) (T, error) {
-	for try := 1; ; try++ {
-		all, err := list()
-		if !errors.Is(err, syscall.EINTR) || try == wholeTries {
-			return all, err
-		}
-	}
-}
+func (kernelNetdevs) List() ([]Netdev, error) { return rtnetlink.UntilWhole(listNetdevs) }
 
 func listNetdevs() ([]Netdev, error) {
 	links, err := netlink.LinkList()

@@ -134,6 +134,9 @@ var eventFDs = map[[3]uint16]bool{
 }
 
 func (c *call) ioctl() result {
+	if uint32(c.Args[1]) != abi.RDMA_VERBS_IOCTL {
+		return c.umadIoctl()
+	}
 	d, ok := find[*device](c, c.fd(0))
 	if !ok {
 		return resume

@@ -282,8 +282,11 @@ func (c *call) readFile() result {
 	if !ok {
 		return resume
 	}
-	if s, ok := f.(*socket); ok {
-		return s.receive(c, message{base: c.Args[1], room: c.Args[2]})
+	switch f := f.(type) {
+	case *socket:
+		return f.receive(c, message{base: c.Args[1], room: c.Args[2]})
+	case *umadFile:
+		return f.read(c, c.Args[2])
 	}
 	return result{errno: syscall.EINVAL}
 }

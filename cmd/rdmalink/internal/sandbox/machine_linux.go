@@ -35,6 +35,7 @@ type machine struct {
 	tree    string
 	nodes   map[string]node // by path
 	device  verbsDevice
+	fabric  *fabricHost       // of a host of --fabric, which has no device
 	opened  *fakeverbs.Kernel // by whichever program; the supervisor's lock guards it
 }
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ type options struct {
 	hosts   int
 	record  string // file
 	trap    bool
+	fabric  string // file or generator of an InfiniBand subnet; empty: none
+	noSM    bool
 	command []string
 }
 
@@ -35,6 +38,8 @@ var optionTable = cli.Options(
 	cli.NewRow('d', "device", "KIND", "the device of each host: "+strings.Join(kinds, ", ")+" (default rxe)", setKind),
 	cli.NewRow('n', "hosts", "N", "how many hosts there are (default 1)", cli.Number("hosts", 1, mostHosts, func(o *options) *int { return &o.hosts })),
 	cli.NewRow('r', "record", "FILE", "write down what crosses between programs and device", func(o *options, value string) error { o.record = value; return nil }),
+	cli.NewRow('f', "fabric", "TOPOLOGY", "InfiniBand subnet of hosts with management datagrams, and no other device", func(o *options, value string) error { o.fabric = value; return nil }),
+	cli.NewRow(0, "no-sm", "", "leave the subnet of --fabric to a subnet manager that CMD runs", cli.Flag(func(o *options) *bool { return &o.noSM })),
 	cli.NewRow('t', "trap", "", strings.Join(withRegisters, ", ")+": stop programs at each store to a register", cli.Flag(func(o *options) *bool { return &o.trap })),
 )
 
@@ -47,7 +52,7 @@ func setKind(o *options, value string) error {
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{kind: "rxe", hosts: 1}
+	var o options
 	end := slices.Index(args, "--")
 	if end < 0 || end == len(args)-1 {
 		return o, cli.UsageError{Text: "expected -- and the command to run"}
@@ -56,7 +61,17 @@ func parseOptions(args []string) (options, error) {
 	err := optionTable.Parse(&o, args[:end], func(word string) error {
 		return cli.UsageError{Text: fmt.Sprintf("%q stands before --", word)}
 	})
-	if err == nil && o.trap && !slices.Contains(withRegisters, o.kind) {
+	switch {
+	case err != nil:
+		return o, err
+	case o.fabric == "" && o.noSM:
+		return o, cli.UsageError{Text: "--no-sm goes with --fabric"}
+	case o.fabric == "":
+		o.kind, o.hosts = cmp.Or(o.kind, "rxe"), max(o.hosts, 1)
+	case o.kind != "" || o.hosts != 0 || o.record != "" || o.trap:
+		return o, cli.UsageError{Text: "--fabric goes without --device, --hosts, --record and --trap: its hosts have no such device"}
+	}
+	if o.trap && !slices.Contains(withRegisters, o.kind) {
 		err = cli.UsageError{Text: "--trap goes with --device " + strings.Join(withRegisters, " or ") + ": other devices have no registers"}
 	}
 	return o, err
@@ -81,6 +96,16 @@ Each host has one device. Host K has the address 198.51.100.K, for rdma_cm; TCP 
 machine's own. A process runs on host 1 unless ` + hostVariable + ` in its environment names another host:
 
   $ rdmalink sandbox --hosts 2 -- sh -c 'rping -s & sleep 1; ` + hostVariable + `=2 rping -c -a 198.51.100.1 -C 3'
+
+With --fabric, hosts are the adapters of an InfiniBand subnet in software. They have umad and issm
+nodes for programs such as those of infiniband-diags, and no verbs. TOPOLOGY is a file in the format
+of ibnetdiscover, fat-tree:RADIXxLEVELS, or dragonfly:GROUPSxSWITCHESxHOSTS. A process runs on the
+first adapter unless ` + hostVariable + ` has the name of a node, or the number of an adapter. The subnet
+has a subnet manager on its first adapter, unless --no-sm leaves it to opensm:
+
+  $ rdmalink sandbox --fabric fat-tree:4x2 -- ibnetdiscover
+  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & ibping -c 3 8'
+  $ rdmalink sandbox --fabric net.topo --no-sm -- sh -c 'opensm & sleep 5; ibnetdiscover'
 
 ` + optionTable.Help() + `
 A recording contains the driver-specific bytes of calls and, for erdma and mlx5, all queue entries,

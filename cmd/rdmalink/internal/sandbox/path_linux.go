@@ -54,10 +54,26 @@ func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
 }
 
 // behind returns the place where the sandbox keeps the file that it shows at a path.
-func (c *call) behind(path string) string { return c.machine().behind(path) }
+func (c *call) behind(path string) string {
+	m := c.machine()
+	if m.fabric != nil && strings.HasPrefix(path, "/sys/") {
+		if err := m.fabric.refresh(); err != nil {
+			c.fail(err)
+		}
+	}
+	return m.behind(path)
+}
 
 // machine returns the machine that the process runs on.
 func (c *call) machine() *machine {
+	if c.fabric != nil {
+		m, err := c.fabric.machine(c.getenv(hostVariable))
+		if err != nil {
+			c.fail(err)
+			m = &machine{netlink: noDevices{}, tree: c.files.dir}
+		}
+		return m
+	}
 	return c.hosts[hostNumber(c.getenv(hostVariable), len(c.hosts))-1]
 }
 
@@ -184,6 +200,13 @@ func (c *call) xattr() result {
 func (c *call) openNode(is node, flags int) result {
 	if is == cmNode {
 		return c.openCM(flags)
+	}
+	if f := c.machine().fabric; f != nil {
+		if p := f.ports[is]; is == p.umad {
+			return c.openUmad(p, flags)
+		} else {
+			return c.openISSM(p, flags)
+		}
 	}
 	if is.major != verbsNode(0).major {
 		return result{errno: syscall.ENXIO}

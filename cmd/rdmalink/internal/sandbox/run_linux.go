@@ -46,13 +46,8 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 		defer file.Close()
 		s.recorder = record.New(file)
 	}
-	k, addrs := newFabric(o)
-	for i, addr := range addrs {
-		m, err := newMachine(k, i, addr, filepath.Join(f.dir, fmt.Sprint("host", i+1)))
-		if err != nil {
-			return err
-		}
-		s.hosts = append(s.hosts, m)
+	if err := s.build(o); err != nil {
+		return err
 	}
 	err = s.run(ctx, out, o.command)
 	if failed := s.failure(); failed != nil {
@@ -71,6 +66,27 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 		return misuse
 	case s.recorder != nil:
 		return s.recorder.Err()
+	}
+	return nil
+}
+
+// build creates the hosts.
+func (s *supervisor) build(o options) error {
+	if o.fabric != "" {
+		subnet, err := newSubnet(o.fabric, !o.noSM)
+		if err != nil {
+			return err
+		}
+		s.fabric = newFabricHosts(subnet, s.files.dir)
+		return nil
+	}
+	k, addrs := newFabric(o)
+	for i, addr := range addrs {
+		m, err := newMachine(k, i, addr, filepath.Join(s.files.dir, fmt.Sprint("host", i+1)))
+		if err != nil {
+			return err
+		}
+		s.hosts = append(s.hosts, m)
 	}
 	return nil
 }

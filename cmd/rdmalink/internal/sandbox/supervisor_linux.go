@@ -18,6 +18,7 @@ import (
 type supervisor struct {
 	listener int
 	hosts    []*machine
+	fabric   *fabric // of --fabric, in place of hosts; or nil
 	files    *files
 	trap     bool // a tracer sees all stores to registers
 	old      bool // mlx5-old, erdma-old
@@ -214,7 +215,13 @@ var handlers = map[int][]handler{
 	unix.SYS_LISTXATTR:  {{nil, (*call).xattr}},
 	unix.SYS_LLISTXATTR: {{nil, (*call).xattr}},
 
-	unix.SYS_IOCTL:  {{[]condition{is(1, abi.RDMA_VERBS_IOCTL)}, (*call).ioctl}},
+	unix.SYS_IOCTL: {
+		{[]condition{is(1, abi.RDMA_VERBS_IOCTL)}, (*call).ioctl},
+		on(0, (*call).ioctl, is(1, umadRegister)),
+		on(0, (*call).ioctl, is(1, umadRegister2)),
+		on(0, (*call).ioctl, is(1, umadUnregister)),
+		on(0, (*call).ioctl, is(1, umadEnablePKey)),
+	},
 	unix.SYS_FSTAT:  {on(0, (*call).fstat)},
 	unix.SYS_WRITE:  {on(0, (*call).writeFile)},
 	unix.SYS_WRITEV: {on(0, (*call).writevFile)},

@@ -29,10 +29,11 @@ const (
 	Bytes Unit = "bytes"
 	KHz   Unit = "kHz"
 	Usec  Unit = "usec"
+	Kbps  Unit = "kb/s"
 	Mbps  Unit = "Mb/s"
 )
 
-var unitSuffix = map[Unit]string{Bytes: "_bytes", KHz: "_khz", Usec: "_usec", Mbps: "_mbps"}
+var unitSuffix = map[Unit]string{Bytes: "_bytes", KHz: "_khz", Usec: "_usec", Kbps: "_kbps", Mbps: "_mbps"}
 
 // Names is one line of names.
 type Names []string

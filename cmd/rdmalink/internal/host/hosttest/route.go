@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 	"syscall"
 
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 )
 
 // Rtnetlink answers as the kernel does: for network devices that are named it has DCB, for
 // numbers it has queues.
 type Rtnetlink struct {
-	DCB    map[string]*host.DCB
-	Qdiscs map[uint32][]host.Qdisc
+	DCB    map[string]*rtnetlink.DCB
+	Qdiscs map[uint32][]rtnetlink.Qdisc
 	Cut    int // bytes that replies lack at their end
 }
 
@@ -54,7 +54,7 @@ func attr(typ uint16, value []byte) []byte {
 }
 
 // ieee are the tables of DCB_ATTR_IEEE.
-func ieee(d *host.DCB) (b []byte) {
+func ieee(d *rtnetlink.DCB) (b []byte) {
 	if d.HasETS {
 		ets := make([]byte, 3, 59)
 		ets = append(ets, d.Share[:]...)
@@ -90,7 +90,7 @@ func ieee(d *host.DCB) (b []byte) {
 }
 
 // options returns the options of a queue with ECN.
-func options(q host.Qdisc) []byte {
+func options(q rtnetlink.Qdisc) []byte {
 	switch {
 	case q.Kind == "fq_codel" && q.ECN:
 		return attr(4, binary.NativeEndian.AppendUint32(nil, 1))

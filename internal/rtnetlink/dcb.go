@@ -1,4 +1,4 @@
-package host
+package rtnetlink
 
 import (
 	"encoding/binary"
@@ -10,6 +10,8 @@ import (
 type DCB struct {
 	HasPFC, HasETS bool
 	PFC            uint8      // a bit a priority that is paused rather than dropped
+	PFCSent        [8]uint64  // pause frames sent for each priority, if the driver counts them
+	PFCReceived    [8]uint64  // and received
 	Class          [8]uint8   // the traffic class of each priority
 	Share          [8]uint8   // of each class, in percent, if bandwidth is shared
 	Shared         [8]bool    // by ETS, in place of strict priority
@@ -44,13 +46,16 @@ const (
 	etsAlgorithm   = 3 + 2*8
 	etsPriorities  = 3 + 3*8
 	pfcEnabledByte = 1
+	pfcRequests    = 8 // struct ieee_pfc: u64 a priority
+	pfcIndications = pfcRequests + 8*8
+	pfcSize        = pfcIndications + 8*8
 )
 
 // DCB reads the settings of a network device. It returns EOPNOTSUPP if the device
 // has none.
-func (m *Machine) DCB(netdev string) (*DCB, error) {
+func (r Route) DCB(netdev string) (*DCB, error) {
 	body := append([]byte{syscall.AF_UNSPEC, dcbIEEEGet, 0, 0}, attr(dcbIfname, append([]byte(netdev), 0))...)
-	replies, err := m.Route(rtmGetDCB, false, body)
+	replies, err := r(rtmGetDCB, false, body)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +82,13 @@ func (d *DCB) take(typ uint16, value []byte) {
 		}
 	case typ == ieeePFC && len(value) > pfcEnabledByte:
 		d.HasPFC, d.PFC = true, value[pfcEnabledByte]
+		for p := range 8 {
+			if len(value) < pfcSize {
+				break
+			}
+			d.PFCSent[p] = binary.NativeEndian.Uint64(value[pfcRequests+8*p:])
+			d.PFCReceived[p] = binary.NativeEndian.Uint64(value[pfcIndications+8*p:])
+		}
 	case typ == ieeeAppTable:
 		eachAttr(value, func(typ uint16, app []byte) {
 			if typ != ieeeApp || len(app) < 4 || Selector(app[0]) != SelectDSCP {
@@ -113,11 +125,11 @@ const (
 )
 
 // Qdiscs returns the queueing disciplines of a network device.
-func (m *Machine) Qdiscs(index uint32) (all []Qdisc, err error) {
+func (r Route) Qdiscs(index uint32) (all []Qdisc, err error) {
 	body := make([]byte, 20) // struct tcmsg
 	body[0] = syscall.AF_UNSPEC
 	binary.NativeEndian.PutUint32(body[4:], index)
-	replies, err := m.Route(rtmGetQdisc, true, body)
+	replies, err := r(rtmGetQdisc, true, body)
 	for _, reply := range replies {
 		if len(reply) < len(body) || binary.NativeEndian.Uint32(reply[4:]) != index {
 			continue

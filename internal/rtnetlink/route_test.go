@@ -1,4 +1,4 @@
-package host
+package rtnetlink
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func TestUntilWhole(t *testing.T) {
 		{[]error{interrupted}, wholeTries, interrupted},
 	} {
 		calls := 0
-		got, err := untilWhole(func() (int, error) {
+		got, err := UntilWhole(func() (int, error) {
 			answer := c.answers[min(calls, len(c.answers)-1)]
 			calls++
 			return calls, answer

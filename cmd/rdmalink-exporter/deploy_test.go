@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/metrics"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// program returns a program of make exporter-test. In CI it must be there.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skipf("no %s: make exporter-test gets it", name)
+	}
+	return path
+}
+
+func succeed(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %v\n%s", c.Args, err, out)
+	}
+}
+
+// TestPromtoolMetrics has promtool check the page.
+func TestPromtoolMetrics(t *testing.T) {
+	source, _ := machine()
+	c := exec.Command(program(t, "promtool"), "check", "metrics")
+	c.Stdin = strings.NewReader(scrape(t, source, &metrics.Watcher{RDMA: source.RDMA}))
+	out, err := c.CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("rdma_")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestPromtoolRules has promtool check the alert rules, and whether they fire.
+func TestPromtoolRules(t *testing.T) {
+	promtool := program(t, "promtool")
+	succeed(t, exec.Command(promtool, "check", "rules", "deploy/alerts.yml"))
+	succeed(t, exec.Command(promtool, "test", "rules", "deploy/alerts_test.yml"))
+}
+
+// dashboard is the part of Grafana's format that is checked.
+type dashboard struct {
+	UID, Title    string
+	SchemaVersion int
+	Panels        []struct {
+		ID          int
+		Title, Type string
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct{ RefID, Expr, LegendFormat string }
+	}
+	Templating struct {
+		List []struct{ Name, Type, Query string }
+	}
+}
+
+// variables are Grafana's, and those of the dashboard, as promtool can read them.
+var variables = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$device", ".*")
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	text, err := os.ReadFile("deploy/dashboard.json")
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestDashboard checks the layout, and has promtool parse the expressions.
+func TestDashboard(t *testing.T) {
+	d := readDashboard(t)
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	taken, ids := make(map[[2]int]string), make(map[int]bool)
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 || p.Type != "timeseries" {
+			t.Errorf("%+v", p)
+		}
+		ids[p.ID] = true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if taken[at] != "" || at[0] >= 24 {
+					t.Fatalf("%s and %s overlap, or leave the grid", p.Title, taken[at])
+				}
+				taken[at] = p.Title
+			}
+		}
+		for i, target := range p.Targets {
+			fmt.Fprintf(&rules, "  - {record: \"p%d_%d\", expr: %q}\n", p.ID, i, variables.Replace(target.Expr))
+		}
+	}
+	if d.SchemaVersion < 36 || d.UID == "" || len(d.Templating.List) != 3 {
+		t.Errorf("%+v", d)
+	}
+	file := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	succeed(t, exec.Command(program(t, "promtool"), "check", "rules", file))
+}
+
+var metricName = regexp.MustCompile(`\brdma_[a-z0-9_]+(?:\([a-z_|]+\)_[a-z]+)?`)
+
+// expand returns the names that a name with a choice in parentheses means.
+func expand(name string) (all []string) {
+	before, rest, ok := strings.Cut(name, "(")
+	if !ok {
+		return []string{name}
+	}
+	choices, after, _ := strings.Cut(rest, ")")
+	for choice := range strings.SplitSeq(choices, "|") {
+		all = append(all, before+choice+after)
+	}
+	return all
+}
+
+// TestNames checks that the metrics that rules, dashboard and page name exist, and that the page
+// names all.
+func TestNames(t *testing.T) {
+	var known []string
+	for _, f := range families {
+		known = append(known, f.name)
+	}
+	d := readDashboard(t)
+	files := map[string]string{}
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			files["dashboard.json"] += target.Expr + "\n"
+		}
+	}
+	for _, v := range d.Templating.List {
+		files["dashboard.json"] += v.Query + "\n"
+	}
+	for _, name := range []string{"deploy/alerts.yml", "../../docs/exporter.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	page := "../../docs/exporter.md" // names of counters stand in it too, but not in backquotes
+	files["page"] = strings.Join(regexp.MustCompile("`rdma_[^`]*`").FindAllString(files[page], -1), "\n")
+	for file, text := range files {
+		if file == page {
+			continue
+		}
+		for _, found := range metricName.FindAllString(text, -1) {
+			for _, name := range expand(found) {
+				if !slices.Contains(known, name) {
+					t.Errorf("%s: there is no metric %s", file, name)
+				}
+			}
+		}
+	}
+	for _, name := range known {
+		if !strings.Contains(files[page], "`"+name+"`") {
+			t.Errorf("docs/exporter.md does not name %s", name)
+		}
+	}
+}
+
+// TestKubernetes decodes the files with the API's types, which refuse unknown fields, and checks
+// what the types can't: that names and labels lead to each other, and that nothing is privileged.
+func TestKubernetes(t *testing.T) {
+	text, err := os.ReadFile("deploy/kubernetes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespace corev1.Namespace
+	var account corev1.ServiceAccount
+	var role rbacv1.Role
+	var binding rbacv1.RoleBinding
+	var set appsv1.DaemonSet
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var kind struct{ APIVersion, Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			t.Fatal(err)
+		}
+		object, ok := map[string]any{"v1 Namespace": &namespace, "v1 ServiceAccount": &account, "rbac.authorization.k8s.io/v1 Role": &role,
+			"rbac.authorization.k8s.io/v1 RoleBinding": &binding, "apps/v1 DaemonSet": &set}[kind.APIVersion+" "+kind.Kind]
+		if !ok {
+			t.Fatalf("%+v", kind)
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), object); err != nil {
+			t.Errorf("%s: %v", kind.Kind, err)
+		}
+	}
+	for _, in := range []string{account.Namespace, role.Namespace, binding.Namespace, set.Namespace} {
+		if in != namespace.Name || in == "" {
+			t.Errorf("namespace %q", in)
+		}
+	}
+	if binding.RoleRef.Name != role.Name || binding.RoleRef.Kind != "Role" || len(role.Rules) != 1 {
+		t.Errorf("%+v", binding.RoleRef)
+	}
+	pod := set.Spec.Template
+	for k, v := range set.Spec.Selector.MatchLabels {
+		if pod.Labels[k] != v {
+			t.Errorf("the selector's label %s is not the pods'", k)
+		}
+	}
+	c := pod.Spec.Containers[0]
+	if pod.Spec.ServiceAccountName != account.Name || !pod.Spec.HostPID || !pod.Spec.HostNetwork || *account.AutomountServiceAccountToken ||
+		!*pod.Spec.SecurityContext.RunAsNonRoot || *c.SecurityContext.AllowPrivilegeEscalation || !*c.SecurityContext.ReadOnlyRootFilesystem ||
+		c.SecurityContext.Privileged != nil || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("%+v", pod.Spec)
+	}
+	volumes := make(map[string]bool)
+	for _, v := range pod.Spec.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, m := range c.VolumeMounts {
+		if !volumes[m.Name] || !m.ReadOnly {
+			t.Errorf("%+v", m)
+		}
+	}
+	if c.LivenessProbe.HTTPGet.Port.StrVal != c.Ports[0].Name || fmt.Sprintf(":%d", c.Ports[0].ContainerPort) != defaultAddress {
+		t.Errorf("%+v", c.Ports)
+	}
+	ctx, stderr := t.Context(), new(bytes.Buffer)
+	if code := run(ctx, append(slices.Clone(c.Args), "one-word-more"), stderr); code != 2 || !strings.Contains(stderr.String(), "one-word-more") {
+		t.Errorf("the program refuses %v: %s", c.Args, stderr)
+	}
+}
+
+// TestUnit has systemd check the unit, with a program that exists in place of ours.
+func TestUnit(t *testing.T) {
+	analyze := program(t, "systemd-analyze")
+	text, err := os.ReadFile("deploy/rdmalink-exporter.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/usr/local/bin/rdmalink-exporter"
+	if !bytes.Contains(text, []byte("ExecStart="+path+"\n")) {
+		t.Error("the unit runs something else")
+	}
+	file := filepath.Join(t.TempDir(), "rdmalink-exporter.service")
+	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(path), []byte(self)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(analyze, "verify", file)
+	c.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=warning")
+	out, err := c.CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("rdmalink-exporter.service:")) { // unknown settings are warnings
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestDockerfile checks that the image has nothing but the program, and that no root runs it.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile("deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, image, _ := strings.Cut(string(text), "\nFROM gcr.io/distroless/static-debian12:nonroot\n")
+	for _, line := range []string{"COPY --from=build /rdmalink-exporter /rdmalink-exporter", "USER nonroot:nonroot", "EXPOSE " + defaultAddress[1:], `ENTRYPOINT ["/rdmalink-exporter"]`} {
+		if !strings.Contains(image, line+"\n") {
+			t.Errorf("no %s", line)
+		}
+	}
+	if strings.Count(image, "COPY") != 1 || strings.Contains(image, "RUN") {
+		t.Error(image)
+	}
+}

@@ -1,0 +1,157 @@
+// Rdmalink-exporter exports the RDMA devices of a machine to Prometheus: ports, counters, limits,
+// objects by process, cgroup and pod, congestion, and events. It needs neither root nor
+// CAP_NET_ADMIN, but sees only the processes and cgroups that /proc and /sys show it.
+//
+//	rdmalink-exporter -web.listen-address :9879
+//	curl http://localhost:9879/metrics
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// listOf is a flag that may be given more than once.
+type listOf []string
+
+func (l *listOf) String() string     { return strings.Join(*l, ",") }
+func (l *listOf) Set(s string) error { *l = append(*l, s); return nil }
+
+const defaultAddress = ":9879"
+
+// run is the program without its process. It returns the exit code: 1 for a failure, 2 for a
+// wrong command line.
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("rdmalink-exporter", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var addresses listOf
+	flags.Var(&addresses, "web.listen-address", "serve at this TCP `address`, by default "+defaultAddress+"; may be given more than once")
+	config := flags.String("web.config.file", "", "read TLS certificates and users for basic authentication from this `file`, in the format of exporter-toolkit")
+	socket := flags.Bool("web.systemd-socket", false, "use the sockets of systemd's socket activation in place of addresses")
+	interval := flags.Duration("interval", time.Second, "look for events this often")
+	proc := flags.String("proc", "/proc", "read processes from this `directory`")
+	sys := flags.String("sys", "/sys", "read sysfs and cgroups from this `directory`")
+	pods := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory` of the kubelet's")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "rdmalink-exporter: %q is one word too many (-h prints the flags)\n", flags.Arg(0))
+		return 2
+	case *interval <= 0:
+		fmt.Fprintf(stderr, "rdmalink-exporter: -interval %v: expected a positive duration\n", *interval)
+		return 2
+	}
+	if addresses == nil {
+		addresses = listOf{defaultAddress}
+	}
+	source := metrics.New()
+	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*pods)
+	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		watcher.Run(ctx, *interval)
+		close(done)
+	}()
+	err := serve(ctx, handler(source, watcher, log), &web.FlagConfig{
+		WebListenAddresses: (*[]string)(&addresses), WebSystemdSocket: socket, WebConfigFile: config,
+	}, log)
+	stop()
+	<-done
+	if err != nil {
+		fmt.Fprintf(stderr, "rdmalink-exporter: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// The limits of the server: a scrape is small and quick, and a client that sends nothing or reads
+// nothing holds a connection no longer.
+const (
+	headerTimeout = 10 * time.Second
+	answerTimeout = time.Minute
+	idleTimeout   = 2 * time.Minute
+	closeTimeout  = 5 * time.Second
+	maxScrapes    = 8
+)
+
+// serve serves until ctx is done.
+func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slog.Logger) error {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: answerTimeout, WriteTimeout: answerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- web.ListenAndServe(server, config, log) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer stop()
+	if err := server.Shutdown(ctx); err != nil {
+		return server.Close() // scrapes are still running
+	}
+	return nil
+}
+
+// handler serves /metrics, /healthz, and at / a page that links to both.
+func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher), promhttp.HandlerOpts{
+		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := source.RDMA.Devices(); err != nil {
+			http.Error(w, metrics.Printable(err.Error()), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
+	})
+	return mux
+}
+
+// errorLog writes the errors of promhttp.
+type errorLog struct{ *slog.Logger }
+
+func (l errorLog) Println(v ...any) {
+	l.Error(metrics.Printable(strings.TrimSpace(fmt.Sprintln(v...))))
+}
+
+// registry has the metrics of the machine, and of this process.
+func registry(source *metrics.Collector, watcher *metrics.Watcher) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(&exporter{source, watcher}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}

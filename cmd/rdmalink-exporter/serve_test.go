@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// certificate writes a certificate for 127.0.0.1 and its key, and returns a pool with it.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		text := pem.EncodeToMemory(block)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pool.AppendCertsFromPEM(text)
+	}
+	return pool
+}
+
+// TestServe serves with TLS and a password, as the configuration of exporter-toolkit asks, until it
+// is stopped.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	const hash = "$2a$04$U0JLG5Af6Qh9lQ2WIEUKa.UBh1w80vncMSl2IBTBmMS3VBizhuvPi" // of secret, by bcrypt
+	config := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(config, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\nbasic_auth_users: {prometheus: "+hash+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody else is given soon
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+
+	source, _ := machine()
+	log := slog.New(slog.DiscardHandler)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	no := false
+	go func() {
+		done <- serve(ctx, handler(source, &metrics.Watcher{RDMA: source.RDMA}, log),
+			&web.FlagConfig{WebListenAddresses: &[]string{address}, WebSystemdSocket: &no, WebConfigFile: &config}, log)
+	}()
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	get := func(password string) (int, string) {
+		for {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.SetBasicAuth("prometheus", password)
+			r, err := client.Do(req)
+			if err != nil { // it does not listen yet
+				select {
+				case err := <-done:
+					t.Fatal(err)
+				case <-time.After(10 * time.Millisecond):
+					continue
+				}
+			}
+			var body bytes.Buffer
+			_, err = body.ReadFrom(r.Body)
+			r.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.StatusCode, body.String()
+		}
+	}
+	if code, body := get("secret"); code != http.StatusOK || !strings.Contains(body, "\nrdma_up 1\n") {
+		t.Error(code, body)
+	}
+	if code, _ := get("guess"); code != http.StatusUnauthorized {
+		t.Error(code)
+	}
+	client.CloseIdleConnections()
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCommandLine checks the exit codes.
+func TestCommandLine(t *testing.T) {
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"-h":                               {0, "-web.config.file"},
+		"-x":                               {2, "-x"},
+		"word":                             {2, "one word too many"},
+		"-interval 0s":                     {2, "a positive duration"},
+		"-web.listen-address 256.0.0.1:x":  {1, "listen tcp"},
+		"-web.config.file /nowhere/at.all": {1, "/nowhere/at.all"},
+	} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), &stderr); code != want.code || !strings.Contains(stderr.String(), want.text) {
+			t.Errorf("%s: %d %s", line, code, &stderr)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package fabriccmd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/internal/ibsimtest"
+	"github.com/goverbs/goverbs/madtest"
+)
+
+// run runs a program by the name of its C twin, at the node that the environment names.
+func run(t *testing.T, stdin, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return runFrom(t, strings.NewReader(stdin), name, args...)
+}
+
+func runFrom(t *testing.T, stdin io.Reader, name string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	words, ok := Alias(name)
+	if !ok {
+		words = []string{"fabric", name}
+	}
+	var out, errors bytes.Buffer
+	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &errors}, Stdin: stdin}
+	code = tool.Run(t.Context(), cli.Command{Names: []string{"rdmalink"}, Sub: []cli.Command{Command()}}, append(words, args...))
+	return out.String(), errors.String(), code
+}
+
+// difference is a difference of a command's output from that of its C twin, which is meant.
+type difference struct {
+	tool, text string
+	mask       func(theirs, ours string) (string, string) // nil: the comparison doesn't meet it
+}
+
+// both applies a regular expression to both outputs.
+func both(expr, to string) func(a, b string) (string, string) {
+	re := regexp.MustCompile(expr)
+	return func(a, b string) (string, string) {
+		return re.ReplaceAllString(a, to), re.ReplaceAllString(b, to)
+	}
+}
+
+// differences are all of them. "" is every tool.
+var differences = []difference{
+	{tool: "", text: "A failure has exit code 1, and a command line that makes no sense 2; C's programs exit with 255, 22 or an errno."},
+	{tool: "", text: "Errors go to standard error; C's programs print some of them to standard output.", mask: both(`(?m)^\w+: iberror: .*\n`, "")},
+	{tool: "sminfo", text: "The activity count rises while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
+	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, as the requests have them and C's other programs print them; dump_fts prints zeros.",
+		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
+	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
+	{tool: "perfquery", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
+	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
+	{tool: "perfquery", text: "With several ports the command goes on after a port that fails, and names it."},
+	{tool: "ibqueryerrors", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+		mask: both(`\[(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts)) == [^]]*\]`, "[$1]")},
+	{tool: "ibqueryerrors", text: "--details prints PortRcvErrorDetails below PortRcvErrors and PortXmitDiscardDetails below PortXmitDiscards; C's program decodes each with the names of the other."},
+	{tool: "ibqueryerrors", text: "Without a file of thresholds the line is empty; C's program prints (null).",
+		mask: func(a, b string) (string, string) {
+			return strings.ReplaceAll(a, "## (null)\n", "## Thresholds: \n"), b
+		}},
+	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them. Port caches (--load-cache) are not read."},
+	{tool: "ibqueryerrors", text: "The exit code is 1 if a port could not be asked, too."},
+	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
+	{tool: "ibqueryerrors", text: "Without an answer of subnet administration the command uses service level 0 and goes on; C's program prints nothing and exits with 0."},
+	{tool: "saquery", text: "Of an answer that the transport cut, as ibsim does, only records that the answer has are printed, and the exit code is 1; C's program also prints what lies behind its end.",
+		mask: func(a, b string) (string, string) {
+			if strings.HasPrefix(a, b) && strings.Contains(a[len(b):], "dump:\n") {
+				a = b
+			}
+			return a, b
+		}},
+	{tool: "saquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+		mask: func(a, b string) (string, string) {
+			return a, regexp.MustCompile(`(?m)^\t\tLinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
+		}},
+	{tool: "saquery", text: "Keys are given as numbers; C's program asks for them on the terminal if they are words."},
+	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+		mask: func(a, b string) (string, string) {
+			return a, regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
+		}},
+	{tool: "ibroute", text: "Without an address the command prints the tables of all switches, as dump_fts does; C's ibroute prints its usage."},
+	{tool: "ibportstate", text: "Changes are asked for on a terminal and need --yes elsewhere, and the port that the request came by is refused; C's program changes it at once."},
+	{tool: "ibportstate", text: "Information about Mellanox's extended ports is not printed, only FDR10 can be set; a new M_Key is given as a number, and never asked for on the terminal."},
+}
+
+// topologies are five of ibsim's package and five others.
+func topologies(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, file := range ibsimtest.Examples(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(file)] = string(text)
+	}
+	add := func(name string, topology *madtest.Topology, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := madtest.NewSubnet(topology)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Open("h1", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		c := fabric.NewClient(p, fabric.Config{})
+		defer c.Close()
+		f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if err := f.WriteTopology(&text, fabric.TopologyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = text.String()
+	}
+	small, err := madtest.FatTree(2, 2)
+	add("fat tree 2,2", small, err)
+	middle, err := madtest.FatTree(4, 2)
+	add("fat tree 4,2", middle, err)
+	deep, err := madtest.FatTree(4, 3)
+	add("fat tree 4,3", deep, err)
+	fly, err := madtest.Dragonfly(3, 2, 2)
+	add("dragonfly 3,2,2", fly, err)
+	wide, err := madtest.Dragonfly(2, 4, 1)
+	add("dragonfly 2,4,1", wide, err)
+	return all
+}
+
+// TestC compares the commands with C's programs on ibsim, with opensm.
+func TestC(t *testing.T) {
+	for name, topology := range topologies(t) {
+		t.Run(name, func(t *testing.T) {
+			sim := ibsimtest.Start(t, topology)
+			// A node has one program that answers requests: the subnet manager gets a host of its own.
+			hosts := regexp.MustCompile(`(?m)^(?:Ca|Hca)\s+\d+\s+"([^"]+)".*\n\[1\]`).FindAllStringSubmatch(topology, -1)
+			hosts = append(hosts, regexp.MustCompile(`(?m)^Switch\s+\d+\s+"([^"]+)"`).FindStringSubmatch(topology))
+			c := &comparison{sim: sim, node: hosts[1][1]}
+			sim.OpenSM(t, hosts[0][1])
+			attach := sim.Config(c.node)
+			t.Setenv("SIM_HOST", attach.Node)
+			t.Setenv("IBSIM_SOCKNAME", attach.SockName)
+			lids, _, _ := run(t, "", "ibswitches")
+			m := regexp.MustCompile(`lid (\d+) lmc`).FindStringSubmatch(lids)
+			if m == nil {
+				t.Fatalf("no switch: %s", lids)
+			}
+			own, _, _ := run(t, "", "perfquery")
+			host := regexp.MustCompile(`Lid (\d+) port`).FindStringSubmatch(own)
+			if host == nil {
+				t.Fatalf("perfquery: %s", own)
+			}
+			c.lid = host[1]
+			c.count(t)
+			for _, line := range commandLines(host[1], m[1]) {
+				c.compare(t, line)
+			}
+		})
+	}
+}
+
+// comparison is a simulator with the node that the programs run at.
+type comparison struct {
+	sim  *ibsimtest.Sim
+	node string
+	lid  string // of the node
+}
+
+// count lets the node of the programs count errors, and returns when the simulator did.
+func (c *comparison) count(t *testing.T) {
+	t.Helper()
+	for _, counter := range []string{"PortXmitDiscards=7", "SymbolErrorCounter=5"} {
+		c.sim.Command(t, fmt.Sprintf(`PerformanceSet "%s"[1] PortCounters.%s`, c.node, counter))
+		name, value, _ := strings.Cut(counter, "=")
+		for deadline := time.Now().Add(time.Minute); ; {
+			out, _, _ := run(t, "", "perfquery", c.lid, "1")
+			if regexp.MustCompile(name + `:\.+` + value + `\n`).MatchString(out) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the simulator does not set %s: %s", counter, out)
+			}
+		}
+	}
+}
+
+// commandLines are what the test compares: C's programs with their arguments.
+func commandLines(host, sw string) []string {
+	lines := []string{
+		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only",
+		"sminfo", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
+		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
+		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",
+		"perfquery S 255", "perfquery -r H 1", "perfquery -R H 1 0x0fff", "perfquery -E H 1", "perfquery -D H 1", "perfquery -c H 1",
+		"ibqueryerrors", "ibqueryerrors -c --skip-sl", "ibqueryerrors --skip-sl -s SymbolErrorCounter,PortXmitDiscards", "ibqueryerrors --skip-sl -r", "ibqueryerrors --skip-sl --data",
+		"ibqueryerrors --skip-sl --switch", "ibqueryerrors --skip-sl --ca --counters", "ibqueryerrors --skip-sl -D 0,1", "ibqueryerrors --skip-sl -k", "ibqueryerrors --skip-sl -k -K",
+		"ibroute S", "ibroute -n S", "ibroute -a S", "ibroute -M S", "ibroute -M -n S", "ibroute S 1 3", "ibroute -M -a S 0xc000 0xc005", "ibroute -D 0,1", "ibroute H",
+		"dump_fts", "dump_fts -n", "dump_fts -M",
+		"saquery", "saquery S", "saquery -N", "saquery -D", "saquery -s", "saquery -g", "saquery -m", "saquery -m 0xc000", "saquery -c", "saquery CPI",
+		"saquery -x", "saquery -S", "saquery -I", "saquery -p", "saquery -O H", "saquery --src-to-dst H:S", "saquery -p --slid H --dlid S",
+		"saquery NR S", "saquery PIR S/1", "saquery PIR H", "saquery SL2VL H", "saquery PKTR H", "saquery PKTR H/1/0", "saquery VLAR H", "saquery LR S/1",
+		"saquery MCMR", "saquery MCMR --mlid 0xc000", "saquery LFTR S", "saquery LFTR S/0", "saquery MFTR S", "saquery MFTR S/0/0", "saquery GIR H", "saquery GIR H/0",
+		"saquery SWIR S", "saquery SMIR", "saquery SMIR H", "saquery NR 999",
+		"ibportstate S 1 mtu 4", "ibportstate S 1 lmc 0", "ibportstate H 1 smlid 3",
+	}
+	for i, line := range lines {
+		words := strings.Fields(line)
+		for k, w := range words[1:] {
+			w = regexp.MustCompile(`^H\b`).ReplaceAllString(w, host)
+			w = regexp.MustCompile(`:S$|^S\b`).ReplaceAllStringFunc(w, func(s string) string { return strings.Replace(s, "S", sw, 1) })
+			words[1+k] = w
+		}
+		lines[i] = strings.Join(words, " ")
+	}
+	return lines
+}
+
+// compare runs a line with C's program and with ours, and compares what they print and whether they
+// succeed.
+func (c *comparison) compare(t *testing.T, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	changes := strings.Contains(line, " -k") || strings.Contains(line, " -r ") || strings.Contains(line, " -R ")
+	switch {
+	case changes:
+		c.count(t)
+	case words[0] == "ibportstate" && len(words) > 3:
+		c.sim.Run(t, c.node, words[0], words[1:]...) // from then on it changes nothing
+	}
+	theirs, theirErrors, theirCode := c.sim.Run(t, c.node, words[0], words[1:]...)
+	for n := 0; n < 5 && strings.Contains(theirErrors, "Query SA failed"); n++ { // C's program asks once, and packets may be lost
+		theirs, theirErrors, theirCode = c.sim.Run(t, c.node, words[0], words[1:]...)
+	}
+	if changes {
+		c.count(t)
+	}
+	if words[0] == "ibportstate" {
+		words = append(words, "--yes")
+	}
+	ours, ourErrors, ourCode := run(t, "", words[0], words[1:]...)
+	if strings.Contains(theirErrors, "Query SA failed: ") || strings.Contains(theirErrors, "ERROR: Query result returned") {
+		theirCode = ourCode // see the difference
+		if words[0] == "ibqueryerrors" {
+			ours = ""
+		}
+	}
+	if strings.Contains(ourErrors, fabric.ErrTruncated.Error()) {
+		ourCode = 0
+		theirs, ours = firstHalf(theirs), firstHalf(ours)
+	}
+	for _, d := range differences {
+		if d.mask != nil && (d.tool == "" || d.tool == words[0]) {
+			theirs, ours = d.mask(theirs, ours)
+		}
+	}
+	if d := cmp.Diff(theirs, ours); d != "" {
+		t.Errorf("%s (-C +ours):\n%s\nC: %s\nours: %s", line, d, theirErrors, ourErrors)
+	}
+	if (theirCode == 0) != (ourCode == 0) {
+		t.Errorf("%s: exit code %d, C's is %d\nC: %s\nours: %s", line, ourCode, theirCode, theirErrors, ourErrors)
+	}
+}
+
+// firstHalf returns the first half of the records of saquery's output. umad2sim hands the beginning
+// of a MAD to C's programs only: behind it they print what was in their memory.
+func firstHalf(out string) string {
+	records := regexp.MustCompile(`(?m)^\w.*dump:\n(\s.*\n)*`).FindAllString(out, -1)
+	return strings.Join(records[:(len(records)+1)/2], "")
+}
+
+// TestDifferences checks that the differences name tools that are replaced, in sentences.
+func TestDifferences(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, d := range differences {
+		if _, ok := aliases[d.tool]; !ok && d.tool != "" {
+			t.Errorf("%q is the name of no tool", d.tool)
+		}
+		if !strings.HasSuffix(d.text, ".") || seen[d.tool+d.text] {
+			t.Errorf("%q is no sentence, or there twice", d.text)
+		}
+		seen[d.tool+d.text] = true
+	}
+}

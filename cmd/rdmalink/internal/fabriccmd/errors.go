@@ -1,0 +1,639 @@
+package fabriccmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+type errorsOptions struct {
+	common
+	walk
+	suppressed                         []string
+	switchRelay, data, details, report bool
+	dataOnly, skipSL                   bool
+	switches, adapters, routers        bool
+	clearErrors, clearData             bool
+	portGUID, direct, thresholds       string
+}
+
+var errorsOf = define(&program{
+	name: "errors", args: "[OPTIONS]",
+	summary: "print the ports of the fabric whose error counters exceed thresholds",
+	text: `
+Without a file of thresholds each error counts. Its lines are NAME=VALUE, such as
+SymbolErrorCounter=10. The exit code is 1 if a port has too many errors, too.
+`,
+}, 0, append(append(commonRows[errorsOptions](), walkRows[errorsOptions]()...),
+	cli.NewRow('s', "suppress", "NAMES", "ignore these counters: a list with commas", func(o *errorsOptions, v string) error {
+		for _, name := range strings.Split(v, ",") {
+			if _, err := findErrorCounter(name); err != nil {
+				return err
+			}
+			o.suppressed = append(o.suppressed, name)
+		}
+		return nil
+	}),
+	cli.NewRow('c', "suppress-common", "", "ignore PortRcvSwitchRelayErrors, which multicast causes", cli.Flag(func(o *errorsOptions) *bool { return &o.switchRelay })),
+	cli.NewRow('G', "port-guid", "GUID", "check only the node of the port with this GUID", func(o *errorsOptions, v string) error { o.portGUID = v; return nil }),
+	cli.NewRow('S', "S", "GUID", "the same", func(o *errorsOptions, v string) error { o.portGUID = v; return nil }),
+	cli.NewRow('D', "Direct", "ROUTE", "check only the node at the end of this directed route", func(o *errorsOptions, v string) error { o.direct = v; return nil }),
+	cli.NewRow(0, "skip-sl", "", "don't ask subnet administration for the service levels of paths", cli.Flag(func(o *errorsOptions) *bool { return &o.skipSL })),
+	cli.NewRow('r', "report-port", "", "print the link of each bad port", cli.Flag(func(o *errorsOptions) *bool { return &o.report })),
+	cli.NewRow(0, "threshold-file", "FILE", "thresholds (default "+defaultThresholds+")", func(o *errorsOptions, v string) error { o.thresholds = v; return nil }),
+	cli.NewRow(0, "data", "", "print the data counters of bad ports, too", cli.Flag(func(o *errorsOptions) *bool { return &o.data })),
+	cli.NewRow(0, "counters", "", "print the data counters of all ports, and no errors", cli.Flag(func(o *errorsOptions) *bool { return &o.dataOnly })),
+	cli.NewRow(0, "details", "", "print what received errors and discarded packets consist of", cli.Flag(func(o *errorsOptions) *bool { return &o.details })),
+	cli.NewRow(0, "switch", "", "check switches", cli.Flag(func(o *errorsOptions) *bool { return &o.switches })),
+	cli.NewRow(0, "ca", "", "check channel adapters", cli.Flag(func(o *errorsOptions) *bool { return &o.adapters })),
+	cli.NewRow(0, "router", "", "check routers", cli.Flag(func(o *errorsOptions) *bool { return &o.routers })),
+	cli.NewRow('k', "clear-errors", "", "reset the error counters after they were read", cli.Flag(func(o *errorsOptions) *bool { return &o.clearErrors })),
+	cli.NewRow('K', "clear-counts", "", "reset the data counters after they were read", cli.Flag(func(o *errorsOptions) *bool { return &o.clearData })),
+	namesRow[errorsOptions](),
+), showErrors)
+
+// defaultThresholds is where C's ibqueryerrors looks for thresholds.
+const defaultThresholds = "/etc/infiniband-diags/error_thresholds"
+
+func findErrorCounter(name string) (int, error) {
+	var all []string
+	for i, c := range errorCounters {
+		if c.name == name {
+			return i, nil
+		}
+		all = append(all, c.name)
+	}
+	return 0, cli.Expected(name, all...)
+}
+
+// thresholds are the values that counters of errors may have.
+type thresholds struct {
+	most map[string]uint64
+	text string
+}
+
+// readThresholds reads lines NAME=VALUE. Empty lines and those that begin with # are skipped.
+func readThresholds(r io.Reader) (thresholds, error) {
+	t := thresholds{most: make(map[string]uint64)}
+	in := bufio.NewScanner(r)
+	for line := 1; in.Scan(); line++ {
+		s := strings.TrimSpace(in.Text())
+		if s == "" || s[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(s, "=")
+		name = strings.TrimSpace(name)
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 0, 64)
+		if !ok || err != nil {
+			return t, fmt.Errorf("line %d: %q is no threshold: expected a line such as SymbolErrorCounter=10", line, s)
+		}
+		if _, err := findErrorCounter(name); err != nil {
+			return t, fmt.Errorf("line %d: %w", line, err)
+		}
+		t.most[name] = n
+		t.text += fmt.Sprintf("[%s = %d]", name, n)
+	}
+	return t, in.Err()
+}
+
+// thresholds reads the file of the option, or the default one if there is any.
+func (s *session) thresholds(path string) (thresholds, error) {
+	given := path != ""
+	if !given {
+		path = defaultThresholds
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && !given {
+		return thresholds{}, nil
+	}
+	if err != nil {
+		return thresholds{}, err
+	}
+	defer f.Close()
+	t, err := readThresholds(f)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// pma asks the agents of performance management of a fabric.
+type pma struct {
+	c        *fabric.Client
+	levels   map[uint16]uint8 // service level of the path to a LID
+	failures int
+	note     func(format string, args ...any)
+}
+
+// to returns the address of a port's agent.
+func (a *pma) to(lid uint16) mad.Addr {
+	addr := a.c.GSI(lid)
+	addr.SL = a.levels[lid]
+	return addr
+}
+
+// learnLevels asks subnet administration for the service levels of the paths from this port.
+func (a *pma) learnLevels(ctx context.Context, dgid verbs.GID) error {
+	attr, err := a.c.Port().Attr()
+	if err != nil {
+		return err
+	}
+	if len(attr.GIDs) == 0 {
+		return fmt.Errorf("%s port %d has no GID", attr.Device, attr.Port)
+	}
+	query := &mad.PathRecord{SGID: attr.GIDs[0], DGID: dgid, NumPaths: 1}
+	mask := mad.MaskPathSGID | mad.MaskPathNumPaths | mad.MaskPathReversible
+	if dgid != (verbs.GID{}) {
+		mask |= mad.MaskPathDGID
+	}
+	paths, err := fabric.Query(ctx, a.c, mask, query)
+	for _, p := range paths {
+		a.levels[p.DLID] = p.SL
+	}
+	if errors.Is(err, fabric.ErrTruncated) {
+		return nil
+	}
+	return err
+}
+
+// failed notes a request that failed.
+func (a *pma) failed(what, node string, lid uint16, port uint8, err error) {
+	a.failures++
+	a.note("%s query failed on %s, Lid %d port %d: %s", what, node, lid, port, cli.PlainLine(err))
+}
+
+// portErrors are the counters of a port.
+type portErrors struct {
+	slim mad.PortCounters
+	wide *mad.PortCountersExtended // nil if the port has none
+	info mad.ClassPortInfo
+}
+
+// read reads the counters of a port.
+func (a *pma) read(ctx context.Context, info mad.ClassPortInfo, node string, lid uint16, port uint8) (*portErrors, bool) {
+	e := &portErrors{info: info, slim: mad.PortCounters{PortSelect: port}}
+	if err := a.c.GetPerf(ctx, a.to(lid), &e.slim); err != nil {
+		a.failed("PortCounters", node, lid, port, err)
+		return nil, false
+	}
+	if info.CapMask&perfXmitWait == 0 {
+		e.slim.XmitWait = 0
+	}
+	if info.CapMask&(perfExtended|perfNoIETF) != 0 {
+		e.wide = &mad.PortCountersExtended{PortSelect: port}
+		if err := a.c.GetPerf(ctx, a.to(lid), e.wide); err != nil {
+			a.failed("PortCountersExtended", node, lid, port, err)
+			return nil, false
+		}
+	}
+	return e, true
+}
+
+// found is a counter with its value.
+type found struct {
+	name  string
+	value uint64
+	wide  bool // it was counted with 64 bits
+	data  bool // its unit is a word of 4 bytes
+}
+
+func (f found) String() string {
+	if f.wide {
+		return fmt.Sprintf(" [%s == %d (%s)]", f.name, f.value, humanCount(f.value, f.data))
+	}
+	return fmt.Sprintf(" [%s == %d]", f.name, f.value)
+}
+
+// humanCount returns a count with a unit, as C's programs print it: in steps of 1024, with the
+// rounding of a float of 32 bits.
+func humanCount(n uint64, data bool) string {
+	step, div := 0, uint64(1)
+	for v := n / 1024; v != 0; v /= 1024 {
+		step++
+		div *= 1024
+	}
+	v := float32(n)
+	if data {
+		v *= wordSize
+		if v/float32(div) > 1024 {
+			step++
+			div *= 1024
+		}
+	}
+	v /= float32(div)
+	unit := []string{"", "K", "M", "G", "T", "P", "E"}[min(step, 6)]
+	if data {
+		unit += "B"
+	}
+	return fmt.Sprintf("%5.3f%s", v, unit)
+}
+
+// above returns the errors that exceed the thresholds.
+func (e *portErrors) above(t thresholds, suppressed map[string]bool) []found {
+	var all []found
+	for _, c := range errorCounters {
+		f := found{name: c.name, value: c.slim(&e.slim)}
+		if e.wide != nil && e.info.CapMask2&perfErrors64 != 0 {
+			f.value, f.wide = c.wide(e.wide), true
+		}
+		if !suppressed[c.name] && f.value > t.most[c.name] {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// data returns the counters of packets and data.
+func (e *portErrors) data() []found {
+	var a mad.Attribute = &e.slim
+	last := "PortRcvPkts"
+	if e.wide != nil {
+		a = e.wide
+		if e.info.CapMask&perfExtended != 0 {
+			last = "PortMulticastRcvPkts"
+		}
+	}
+	var all []found
+	fields := mad.LayoutOf(a).Fields
+	for i := range fields {
+		f := &fields[i]
+		if len(all) == 0 && f.Name != "PortXmitData" {
+			continue
+		}
+		all = append(all, found{f.Name, f.Uint(a), true, strings.HasSuffix(f.Name, "Data")})
+		if f.Name == last {
+			break
+		}
+	}
+	return all
+}
+
+// details returns what a counter consists of.
+func (a *pma) details(ctx context.Context, counter, node string, lid uint16, port uint8) []found {
+	var d mad.Attribute
+	switch counter {
+	case "PortRcvErrors":
+		d = &mad.PortRcvErrorDetails{PortSelect: port}
+	case "PortXmitDiscards":
+		d = &mad.PortXmitDiscardDetails{PortSelect: port}
+	default:
+		return nil
+	}
+	if err := a.c.GetPerf(ctx, a.to(lid), d); err != nil {
+		a.failed(mad.LayoutOf(d).Name, node, lid, port, err)
+		return nil
+	}
+	var all []found
+	fields := mad.LayoutOf(d).Fields
+	for i := range fields {
+		f := &fields[i]
+		if v := f.Uint(d); v != 0 && !strings.HasSuffix(f.Name, "Select") {
+			all = append(all, found{name: f.Name, value: v})
+		}
+	}
+	return all
+}
+
+// checking is a run of the command.
+type checking struct {
+	*session
+	*pma
+	o          *errorsOptions
+	names      fabric.Names
+	thresholds thresholds
+	suppressed map[string]bool
+	list       []table.Table
+
+	nodes, badNodes, ports, badPorts int
+	notReset                         bool // counters could not be reset
+}
+
+func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) error {
+	k := &checking{session: s, o: o, suppressed: make(map[string]bool), list: []table.Table{}}
+	if o.switchRelay {
+		o.suppressed = append(o.suppressed, "PortRcvSwitchRelayErrors")
+	}
+	for _, name := range o.suppressed {
+		k.suppressed[name] = true
+	}
+	var err error
+	if k.names, err = s.nodeNames(); err != nil {
+		return err
+	}
+	if k.thresholds, err = s.thresholds(o.thresholds); err != nil {
+		return err
+	}
+	c, err := s.open()
+	if err != nil {
+		return err
+	}
+	k.pma = &pma{c: c, levels: make(map[uint16]uint8), note: s.Note}
+	f, only, err := k.scope(ctx)
+	if f == nil {
+		return err
+	}
+	if err != nil {
+		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+	}
+	if !o.skipSL {
+		if err := k.learnLevels(ctx, verbs.GID{}); err != nil {
+			s.Note("the service levels of paths are unknown, 0 is used: %s", cli.PlainLine(err))
+		}
+	}
+	for n := range f.NewestFirst(0) {
+		if only != nil && n != only || !o.wants(n.Info.Type) {
+			continue
+		}
+		if failed := k.node(ctx, n); failed != nil {
+			return failed
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if failed := k.summary(); failed != nil {
+		return failed
+	}
+	code := s.problems(f)
+	switch {
+	case code != nil && only == nil: // what is beyond a single node doesn't matter
+		return code
+	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
+		return cli.ExitCode(cli.ExitFailed)
+	}
+	return nil
+}
+
+// scope discovers the fabric, or only the surroundings of the node that the options name, which it
+// returns, too.
+func (k *checking) scope(ctx context.Context) (*fabric.Fabric, *fabric.Node, error) {
+	options := fabric.DiscoverOptions{InFlight: k.o.inFlight, MlnxExt: true}
+	var err error
+	switch {
+	case k.o.direct != "":
+		options.From, err = k.route(ctx, k.c, target{direct: true}, k.o.direct)
+	case k.o.portGUID != "":
+		options.From, err = k.route(ctx, k.c, target{byGUID: true}, k.o.portGUID)
+	default:
+		f, err := k.c.Discover(ctx, options)
+		return f, nil, err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	options.MaxHops = 1
+	f, err := k.c.Discover(ctx, options)
+	if f == nil {
+		return nil, nil, err
+	}
+	return f, f.From.Node, err
+}
+
+func (o *errorsOptions) wants(t mad.NodeType) bool {
+	switch {
+	case !o.switches && !o.adapters && !o.routers:
+		return true
+	case t == mad.NodeSwitch:
+		return o.switches
+	case t == mad.NodeCA:
+		return o.adapters
+	}
+	return o.routers
+}
+
+// portGUID is the GUID of a port; all ports of a switch have that of port 0.
+func portGUID(n *fabric.Node, port uint8) verbs.GUID {
+	if n.Info.Type == mad.NodeSwitch {
+		port = 0
+	}
+	if p := n.Port(int(port)); p != nil {
+		return p.GUID
+	}
+	return n.Info.PortGUID
+}
+
+// node checks the ports of a node.
+func (k *checking) node(ctx context.Context, n *fabric.Node) error {
+	name := k.names.Of(n)
+	first := 1
+	var asked *fabric.Port
+	if n.Info.Type == mad.NodeSwitch {
+		if asked = n.Port(0); n.Switch != nil && n.Switch.EnhancedPort0 {
+			first = 0
+		}
+	}
+	for p := 1; asked == nil && p < len(n.Ports); p++ {
+		asked = n.Ports[p]
+	}
+	if asked == nil {
+		return nil
+	}
+	k.nodes++
+	info, err := k.c.ClassPortInfo(ctx, k.to(asked.LID()), mad.ClassPerf)
+	if err != nil {
+		k.failed("ClassPortInfo", name, asked.LID(), asked.Number, err)
+	}
+	all := info.CapMask&perfAllPorts != 0
+	header := false
+	if !k.o.dataOnly && all {
+		bad, err := k.checkPort(ctx, info, n, name, asked.LID(), mad.AllPorts, &header)
+		if err != nil {
+			return err
+		}
+		if !bad {
+			k.ports += int(n.Info.NumPorts)
+			k.clear(ctx, info, name, asked.LID(), mad.AllPorts)
+			return nil
+		}
+	}
+	for i := first; i < len(n.Ports); i++ {
+		p := n.Ports[i]
+		if p == nil {
+			continue
+		}
+		if _, err := k.checkPort(ctx, info, n, name, p.LID(), p.Number, &header); err != nil {
+			return err
+		}
+		k.ports++
+		if !all {
+			k.clear(ctx, info, name, p.LID(), p.Number)
+		}
+	}
+	if all {
+		k.clear(ctx, info, name, asked.LID(), mad.AllPorts)
+	}
+	return nil
+}
+
+// checkPort prints a port with its errors, or with its data if the options want that, and reports
+// whether it printed it. header says whether the heading of the node has been printed.
+func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fabric.Node, name string, lid uint16, port uint8, header *bool) (bool, error) {
+	e, ok := k.read(ctx, info, name, lid, port)
+	if !ok {
+		return false, nil
+	}
+	var bad []found
+	title, id := fmt.Sprintf("Data Counters for 0x%x \"%s\"", uint64(n.Info.NodeGUID), name), n.Info.NodeGUID
+	if k.o.dataOnly {
+		bad = e.data()
+	} else {
+		for _, f := range e.above(k.thresholds, k.suppressed) {
+			bad = append(bad, f)
+			if k.o.details {
+				bad = append(bad, k.details(ctx, f.name, name, lid, port)...)
+			}
+		}
+		if len(bad) == 0 {
+			return false, nil
+		}
+		if k.o.data {
+			for _, f := range e.data() {
+				if f.value != 0 {
+					bad = append(bad, f)
+				}
+			}
+		}
+		title, id = fmt.Sprintf("Errors for \"%s\"", name), portGUID(n, port)
+		if n.Info.Type == mad.NodeSwitch {
+			title = fmt.Sprintf("Errors for 0x%x \"%s\"", uint64(portGUID(n, 0)), name)
+		}
+		if !*header {
+			k.badNodes++
+		}
+		if port != mad.AllPorts {
+			k.badPorts++
+		}
+	}
+	if k.JSON {
+		*header = true
+		if port != mad.AllPorts {
+			k.list = append(k.list, badPortTable(n, name, lid, port, bad))
+		}
+		return true, nil
+	}
+	if !*header {
+		*header = true
+		if err := k.Printf("%s\n", title); err != nil {
+			return true, err
+		}
+	}
+	if port == mad.AllPorts && n.Info.Type != mad.NodeSwitch {
+		return true, nil
+	}
+	number := strconv.Itoa(int(port))
+	if port == mad.AllPorts {
+		number = "ALL"
+	}
+	var text strings.Builder
+	for _, f := range bad {
+		text.WriteString(f.String())
+	}
+	if err := k.Printf("   GUID 0x%x port %s:%s\n", uint64(id), number, &text); err != nil {
+		return true, err
+	}
+	if p := n.Port(int(port)); k.o.report && port != mad.AllPorts && p.Info != nil {
+		return true, k.Printf("%s\n", linkInfo(p, k.names))
+	}
+	return true, nil
+}
+
+func badPortTable(n *fabric.Node, name string, lid uint16, port uint8, bad []found) table.Table {
+	counters := table.Table{}
+	for _, f := range bad {
+		counters.Add(f.name, f.value)
+	}
+	return table.Table{
+		{Key: "node", Value: name}, {Key: "node_guid", Value: guid(n.Info.NodeGUID)}, {Key: "port_guid", Value: guid(portGUID(n, port))},
+		{Key: "lid", Value: uint32(lid)}, {Key: "port", Value: uint32(port)}, {Key: "counters", Value: counters},
+	}
+}
+
+// linkInfo returns the link of a port as ibqueryerrors prints it.
+func linkInfo(p *fabric.Port, names fabric.Names) string {
+	s := fmt.Sprintf("       Link info: %6d%4d[  ] ==%s==>  ", p.LID(), p.Number, linkText(p, false))
+	q := p.Remote
+	if q == nil {
+		return s + "           [  ] \"\" ( )"
+	}
+	width, speed := couldBe(p)
+	return s + fmt.Sprintf("%s %6d %4d[  ] \"%s\" (%s %s)", guid(q.GUID), q.LID(), q.Number, names.Of(q.Node), width, speed)
+}
+
+// clear resets the counters that the options name.
+func (k *checking) clear(ctx context.Context, info mad.ClassPortInfo, name string, lid uint16, port uint8) {
+	set := func(a mad.Attribute) {
+		if err := k.c.SetPerf(ctx, k.to(lid), a); err != nil {
+			k.notReset = true
+			k.Note("Failed to reset %s of %s port %d: %s", mad.LayoutOf(a).Name, name, port, cli.PlainLine(err))
+		}
+	}
+	const errorBits, waitBit, dataBits = 0x0fff, 1, 0xf000
+	slim := mad.PortCounters{PortSelect: port}
+	wide := mad.PortCountersExtended{PortSelect: port}
+	if k.o.clearErrors {
+		slim.CounterSelect |= errorBits
+		if info.CapMask&perfXmitWait != 0 {
+			slim.CounterSelect2 |= waitBit
+		}
+		if info.CapMask2&perfErrors64 != 0 {
+			wide.CounterSelect2 |= errorBits
+			if info.CapMask&perfXmitWait != 0 {
+				wide.CounterSelect2 |= waitBit << 12
+			}
+		}
+	}
+	if k.o.clearData {
+		slim.CounterSelect |= dataBits
+		wide.CounterSelect |= 0x0f
+		if info.CapMask&perfExtended != 0 {
+			wide.CounterSelect |= 0xf0
+		}
+	}
+	if slim.CounterSelect != 0 {
+		set(&slim)
+	}
+	if k.o.clearErrors && k.o.details {
+		set(&mad.PortXmitDiscardDetails{PortSelect: port, CounterSelect: 0x0f})
+		set(&mad.PortRcvErrorDetails{PortSelect: port, CounterSelect: 0x3f})
+	}
+	if info.CapMask&(perfExtended|perfNoIETF) != 0 && (wide.CounterSelect != 0 || wide.CounterSelect2 != 0) {
+		set(&wide)
+	}
+}
+
+// summary prints how much was checked.
+func (k *checking) summary() error {
+	if k.JSON {
+		limits := maps.Clone(k.thresholds.most)
+		if limits == nil {
+			limits = map[string]uint64{}
+		}
+		return k.WriteJSON(table.Table{
+			{Key: "ports", Value: k.list}, {Key: "nodes_checked", Value: k.nodes}, {Key: "bad_nodes", Value: k.badNodes},
+			{Key: "ports_checked", Value: k.ports}, {Key: "bad_ports", Value: k.badPorts}, {Key: "failed_queries", Value: k.failures},
+			{Key: "thresholds", Value: limits}, {Key: "suppressed", Value: append([]string{}, k.o.suppressed...)},
+		})
+	}
+	text := fmt.Sprintf("\n## Summary: %d nodes checked, %d bad nodes found\n##          %d ports checked, %d ports have errors beyond threshold\n## Thresholds: %s\n",
+		k.nodes, k.badNodes, k.ports, k.badPorts, k.thresholds.text)
+	if k.failures > 0 {
+		text += fmt.Sprintf("##          %d PMA query failures\n", k.failures)
+	}
+	text += "## Suppressed:"
+	for _, name := range k.o.suppressed {
+		text += " " + name
+	}
+	return k.Printf("%s\n", text)
+}

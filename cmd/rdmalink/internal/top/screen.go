@@ -1,0 +1,85 @@
+package top
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+)
+
+// screen draws on a terminal and reads its keys.
+type screen struct {
+	out     io.Writer
+	in      io.Reader                  // nil if it is no terminal
+	size    func() (columns, rows int) // of the window; it may change
+	restore func()
+	reader  sync.WaitGroup
+}
+
+// Sequences of ECMA-48, and of xterm for the alternate screen.
+const (
+	enter     = "\x1b[?1049h\x1b[?25l"
+	leave     = "\x1b[?25h\x1b[?1049l"
+	home      = "\x1b[H"
+	clearLine = "\x1b[K"
+	clearRest = "\x1b[J"
+	inverse   = "\x1b[7m"
+	plain     = "\x1b[m"
+)
+
+// draw shows the text, cut to the window. Headings, which begin with a capital word, are inverse.
+func (s *screen) draw(text string) error {
+	columns, rows := s.size()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	lines = lines[:min(len(lines), rows)]
+	var b strings.Builder
+	b.WriteString(home)
+	for i, line := range lines {
+		if runes := []rune(line); len(runes) > columns {
+			line = string(runes[:columns])
+		}
+		if strings.HasPrefix(line, "DEVICE ") || strings.HasPrefix(line, "PORT ") || strings.HasPrefix(line, "PID ") {
+			line = inverse + line + plain
+		}
+		b.WriteString(line + clearLine)
+		if i < len(lines)-1 {
+			b.WriteString("\r\n")
+		}
+	}
+	b.WriteString(clearRest)
+	_, err := io.WriteString(s.out, b.String())
+	return err
+}
+
+// keys reads the terminal, whose reads return after a moment without a key, until ctx is done.
+func (s *screen) keys(ctx context.Context) <-chan byte {
+	keys := make(chan byte)
+	if s.in == nil {
+		return keys
+	}
+	s.reader.Go(func() {
+		var b [1]byte
+		for ctx.Err() == nil {
+			n, err := s.in.Read(b[:])
+			if err != nil && err != io.EOF {
+				return
+			}
+			if n == 0 {
+				continue
+			}
+			select {
+			case keys <- b[0]:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return keys
+}
+
+// wait waits for the reader of keys.
+func (s *screen) wait() { s.reader.Wait() }
+
+func (s *screen) close() {
+	_, _ = io.WriteString(s.out, leave)
+	s.restore()
+}

@@ -1,0 +1,420 @@
+package metrics
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// Kind is a kind of object that the kernel tracks.
+type Kind uint8
+
+// The kinds, in the order of the columns of rdmalink top.
+const (
+	QP Kind = iota
+	CQ
+	MR
+	PD
+	Context
+	SRQ
+	CMID
+	Kinds // their number
+)
+
+var kindNames = [Kinds]string{"qp", "cq", "mr", "pd", "ctx", "srq", "cm_id"}
+
+// String returns the kernel's word.
+func (k Kind) String() string { return kindNames[k] }
+
+// Use is how much of a device a process uses.
+type Use struct {
+	Device  string
+	Objects [Kinds]uint64
+	MRBytes uint64 // length of its memory regions; regions may overlap
+}
+
+// total is the number of objects.
+func (u *Use) total() (n uint64) {
+	for _, count := range u.Objects {
+		n += count
+	}
+	return n
+}
+
+func (u *Use) add(other *Use) {
+	for k, n := range other.Objects {
+		u.Objects[k] += n
+	}
+	u.MRBytes = saturate(u.MRBytes, other.MRBytes)
+}
+
+// saturate returns a+b, or the largest number if that is larger.
+func saturate(a, b uint64) uint64 {
+	if a+b < a {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// Process is a user of RDMA devices: a process, a kernel module (PID is 0, and Kernel is its name),
+// or all whose thread is not known here (PID is 0), because it ended or belongs to another PID
+// namespace. If there are more than 256, the last has Others set and counts the rest.
+type Process struct {
+	PID     int
+	Name    string // of the process
+	Kernel  string
+	Others  int // number of processes that are summed up here
+	Cgroup  string
+	Pod     Pod
+	Uses    []Use  // by device name
+	Pinned  uint64 // bytes that drivers have pinned for the process
+	Memlock uint64 // RLIMIT_MEMLOCK in bytes; [NoLimit] if there is none, or CAP_IPC_LOCK lifts it
+	// MemlockKnown reports whether Pinned and Memlock are known.
+	MemlockKnown bool
+}
+
+// NoLimit is the value of Memlock without a limit.
+const NoLimit = math.MaxUint64
+
+// Total returns the sum of the process's uses of all devices.
+func (p *Process) Total() (sum Use) {
+	for i := range p.Uses {
+		sum.add(&p.Uses[i])
+	}
+	return sum
+}
+
+// Pod is a Kubernetes pod, from the path of a cgroup. UID is empty if the process belongs to
+// none. Namespace and Name are empty if the kubelet's directory is not readable.
+type Pod struct {
+	UID, Namespace, Name, Container string // Container is the container's ID
+}
+
+// Cgroup is the use and the limit of one resource of the rdma controller.
+type Cgroup struct {
+	Path, Device, Resource string // Resource is hca_handle or hca_object
+	Current, Max           uint64 // Max may be NoLimit
+}
+
+// owner is the creator of objects. The context connects objects whose thread has ended with the
+// process: another thread of it may still exist.
+type owner struct {
+	tid     uint32
+	kernel  string
+	context int64 // -1: none is known
+}
+
+// objects are the objects of one device, counted by owner.
+type objects struct {
+	uses     map[owner]*Use
+	contexts map[uint32]int64 // of PDs
+	seen     [Kinds]int
+}
+
+func newObjects() *objects {
+	return &objects{uses: make(map[owner]*Use), contexts: make(map[uint32]int64)}
+}
+
+// read counts the objects of a device. It keeps none of them.
+func (o *objects) read(c *netlinkrdma.Client, device uint32) error {
+	pd := func(pdn netlinkrdma.Opt[uint32]) int64 {
+		if context, ok := o.contexts[pdn.Value]; ok && pdn.Known {
+			return context
+		}
+		return -1
+	}
+	own := func(context netlinkrdma.Opt[uint32]) int64 {
+		if context.Known {
+			return int64(context.Value)
+		}
+		return -1
+	}
+	return errors.Join(
+		count(o, Context, c.DumpContext(device, nil), func(x *netlinkrdma.Context) (netlinkrdma.Owner, int64, uint64) {
+			return x.Owner, int64(x.CTXN), 0
+		}),
+		count(o, PD, c.DumpPD(device, nil), func(p *netlinkrdma.PD) (netlinkrdma.Owner, int64, uint64) {
+			o.contexts[p.PDN] = own(p.CTXN)
+			return p.Owner, own(p.CTXN), 0
+		}),
+		count(o, QP, c.DumpQP(device, nil), func(q *netlinkrdma.QP) (netlinkrdma.Owner, int64, uint64) { return q.Owner, pd(q.PDN), 0 }),
+		count(o, CQ, c.DumpCQ(device, nil), func(q *netlinkrdma.CQ) (netlinkrdma.Owner, int64, uint64) { return q.Owner, own(q.CTXN), 0 }),
+		count(o, MR, c.DumpMR(device, nil), func(m *netlinkrdma.MR) (netlinkrdma.Owner, int64, uint64) { return m.Owner, pd(m.PDN), m.Length }),
+		count(o, SRQ, c.DumpSRQ(device, nil), func(s *netlinkrdma.SRQ) (netlinkrdma.Owner, int64, uint64) { return s.Owner, pd(s.PDN), 0 }),
+		count(o, CMID, c.DumpCMID(device, nil), func(m *netlinkrdma.CMID) (netlinkrdma.Owner, int64, uint64) { return m.Owner, -1, 0 }),
+	)
+}
+
+// count counts the objects of one kind. An older kernel cannot list some kinds.
+func count[T any](o *objects, k Kind, list iter.Seq2[T, error], of func(*T) (netlinkrdma.Owner, int64, uint64)) error {
+	for v, err := range list {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, netlinkrdma.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case o.seen[k] == maxObjects:
+			return fmt.Errorf("more than %d objects of kind %s", maxObjects, k)
+		}
+		o.seen[k]++
+		by, context, bytes := of(&v)
+		key := owner{by.TID, by.Kernel, context}
+		use := o.uses[key]
+		if use == nil {
+			use = new(Use)
+			o.uses[key] = use
+		}
+		use.Objects[k]++
+		use.MRBytes = saturate(use.MRBytes, bytes)
+	}
+	return nil
+}
+
+// users collects the processes of all devices.
+type users struct {
+	proc    fs.FS
+	threads map[uint32]int // to processes; 0: not known
+	all     map[processID]map[string]*Use
+}
+
+type processID struct {
+	pid    int
+	kernel string
+}
+
+func newUsers(proc fs.FS) *users {
+	return &users{proc: proc, threads: make(map[uint32]int), all: make(map[processID]map[string]*Use)}
+}
+
+// add adds the objects of a device.
+func (u *users) add(device string, o *objects) {
+	contexts := make(map[int64]int)
+	for by := range o.uses {
+		if pid := u.process(by.tid); pid != 0 && by.context >= 0 {
+			contexts[by.context] = pid
+		}
+	}
+	for by, use := range o.uses {
+		id := processID{u.process(by.tid), by.kernel}
+		if id.pid == 0 && id.kernel == "" {
+			id.pid = contexts[by.context]
+		}
+		if u.all[id] == nil {
+			u.all[id] = make(map[string]*Use)
+		}
+		if u.all[id][device] == nil {
+			u.all[id][device] = &Use{Device: device}
+		}
+		u.all[id][device].add(use)
+	}
+}
+
+// process returns the process of a thread, or 0.
+func (u *users) process(tid uint32) int {
+	if tid == 0 || u.proc == nil {
+		return 0
+	}
+	pid, known := u.threads[tid]
+	if !known {
+		pid, _ = strconv.Atoi(field(text(u.proc, fmt.Sprintf("%d/status", tid)), "Tgid:"))
+		u.threads[tid] = pid
+	}
+	return pid
+}
+
+// finish adds the processes and their cgroups to the snapshot.
+func (u *users) finish(s *Snapshot, sys fs.FS, pods map[string]Pod) {
+	for id, uses := range u.all {
+		p := Process{PID: id.pid, Kernel: id.kernel}
+		for _, device := range slices.Sorted(maps.Keys(uses)) {
+			p.Uses = append(p.Uses, *uses[device])
+		}
+		s.Processes = append(s.Processes, p)
+	}
+	slices.SortFunc(s.Processes, func(a, b Process) int {
+		x, y := a.Total(), b.Total()
+		return cmp.Or(cmp.Compare(y.total(), x.total()), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kernel, b.Kernel))
+	})
+	if len(s.Processes) > maxProcesses {
+		s.Processes = append(s.Processes[:maxProcesses], sumUp(s.Processes[maxProcesses:]))
+	}
+	cgroups := make(map[string]bool)
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.PID == 0 {
+			continue
+		}
+		u.describe(p)
+		if named, ok := pods[p.Pod.UID]; ok && p.Pod.UID != "" {
+			p.Pod.Namespace, p.Pod.Name = named.Namespace, named.Name
+		}
+		if !cgroups[p.Cgroup] {
+			cgroups[p.Cgroup] = true
+			s.Cgroups = append(s.Cgroups, rdmaCgroup(sys, p.Cgroup)...)
+		}
+	}
+}
+
+// sumUp returns one Process for many.
+func sumUp(all []Process) Process {
+	rest, uses := Process{Others: len(all)}, make(map[string]*Use)
+	for i := range all {
+		for _, use := range all[i].Uses {
+			if uses[use.Device] == nil {
+				uses[use.Device] = &Use{Device: use.Device}
+			}
+			uses[use.Device].add(&use)
+		}
+	}
+	for _, device := range slices.Sorted(maps.Keys(uses)) {
+		rest.Uses = append(rest.Uses, *uses[device])
+	}
+	return rest
+}
+
+// describe reads /proc. The process may have ended meanwhile.
+func (u *users) describe(p *Process) {
+	dir := strconv.Itoa(p.PID)
+	p.Name = text(u.proc, dir+"/comm")
+	p.Cgroup = cgroupOf(text(u.proc, dir+"/cgroup"))
+	p.Pod = podOf(p.Cgroup)
+	status := text(u.proc, dir+"/status")
+	pinned, err := strconv.ParseUint(strings.TrimSuffix(field(status, "VmPin:"), " kB"), 10, 54)
+	limit, known := memlock(text(u.proc, dir+"/limits"))
+	if err != nil || !known {
+		return
+	}
+	const capIPCLock = 14
+	if caps, err := strconv.ParseUint(field(status, "CapEff:"), 16, 64); err == nil && caps>>capIPCLock&1 == 1 {
+		limit = NoLimit
+	}
+	p.Pinned, p.Memlock, p.MemlockKnown = pinned<<10, limit, true
+}
+
+// field returns the value of a line in the format of /proc/PID/status.
+func field(text, key string) string {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memlock parses the soft limit in /proc/PID/limits.
+func memlock(limits string) (bytes uint64, known bool) {
+	words := strings.Fields(field(limits, "Max locked memory"))
+	if len(words) == 0 {
+		return 0, false
+	}
+	if words[0] == "unlimited" {
+		return NoLimit, true
+	}
+	bytes, err := strconv.ParseUint(words[0], 10, 64)
+	return bytes, err == nil
+}
+
+// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1, or
+// else that of version 2.
+func cgroupOf(text string) (name string) {
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(parts) != 3:
+		case slices.Contains(strings.Split(parts[1], ","), "rdma"):
+			return parts[2]
+		case parts[1] == "":
+			name = parts[2]
+		}
+	}
+	return name
+}
+
+// The names of pods and containers in cgroups: the kubelet writes the UID with dashes, or with
+// underscores below systemd. A static pod's UID is a hash.
+var (
+	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?(?:/|$)`)
+	containerID = regexp.MustCompile(`(?:^|[-/:])([0-9a-f]{64})(?:\.scope)?$`)
+)
+
+func podOf(cgroup string) (p Pod) {
+	at := podUID.FindStringSubmatchIndex(cgroup)
+	if at == nil {
+		return p
+	}
+	p.UID = strings.ReplaceAll(cgroup[at[2]:at[3]], "_", "-")
+	first, _, _ := strings.Cut(cgroup[at[1]:], "/") // cgroups below that are the container's own
+	if m := containerID.FindStringSubmatch(first); m != nil {
+		p.Container = m[1]
+	}
+	return p
+}
+
+// podNames reads the names of this node's pods.
+func podNames(logs fs.FS) map[string]Pod {
+	if logs == nil {
+		return nil
+	}
+	entries, _ := fs.ReadDir(logs, ".")
+	pods := make(map[string]Pod)
+	for _, e := range entries[:min(len(entries), maxPods)] {
+		if parts := strings.Split(e.Name(), "_"); len(parts) == 3 {
+			pods[parts[2]] = Pod{UID: parts[2], Namespace: parts[0], Name: parts[1]}
+		}
+	}
+	return pods
+}
+
+// rdmaCgroup reads the rdma controller of a cgroup, in version 2 or 1.
+func rdmaCgroup(sys fs.FS, cgroup string) (all []Cgroup) {
+	for _, root := range []string{"fs/cgroup", "fs/cgroup/rdma"} {
+		dir := path.Join(root, path.Clean("/"+cgroup))
+		current, most := uses(text(sys, dir+"/rdma.current")), uses(text(sys, dir+"/rdma.max"))
+		for key, n := range current {
+			limit, limited := most[key]
+			if !limited {
+				limit = NoLimit
+			}
+			all = append(all, Cgroup{cgroup, key.device, key.resource, n, limit})
+		}
+		if all != nil {
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b Cgroup) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Resource, b.Resource))
+	})
+	return all
+}
+
+type cgroupKey struct{ device, resource string }
+
+// uses parses lines such as "siw0 hca_handle=2 hca_object=max".
+func uses(text string) map[cgroupKey]uint64 {
+	all := make(map[cgroupKey]uint64)
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		for i := 1; i < len(words); i++ {
+			resource, value, _ := strings.Cut(words[i], "=")
+			n, err := strconv.ParseUint(value, 10, 64)
+			if value == "max" {
+				n, err = NoLimit, nil
+			}
+			if err == nil && len(all) < maxCounters {
+				all[cgroupKey{words[0], resource}] = n
+			}
+		}
+	}
+	return all
+}
