@@ -30,18 +30,19 @@ type Conn struct {
 	freed                  chan struct{} // closed once the closed connection has freed everything
 	closeErr               error         // set before freed is closed
 
-	mu      sync.Mutex // guards the fields below
-	verbs   transport
-	stream  *stream
-	changes uint64 // counts completions and arrivals
-	waiting bool   // a call waits for events
-	armed   arming // of sendCQ
-	broken  bool   // the connection has failed
-	closed  bool
-	linger  int         // see SetLinger
-	alive   *time.Timer // posts keep-alives
-	begun   time.Time
-	wcs     [recvBatch]verbs.WC
+	mu         sync.Mutex // guards the fields below
+	verbs      transport
+	stream     *stream
+	changes    uint64 // counts completions and arrivals
+	waiting    bool   // a call waits for events
+	armed      arming // of sendCQ
+	noFailures bool   // sendCQ can't be armed for failures only
+	broken     bool   // the connection has failed
+	closed     bool
+	linger     int         // see SetLinger
+	alive      *time.Timer // posts keep-alives
+	begun      time.Time
+	wcs        [recvBatch]verbs.WC
 }
 
 // side is the state that one kind of call waits with.

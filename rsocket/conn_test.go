@@ -75,14 +75,16 @@ func TestTend(t *testing.T) {
 // each send that completes. A call that waits for the peer is not.
 func TestArmForRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
+		kind rdmatest.Kind
 		cfg  Config
 		want arming
 	}{
-		"offer":  {Config{RecvBuffer: leastBuffer}, armedForFailures},
-		"buffer": {Config{SendBuffer: leastBuffer}, armedForAll},
-		"queue":  {Config{SendQueue: leastQueue}, armedForAll},
+		"offer":      {rdmatest.RXE, Config{RecvBuffer: leastBuffer}, armedForFailures},
+		"offer, siw": {rdmatest.SIW, Config{RecvBuffer: leastBuffer}, armedForNone}, // which has no events for failures
+		"buffer":     {rdmatest.RXE, Config{SendBuffer: leastBuffer}, armedForAll},
+		"queue":      {rdmatest.RXE, Config{SendQueue: leastQueue}, armedForAll},
 	} {
-		f := newFabric(t, rdmatest.RXE)
+		f := newFabric(t, tc.kind)
 		a, _ := f.pair(tc.cfg)
 		stuck, resume := f.Pause()
 		a.mu.Lock()

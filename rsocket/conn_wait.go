@@ -16,20 +16,28 @@ const (
 // matter only to a call that waits for room in the queue or the buffer, or for delivery. Other
 // calls would be woken for nothing.
 func (c *Conn) watch() {
-	if want := c.wanted(); c.armed < want && c.sendCQ.Arm(want == armedForFailures) == nil {
-		c.armed = want
+	if want := c.wanted(); c.armed < want {
+		switch err := c.sendCQ.Arm(want == armedForFailures); {
+		case err == nil:
+			c.armed = want
+		case want == armedForFailures:
+			c.noFailures = true
+		}
 	}
 	c.progress()
 }
 
 // wanted returns the completions of sends that some call may wait for. A failed send raises
-// an event even if only solicited events were asked for.
+// an event even if only solicited events were asked for. siw refuses to be asked for those. There,
+// and on rxe, which ignores failures, the receives that are flushed with the send raise one.
 func (c *Conn) wanted() arming {
 	switch {
 	case c.stream.sent == 0:
 		return armedForNone
 	case c.stream.short || c.closed:
 		return armedForAll
+	case c.noFailures:
+		return armedForNone
 	}
 	return armedForFailures
 }

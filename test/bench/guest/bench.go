@@ -23,6 +23,7 @@ type bench struct {
 	vehicle string // goes into each sample
 	bin     string // directory of rdmalink
 	suite   string // the running suite
+	alone   bool   // only goverbs runs, because the others would take too long
 
 	out   *json.Encoder
 	log   io.Writer

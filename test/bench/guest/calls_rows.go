@@ -65,6 +65,7 @@ func callRows(b *bench) []callRow {
 		perftestRow(test{op: "send", kind: "bw", size: 64, iters: 640, events: true}))
 	rows = append(rows,
 		streamCalls(streamRow{"transfer", 64, 100, 1, streamImpls[:2]}),
+		streamCalls(streamRow{"transfer", 64, 2, 256, streamImpls[:2]}),
 		streamCalls(streamRow{"transfer", 64 << 10, 2, 16, streamImpls[:2]}),
 		streamCalls(streamRow{"transfer", 1 << 20, 4, 1, streamImpls[:2]}),
 		streamCalls(streamRow{"message", 64, 200, 1, messageImpls}))

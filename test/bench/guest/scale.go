@@ -71,7 +71,7 @@ func scaleRows(b *bench) []scaleRow {
 			scaleRow{"bare QPs", s.n, 0, min(s.runs, 2), drivers, measurePairs},
 			scaleRow{"idle connections", s.n, 0, min(s.runs, 2), drivers, measureIdle},
 			scaleRow{"connect 64 at a time", s.n, 64, s.runs, drivers, measureRate})
-		if s.n >= 1000 { // over siw, rdma-core 44 can't have two at a time
+		if s.n >= 100 { // over siw, rdma-core 44 can't have two at a time
 			rows = append(rows, scaleRow{"idle streams", s.n, 0, 1, []string{"rxe"}, measureStreams})
 		}
 		if s.n <= 1000 {
@@ -85,7 +85,11 @@ func scaleRows(b *bench) []scaleRow {
 
 // twins are the programs that do the same.
 func (b *bench) twins(ours, c []string) []twin {
-	return []twin{{"goverbs", append([]string{b.program("scale")}, ours...)}, {"rdma-core", append([]string{b.program(c[0])}, c[1:]...)}}
+	both := []twin{{"goverbs", append([]string{b.program("scale")}, ours...)}, {"rdma-core", append([]string{b.program(c[0])}, c[1:]...)}}
+	if b.alone {
+		return both[:1]
+	}
+	return both
 }
 
 // A twin is one implementation's program.
