@@ -1,6 +1,11 @@
 package rsocket
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // arming is the set of completions of the send queue that raise an event.
 type arming uint8
@@ -20,7 +25,7 @@ func (c *Conn) watch() {
 		switch err := c.sendCQ.Arm(want == armedForFailures); {
 		case err == nil:
 			c.armed = want
-		case want == armedForFailures:
+		case want == armedForFailures && errors.Is(err, verbs.ErrNotSupported):
 			c.noFailures = true
 		}
 	}

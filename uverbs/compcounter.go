@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -183,6 +184,9 @@ func (c *CompCounter) Close() error {
 func (qp *QP) AttachCompCounter(c *CompCounter, ops verbs.CompCounterOps) error {
 	const op = "attach a completion counter to"
 	return qp.using(op, func() error {
+		if c == nil {
+			return fmt.Errorf("%w: no counter", syscall.EINVAL)
+		}
 		if err := qp.join(&c.object); err != nil {
 			return err
 		}

@@ -1,6 +1,9 @@
 package uverbs
 
 import (
+	"fmt"
+	"syscall"
+
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -12,6 +15,7 @@ type Sends struct {
 	lock    *driver.Lock       // held from QP.Sends to Ring
 	builder driver.SendBuilder // the QP's, or list
 	list    *sendList          // nil if the QP has a builder
+	begun   bool               // between QP.Sends and Ring
 }
 
 // Sends begins a list of requests that the caller adds one at a time, and that Ring hands to the
@@ -23,8 +27,9 @@ type Sends struct {
 //	n, err := q.Ring()
 //
 // Sends locks the QP's sends until Ring: meanwhile other goroutines wait in Sends, and, depending
-// on the driver, in PostSend, Modify and Close. So always call Ring, soon, and call none of them
-// in between. If the QP is closed, Ring returns [verbs.ErrClosed]. A list that is not longer than
+// on the driver, in PostSend, Modify and Close. So always call Ring, soon, and in between no other
+// method of the QP or of its connection. The QP's type must be RC, UC or raw packet; with others
+// Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is closed, Ring returns [verbs.ErrClosed]. A list that is not longer than
 // an earlier one of the QP allocates nothing.
 //
 // C: ibv_wr_start
@@ -32,9 +37,13 @@ func (qp *QP) Sends() *Sends {
 	s := &qp.sends
 	s.lock.Lock()
 	var refused error
-	if s.list == nil && qp.slowPath {
+	switch {
+	case s.list == nil && qp.slowPath:
 		refused = verbs.ErrClosed
+	case qp.typ == verbs.QPTypeUD || qp.typ == verbs.QPTypeXRCInitiator:
+		refused = fmt.Errorf("%w: requests of %v name a peer, which Sends has no argument for; use PostSend", verbs.ErrNotSupported, qp.typ)
 	}
+	s.begun = true
 	s.builder.StartSends(refused)
 	return s
 }
@@ -71,12 +80,20 @@ func (s *Sends) WriteInline(id uint64, flags verbs.SendFlags, data []byte, addr 
 
 // Ring rings the doorbell for the requests that were added, and unlocks the QP. Its results are those
 // of [QP.PostSend]: it returns the number n of requests that are queued, and if request n was refused,
-// an error that says why. The requests after that are dropped.
+// an error that says why. The requests after that are dropped. A second Ring returns an error.
 //
 // C: ibv_wr_complete
 func (s *Sends) Ring() (n int, err error) {
+	if !s.begun {
+		return 0, s.qp.sendError(fmt.Errorf("%w: Ring without Sends before it", syscall.EINVAL))
+	}
+	s.begun = false
 	if s.list != nil {
-		n, err = s.qp.PostSend(s.list.wrs)
+		if err = s.list.refused; err != nil {
+			err = s.qp.sendError(err)
+		} else {
+			n, err = s.qp.PostSend(s.list.wrs)
+		}
 		s.list.drop()
 		s.lock.Unlock()
 		return n, err
@@ -102,12 +119,17 @@ func (s *Sends) init(qp *QP) {
 
 // sendList collects requests for a provider that has no driver.SendBuilder.
 type sendList struct {
-	lock driver.Lock
-	wrs  []verbs.SendWR
-	sges [][1]verbs.SGE // when it grows, the SGLs of wrs keep what they had
+	lock    driver.Lock
+	refused error
+	wrs     []verbs.SendWR
+	sges    [][1]verbs.SGE // when it grows, the SGLs of wrs keep what they had
 }
 
-func (l *sendList) StartSends(error)        {}
+func (l *sendList) StartSends(refused error) {
+	l.drop() // of requests that were added after Ring
+	l.refused = refused
+}
+
 func (l *sendList) RingSends() (int, error) { return 0, nil }
 
 // add appends a request with an SGE, if e is not nil.

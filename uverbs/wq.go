@@ -343,6 +343,7 @@ func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
 		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "RSSOptions must name a table"}
 	}
 	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: noQueues{}, cookie: dev.cookie()}
+	qp.sends.init(qp)
 	if qp.typ == 0 {
 		qp.typ = verbs.QPTypeRawPacket
 	}

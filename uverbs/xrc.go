@@ -143,6 +143,7 @@ func (x *XRCD) OpenQP(num uint32) (*QP, error) {
 func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
 	d := x.dev
 	qp := &QP{dev: d, typ: verbs.QPTypeXRCTarget, ring: noQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
+	qp.sends.init(qp)
 	if err := qp.attach("QP", &x.object); err != nil {
 		return nil, err
 	}

@@ -542,6 +542,10 @@ func TestSends(t *testing.T) {
 				t.Error(ids)
 			}
 			took(b.QP().RecvCQ(), 2)
+			q.Write(5, verbs.SendSignaled, from.SGE(0, 8), to.Addr(), to.RKey())
+			if n, err := q.Ring(); n != 0 || !errors.Is(err, syscall.EINVAL) { // Ring ended the list
+				t.Error(n, err)
+			}
 			if text := string(to.Bytes()[:16]) + string(to.Bytes()[32:48]); text != "memory, inline, memory, inline. " {
 				t.Errorf("%q arrived", text)
 			}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -212,7 +213,8 @@ func TestWatcherBound(t *testing.T) {
 func TestWatcherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := state(verbs.PortActive, map[uint32]string{1: "a"})
-		w := &Watcher{RDMA: &netlinkrdma.Client{Kernel: k}}
+		locked := &lockedKernel{Kernel: k}
+		w := &Watcher{RDMA: &netlinkrdma.Client{Kernel: locked}}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -224,7 +226,9 @@ func TestWatcherRun(t *testing.T) {
 			k.Notify(netlinkrdma.Event{Type: e, DeviceIndex: 5, DeviceName: "b"})
 			synctest.Wait()
 		}
+		locked.mu.Lock()
 		k.Ports[0].State = verbs.PortDown
+		locked.mu.Unlock()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got, want := w.Counts(), []EventCount{{"a", 1, Down, 1}, {"b", 0, Added, 2}, {"b", 0, Removed, 2}}; !slices.Equal(got, want) {
@@ -233,6 +237,18 @@ func TestWatcherRun(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+// lockedKernel lets a test change its state while a watcher asks.
+type lockedKernel struct {
+	mu sync.Mutex
+	*nltest.Kernel
+}
+
+func (k *lockedKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Kernel.Execute(req)
 }
 
 // TestDeadThread checks that an object whose thread has ended counts for the process of its context,

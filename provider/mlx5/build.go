@@ -54,8 +54,13 @@ func (q *qp) RingSends() (int, error) {
 		q.record.set(sendWord, s.pi&indexMask)
 		q.register.ring(q, n == 1, b.segs)
 	}
-	return int(n), b.err
+	err := b.err
+	// Nothing may be added until StartSends.
+	b.first, b.limit, b.err = b.number, b.number, errNotStarted
+	return int(n), err
 }
+
+var errNotStarted = fmt.Errorf("%w: no list of sends was begun", syscall.EINVAL)
 
 // add writes the request in q.built.wr, as PostSend does.
 func (q *qp) add() {

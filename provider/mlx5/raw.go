@@ -59,10 +59,13 @@ func (q *qp) postFrames(number uint32, wrs []verbs.SendWR) (n int, segs uint32) 
 			}
 			b[2] = segment{words(e.Length, e.LKey), be64(e.Addr)}
 		} else {
+			if uint(len(inline)-1) >= uint(q.maxInline) {
+				break
+			}
 			size := uint32(len(inline))
 			used += (size + inlineHeader - 1) / segmentSize
 			blocks = blocksOf(used)
-			if size-1 >= q.maxInline || place+blocks > s.blocks || len(sgl) > 0 {
+			if place+blocks > s.blocks || len(sgl) > 0 {
 				break
 			}
 			b[2][0] = words(size|inlineBit, 0)

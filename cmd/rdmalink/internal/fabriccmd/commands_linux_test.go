@@ -297,6 +297,7 @@ func TestCounters(t *testing.T) {
 	}
 
 	// Each reading counts errors, so that the rates are not zero.
+	var readings uint64
 	leaf.SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
 		var c mad.PortCountersExtended
 		if request.Class() == mad.ClassPerf && request.AttrID() == mad.AttrPortCountersExtended && mad.Unmarshal(response.Data(), &c) == nil {
@@ -308,7 +309,6 @@ func TestCounters(t *testing.T) {
 		}
 		return response
 	}})
-	defer func() { readings = 0 }()
 	out, stderr, code = run(t, "", "counters", "-j", "-i", "1ms", "--count", "2", lid, "1")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 2 {
@@ -324,8 +324,6 @@ func TestCounters(t *testing.T) {
 		}
 	}
 }
-
-var readings uint64
 
 // TestSA asks the subnet manager of a subnet in this process; compare_linux_test.go has the text.
 func TestSA(t *testing.T) {
