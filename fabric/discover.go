@@ -178,7 +178,7 @@ func (c *Client) Discover(ctx context.Context, o DiscoverOptions) (*Fabric, erro
 		if len(d.problems) > 0 {
 			return nil, fmt.Errorf("discovery: %w", d.problems[0].Err)
 		}
-		return nil, fmt.Errorf("discovery: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("discovery: %w", ctx.Err())
 	}
 	if err := ctx.Err(); err != nil {
 		return f, fmt.Errorf("discovery: %d nodes were found: %w", len(f.Nodes), err)
@@ -319,6 +319,10 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 
 // link notes that two ports are the ends of a link. It reports false if one has another link.
 func (d *discovery) link(r *request, a, b *Port) bool {
+	if a == b {
+		d.problem(r, fmt.Errorf("%w: 0x%016x port %d is connected to itself", ErrLinkConflict, uint64(a.Node.Info.NodeGUID), a.Number))
+		return false
+	}
 	if a.Remote == b && b.Remote == a {
 		return true
 	}
@@ -410,6 +414,7 @@ func (d *discovery) fabric() *Fabric {
 		port uint8
 	}
 	seen := make(map[*Node]bool, len(d.byGUID))
+	walked := make(map[*Port]bool) // of adapters, which a hostile neighbor may lead back to
 	const (
 		nodeEvent uint8 = iota
 		port0Event
@@ -448,6 +453,12 @@ func (d *discovery) fabric() *Fabric {
 			p := n.Ports[e.port]
 			if p == nil || p.Remote == nil || !extends(p, e.by, d.start, d.fromPort) {
 				continue
+			}
+			if !isSwitch {
+				if walked[p] {
+					continue
+				}
+				walked[p] = true
 			}
 			queue = append(queue, event{kind: nodeEvent, node: p.Remote.Node, by: p.Remote.Number, from: p})
 		}

@@ -1,6 +1,7 @@
 package fabric_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -176,4 +177,16 @@ func TestDiscoverMemory(t *testing.T) {
 	}
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(s)
+}
+
+// TestLoopback discovers an adapter whose port is connected to itself.
+func TestLoopback(t *testing.T) {
+	end := madtest.End{Node: "h1", Port: 1}
+	_, c := openSubnet(t, &madtest.Topology{
+		Nodes: []madtest.NodeSpec{{Name: "h1", Type: mad.NodeCA, Ports: 1}}, Cables: []madtest.Cable{{A: end, B: end}},
+	}, "h1")
+	f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
+	if err != nil || len(f.Nodes) != 1 || len(f.Problems) != 1 || !errors.Is(f.Problems[0], fabric.ErrLinkConflict) {
+		t.Errorf("%v, %v", f, err)
+	}
 }

@@ -312,8 +312,8 @@ func (s *stream) commanded(b []byte) {
 	c, err := parseCommand(b)
 	switch {
 	case err != nil:
-	case c.op == registerMemory && s.sent != s.to.length:
-		err = violation("a buffer is offered, and of the last one %d bytes are not used", s.to.length-s.sent)
+	case c.op == registerMemory && (s.sent != s.to.length || s.held > 0):
+		err = violation("a buffer is offered, and of the last one %d bytes are not used", s.to.length-s.sent+uint32(s.held))
 	case c.op == registerMemory:
 		s.to, s.sent = c.buffer, 0
 	case c.op == keepAlive:

@@ -125,7 +125,7 @@ var meanings = map[string]meaning{
 	"rx_read_requests": {metric: readsReceived}, "rx_write_requests": {metric: writesReceived}, "rx_atomic_requests": {metric: atomicsReceived},
 	"out_of_buffer": {metric: noBuffer}, "out_of_sequence": {metric: outOfSequence}, "duplicate_request": {metric: duplicates},
 	"packet_seq_err": {metric: sequenceNAKs}, "implied_nak_seq_err": {metric: impliedNAKs},
-	"rnr_nak_retry_err": {metric: rnrRetriesExceeded}, "local_ack_timeout_err": {metric: ackTimeouts},
+	"rnr_nak_retry_err": {metric: rnrReceived}, "local_ack_timeout_err": {metric: ackTimeouts},
 	"req_cqe_error": {metric: requesterErrors}, "resp_cqe_error": {metric: responderErrors},
 	"rx_icrc_encapsulated":       {metric: icrcErrors},
 	"np_ecn_marked_roce_packets": {metric: ecnMarked}, "np_cnp_sent": {metric: cnpSent},

@@ -168,6 +168,11 @@ func readPort(ctx context.Context, c *fabric.Client, to mad.Route, number uint8)
 	if err := c.Get(ctx, to, 0, &p.node); err != nil {
 		return nil, err
 	}
+	if number == 0 && p.node.Type != mad.NodeSwitch {
+		// Port 0 of an adapter is the port by which the request came in.
+		number = p.node.LocalPort
+		p.number = number
+	}
 	if number > p.node.NumPorts {
 		return nil, fmt.Errorf("%v has ports up to %d, not %d", to, p.node.NumPorts, number)
 	}
