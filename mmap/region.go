@@ -21,6 +21,9 @@ type AnonymousOptions struct {
 	// Huge asks for 2 MiB pages from the pool that vm.nr_hugepages reserves;
 	// the length then rounds up to 2 MiB.
 	Huge bool
+	// Align makes the address a multiple of it: a power of two of at most 2 MiB. 0 means the page
+	// size. An alignment of 2 MiB lets the kernel use transparent huge pages for the whole memory.
+	Align int
 	// DontFork keeps the memory out of child processes, so that pages that a device has
 	// pinned stay with this process. Kernels before 5.12 need it.
 	DontFork bool
@@ -78,6 +81,9 @@ func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 	size, err := roundUp(length, unit)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: anonymous memory: %w", err)
+	}
+	if a := opts.Align; a < 0 || a > hugePage || a&(a-1) != 0 {
+		return nil, fmt.Errorf("mmap: anonymous memory: %w: alignment %d is not a power of two of at most 2 MiB", os.ErrInvalid, a)
 	}
 	data, err := mapAnonymous(size, opts)
 	if err != nil {

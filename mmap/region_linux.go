@@ -3,6 +3,7 @@ package mmap
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,7 +40,14 @@ func mapAnonymous(size int, opts *AnonymousOptions) ([]byte, error) {
 	if opts.Huge {
 		flags |= unix.MAP_HUGETLB | mapHuge2MByte
 	}
-	data, err := mapMemory(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	slack := 0 // huge pages have the largest alignment, and mappings that of a page
+	if page := os.Getpagesize(); !opts.Huge && opts.Align > page {
+		slack = opts.Align - page
+	}
+	data, err := mapMemory(-1, 0, size+slack, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err == nil && slack > 0 {
+		data, err = align(data, size, opts.Align)
+	}
 	if opts.Huge && errors.Is(err, unix.ENOMEM) {
 		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
 	}
@@ -52,6 +60,20 @@ func mapAnonymous(size int, opts *AnonymousOptions) ([]byte, error) {
 		}
 	}
 	return data, err
+}
+
+// align unmaps all of a mapping except size bytes at a multiple of alignment.
+func align(data []byte, size, alignment int) ([]byte, error) {
+	skip := int(-address(data) & uintptr(alignment-1))
+	for _, rest := range [][]byte{data[:skip], data[skip+size:]} {
+		if len(rest) == 0 {
+			continue
+		}
+		if err := unmapMemory(rest); err != nil {
+			return nil, errors.Join(err, unmapMemory(data)) // the gap does not matter
+		}
+	}
+	return data[skip:][:size:size], nil
 }
 
 func unmapMemory(data []byte) error { return unix.MunmapPtr(pointer(data), uintptr(len(data))) }

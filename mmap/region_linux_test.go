@@ -76,6 +76,57 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
+// TestAlign maps memory with each alignment, each time below another page, so that the kernel's choice differs.
+func TestAlign(t *testing.T) {
+	for align := 1; align <= hugePage; align <<= 1 {
+		for _, length := range []int{1, 3 * os.Getpagesize(), hugePage + 1} {
+			between := must[*Region](t)(Anonymous(1, nil))
+			r := must[*Region](t)(Anonymous(length, &AnonymousOptions{Align: align}))
+			size, _ := roundUp(length, os.Getpagesize())
+			if r.Addr()%uint64(align) != 0 || r.Len() != size || cap(r.Bytes()) != size {
+				t.Errorf("%d bytes with alignment %d: %d (%d) at %#x", length, align, r.Len(), cap(r.Bytes()), r.Addr())
+			}
+			r.Bytes()[0], r.Bytes()[size-1] = 1, 1
+			if err := errors.Join(r.Close(), between.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, align := range []int{-1, -8, 3, 6144, 2 * hugePage} {
+		if _, err := Anonymous(1, &AnonymousOptions{Align: align}); !errors.Is(err, os.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("alignment %d ", align)) {
+			t.Errorf("alignment %d: %v", align, err)
+		}
+	}
+	if _, err := Anonymous(math.MaxInt-2*hugePage, &AnonymousOptions{Align: hugePage}); !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("an impossible length: %v", err)
+	}
+}
+
+// TestAlignLeavesNothing checks that the pages around aligned memory are unmapped.
+func TestAlignLeavesNothing(t *testing.T) {
+	before := mappedBytes(t)
+	for range 50 {
+		if err := must[*Region](t)(Anonymous(1, &AnonymousOptions{Align: hugePage})).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if grown := mappedBytes(t) - before; grown > 10*hugePage {
+		t.Errorf("%d bytes more are mapped", grown)
+	}
+}
+
+// mappedBytes returns the size of all writable mappings. The Go runtime's reservations are not writable.
+func mappedBytes(t *testing.T) (sum uint64) {
+	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile("/proc/self/maps")))) {
+		var from, to uint64
+		var rights string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &from, &to, &rights); n == 3 && strings.HasPrefix(rights, "rw") {
+			sum += to - from
+		}
+	}
+	return sum
+}
+
 // qemuUser reports whether make arm64 runs the test, which emulates the processor and some
 // system calls.
 func qemuUser() bool { return os.Getenv("GOVERBS_QEMU_USER") != "" }

@@ -42,6 +42,10 @@ type MR struct {
 // pages.
 type MROptions struct {
 	Huge bool // 2 MiB pages from the pool of vm.nr_hugepages
+	// Align makes the address of the region a multiple of it: a power of two of at most 2 MiB. 0
+	// means the page size. A pool of buffers of one size, a power of two, then has no buffer that
+	// crosses a boundary of that size; with 2 MiB, the kernel can use transparent huge pages.
+	Align int
 }
 
 // AllocMR allocates size bytes of zeroed memory outside the Go heap, rounded up to whole pages,
@@ -50,7 +54,7 @@ func (pd *PD) AllocMR(size int, access verbs.Access, opts *MROptions) (*MR, erro
 	if opts == nil {
 		opts = &MROptions{}
 	}
-	region, err := mmap.Anonymous(size, &mmap.AnonymousOptions{Huge: opts.Huge})
+	region, err := mmap.Anonymous(size, &mmap.AnonymousOptions{Huge: opts.Huge, Align: opts.Align})
 	if err != nil {
 		return nil, &Error{Op: "allocate memory for", Object: "MR", Device: pd.dev.info.Name, Err: err}
 	}

@@ -121,6 +121,23 @@ func TestAllocMRSize(t *testing.T) {
 	}
 }
 
+func TestAllocMRAlign(t *testing.T) {
+	w := newWorld(t)
+	for _, align := range []int{1, 64, 1 << 16, 2 << 20} {
+		mr := must[*uverbs.MR](t)(w.pd.AllocMR(5000, 0, &uverbs.MROptions{Align: align}))
+		if mr.Addr()%uint64(align) != 0 || len(mr.Bytes()) != 5000 || w.k.MRs()[1].Start != mr.Addr() {
+			t.Errorf("alignment %d: %d bytes at %#x", align, len(mr.Bytes()), mr.Addr())
+		}
+		if err := mr.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	var e *uverbs.Error
+	if _, err := w.pd.AllocMR(5000, 0, &uverbs.MROptions{Align: 48}); !errors.As(err, &e) || e.Device != "siw0" || !strings.Contains(err.Error(), "alignment 48 is not a power of two") {
+		t.Error(err)
+	}
+}
+
 // TestBytesAfterClose: Bytes returns nil after Close, but all of the memory after a Close that failed.
 func TestBytesAfterClose(t *testing.T) {
 	w := newWorld(t)

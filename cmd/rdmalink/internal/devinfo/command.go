@@ -25,6 +25,13 @@ provider, and if not, why. The kernel has no list of them, so devinfo makes each
 on objects that it creates and destroys. "unknown" means that something else was in
 the way: raw packet QPs need CAP_NET_RAW, address handles a GID.
 
+With -v, two speeds follow the attributes of a port, where they are known: that of all
+its links (effective_speed, as of a bond; Linux 7.2), and that of its network device
+(netdev_speed, as ethtool has it). The rate is what InfiniBand's codes of widths and
+speeds can express: with RoCE and iWARP most drivers report the next one that is not
+slower, and 1X SDR if the network device has no speed. Codes that are newer than
+rdmalink have no rate.
+
 Names are those of ibv_devinfo and of rdmalink dev; in JSON a name ends with the
 unit. A PCI address and a NUMA node are left out if the device has none, as siw
 and rxe.`,

@@ -185,6 +185,53 @@ func TestDevinfoVerbs(t *testing.T) {
 	}
 }
 
+// TestDevinfoSpeeds checks the bandwidths of ports that rate does not express.
+func TestDevinfoSpeeds(t *testing.T) {
+	for _, test := range []struct {
+		driver      verbs.DriverID
+		sys         map[string]string // of the network device
+		fail        error
+		want, lacks string
+	}{
+		{driver: verbs.DriverQIB, want: "    effective_speed              75000 Mb/s\n", lacks: "netdev_speed"},
+		{driver: verbs.DriverQIB, fail: syscall.EIO, want: "  missing                        the effective speed of port 1: query the speed of port 1 of device on siw0: input/output error", lacks: "effective_speed  "},
+		{driver: verbs.DriverSIW, sys: map[string]string{"ifindex": "2", "speed": "25000"}, want: "    netdev_speed                 25000 Mb/s\n", lacks: "effective"},
+		{driver: verbs.DriverSIW, sys: map[string]string{"ifindex": "3", "speed": "25000"}, want: "    netdev ", lacks: "netdev_speed"},
+		{driver: verbs.DriverSIW, sys: map[string]string{"ifindex": "2", "speed": "-1"}, want: "    netdev ", lacks: "netdev_speed"},
+		{driver: verbs.DriverSIW, sys: map[string]string{"ifindex": "2"}, want: "    netdev ", lacks: "netdev_speed"},
+	} {
+		m, kernel, _ := hosttest.Informed()
+		kernel.Ports[0].NetdevIndex = 2
+		files := make(map[string]string)
+		for name, content := range test.sys {
+			files["class/net/"+kernel.Ports[0].NetdevName+"/"+name] = content
+		}
+		m.Sys = hosttest.Tree(files)
+		open := func() func(string) (*uverbs.Device, error) {
+			k := fakeverbs.New(uint32(test.driver))
+			k.Newest = true
+			if test.fail != nil {
+				k.Refuse = func(call string) error {
+					if call == "QUERY_PORT_SPEED" {
+						return test.fail
+					}
+					return nil
+				}
+			}
+			return hosttest.Opens(k)
+		}
+		m.Open = open()
+		got, err := printed(m, cli.Output{Details: 1}, "siw0")
+		if err != nil || !strings.Contains(got, test.want) || strings.Contains(got, test.lacks) {
+			t.Errorf("%v: %v, want %q and no %q in\n%s", test.sys, err, test.want, test.lacks, got)
+		}
+		m.Open = open()
+		if got, err = printed(m, cli.Output{}, "siw0"); err != nil || strings.Contains(got, "effective") || strings.Contains(got, "netdev_speed") {
+			t.Errorf("%v: %v, without -v:\n%s", test.sys, err, got)
+		}
+	}
+}
+
 // TestDevinfoLeft checks that everything else is printed if one source fails.
 func TestDevinfoLeft(t *testing.T) {
 	for _, test := range []struct {

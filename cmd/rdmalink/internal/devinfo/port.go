@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -37,6 +38,7 @@ func (s *subject) port(p netlinkrdma.Port) table.Table {
 	s.portGUID(&t, gids)
 	s.addresses(&t, p, attr)
 	portDetails(&t, s.details, attr)
+	s.bandwidths(&t, p)
 	t.Add("gids", table.Tables{Singular: "gid", OneLine: true, All: s.gidTables(gids, dir)})
 	t.Add("pkeys", table.Tables{Singular: "pkey", OneLine: true, All: s.pkeys(dir)})
 	return t
@@ -85,6 +87,31 @@ func portDetails(t *table.Table, wanted bool, a *verbs.PortAttr) {
 	t.Add("subnet_timeout", a.SubnetTimeout)
 	t.Add("init_type_reply", a.InitTypeReply)
 	t.Add("grh_required", a.GRHRequired)
+}
+
+// bandwidths adds the bandwidth of the port and that of its network device. Unlike the
+// rate, they need no codes of widths and speeds, which bonds and some networks lack.
+func (s *subject) bandwidths(t *table.Table, p netlinkrdma.Port) {
+	if !s.details {
+		return
+	}
+	if s.dev != nil {
+		speed, err := s.dev.QueryPortSpeed(p.Index)
+		if err == nil {
+			t.AddUnit("effective_speed", 100*speed, table.Mbps)
+		} else if !errors.Is(err, verbs.ErrNotSupported) {
+			s.lack(fmt.Sprintf("the effective speed of port %d", p.Index), err)
+		}
+	}
+	// sysfs may show another network namespace, where the name is another device's.
+	dir := path.Join("class/net", p.NetdevName)
+	if index, err := strconv.ParseUint(s.Sys.Text(dir, "ifindex"), 10, 32); err != nil || uint32(index) != p.NetdevIndex {
+		return
+	}
+	// The file can't be read while the device is down, and has -1 if the device has no speed.
+	if mbps, err := strconv.ParseUint(s.Sys.Text(dir, "speed"), 10, 31); err == nil && mbps > 0 {
+		t.AddUnit("netdev_speed", mbps, table.Mbps)
+	}
 }
 
 // virtualLanes of a port by the code of their number.

@@ -30,7 +30,7 @@ func Machine() (host.Machine, *nltest.Kernel, *Netdevs) {
 }
 
 // Opens returns a function that opens fake devices of siw and rxe, on the given
-// kernels first. It returns EACCES for others.
+// kernels first, which may be of other drivers. It returns EACCES for names of mlx4.
 func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 	return func(name string) (*uverbs.Device, error) {
 		info := uverbs.DeviceInfo{Name: name, Driver: verbs.DriverSIW, ABI: 1, Ports: 1}
@@ -43,6 +43,7 @@ func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 		if len(kernels) > 0 {
 			k := kernels[0]
 			kernels = kernels[1:]
+			info.Driver = verbs.DriverID(k.Driver())
 			return openOn(info, k)
 		}
 		return openOn(info, fakeverbs.New(uint32(info.Driver)))
