@@ -17,6 +17,13 @@ import (
 
 // Device is an open RDMA device.
 //
+// The driver decides what the removal of the RDMA device does to a Device. With mlx5, erdma and most
+// other drivers, AsyncEvent returns [EventDeviceFatal] once. From then on all calls and waits fail
+// with EIO, except Close. The drivers rxe, siw and efa report nothing, and the Device works as
+// before: the kernel waits, and so does the command that removes the device, until every process has
+// closed it. In both cases no process can open the device any more. Package netlinkrdma has events
+// for the removal.
+//
 // C: struct ibv_context
 type Device struct {
 	object
