@@ -84,6 +84,7 @@ func removed(t *testing.T, passed, killed bool) {
 	u := &user{dev: dev}
 	kit.OK(t, u.begin())
 
+	unregistered := awaitUnregister(t)
 	removal := kit.Launch(t, exec.Command(kit.RdmalinkBin, "del", goneLink))
 	kit.Until(t, "removed", func() bool {
 		var nl netlinkrdma.Client
@@ -105,14 +106,14 @@ func removed(t *testing.T, passed, killed bool) {
 		}
 		kit.OK(t, u.goOn(node))
 	}
-	if removal.Over() {
+	if removal.Over() || len(unregistered) > 0 {
 		t.Error("the device is removed while it is open")
 	}
 	kit.OK(t, u.close())
 	kit.OK(t, f.Close())
 	if !killed {
 		order("go on")
-		if removal.Over() {
+		if removal.Over() || len(unregistered) > 0 {
 			t.Error("the device is removed while the other process has it open")
 		}
 		order("close")
@@ -122,6 +123,37 @@ func removed(t *testing.T, passed, killed bool) {
 	if out := removal.End(); out != (kit.Output{}) {
 		t.Errorf("%+v", out)
 	}
+	if err := <-unregistered; err != nil {
+		t.Error("no event of the removal:", err)
+	}
+}
+
+// awaitUnregister returns a channel that gets nil at the event of the removal. Linux sends it at the
+// end, so it is no notice to close the device. Linux 6.1 has no such events.
+func awaitUnregister(t *testing.T) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	events, err := (&netlinkrdma.Client{}).Subscribe()
+	if kit.OnKernel("6.1") && errors.Is(err, verbs.ErrNotSupported) {
+		close(done)
+		return done
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.CloseLater(t, events)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*kit.Patience)
+		defer cancel()
+		for {
+			e, err := events.Next(ctx)
+			if err != nil || e.Type == netlinkrdma.EventUnregister && e.DeviceName == goneLink {
+				done <- err
+				return
+			}
+		}
+	}()
+	return done
 }
 
 func socketPair(t *testing.T) (a, b *os.File) {
