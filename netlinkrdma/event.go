@@ -20,8 +20,8 @@ type EventType uint8
 
 // The types of events. Kernels up to 6.12 send no event when a name changes.
 const (
-	EventRegister     EventType = abi.RDMA_REGISTER_EVENT // a device was added
-	EventUnregister   EventType = abi.RDMA_UNREGISTER_EVENT
+	EventRegister     EventType = abi.RDMA_REGISTER_EVENT      // a device was added
+	EventUnregister   EventType = abi.RDMA_UNREGISTER_EVENT    // a device was removed, and no process has it open
 	EventNetdevAttach EventType = abi.RDMA_NETDEV_ATTACH_EVENT // a port got a network device
 	EventNetdevDetach EventType = abi.RDMA_NETDEV_DETACH_EVENT
 	EventRename       EventType = abi.RDMA_RENAME_EVENT        // the event has the new name

@@ -204,36 +204,54 @@ func TestLinkDownSIW(t *testing.T) {
 	})
 }
 
+// TestRemove removes a device that two programs have open. Each gets the event, all its calls and
+// waits fail, and it closes everything.
 func TestRemove(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		d := f.Host(1).Device(0)
-		dev := must(uverbs.Open(d.Name()))(t)
-		pd := must(dev.AllocPD())(t)
-		ch := must(dev.CreateCompChannel())(t)
-		waited := make(chan error, 1)
-		go func() { _, err := ch.Get(t.Context()); waited <- err }()
+		type program struct {
+			dev *uverbs.Device
+			pd  *uverbs.PD
+			ch  *uverbs.CompChannel
+			cq  *uverbs.CQ
+		}
+		var programs [2]program
+		waited := make(chan error)
+		for i := range programs {
+			p := &programs[i]
+			p.dev = must(uverbs.Open(d.Name()))(t)
+			p.pd = must(p.dev.AllocPD())(t)
+			p.ch = must(p.dev.CreateCompChannel())(t)
+			p.cq = must(p.dev.CreateCQ(1, &uverbs.CQOptions{Channel: p.ch}))(t)
+			go func() { _, err := p.ch.Get(t.Context()); waited <- err }()
+			go func() { _, err := p.cq.Wait(t.Context(), make([]verbs.WC, 1)); waited <- err }()
+		}
 		d.Remove()
-		if ev, err := dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventDeviceFatal {
-			t.Error(ev, err)
+		for range 2 * len(programs) {
+			if err := <-waited; !errors.Is(err, syscall.EIO) {
+				t.Error("a wait:", err)
+			}
 		}
-		if _, err := dev.AsyncEvent(t.Context()); !errors.Is(err, syscall.EIO) {
-			t.Error("the next event:", err)
-		}
-		if err := <-waited; !errors.Is(err, syscall.EIO) {
-			t.Error("a wait:", err)
-		}
-		if _, err := dev.QueryPort(1); !errors.Is(err, syscall.EIO) {
-			t.Error(err)
-		}
-		if _, err := pd.AllocMR(1, 0, nil); !errors.Is(err, syscall.EIO) {
-			t.Error(err)
-		}
-		if _, err := uverbs.Open(d.Name()); !errors.Is(err, verbs.ErrNoDevice) {
-			t.Error("it is still found:", err)
-		}
-		for _, c := range []io.Closer{ch, pd, dev} {
-			if err := c.Close(); err != nil {
+		for _, p := range programs {
+			if ev, err := p.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventDeviceFatal {
+				t.Error(ev, err)
+			}
+			if _, err := p.dev.AsyncEvent(t.Context()); !errors.Is(err, syscall.EIO) {
+				t.Error("the next event:", err)
+			}
+			if _, err := p.dev.QueryPort(1); !errors.Is(err, syscall.EIO) {
 				t.Error(err)
+			}
+			if _, err := p.pd.AllocMR(1, 0, nil); !errors.Is(err, syscall.EIO) {
+				t.Error(err)
+			}
+			if _, err := uverbs.Open(d.Name()); !errors.Is(err, verbs.ErrNoDevice) {
+				t.Error("it is still found:", err)
+			}
+			for _, c := range []io.Closer{p.cq, p.ch, p.pd, p.dev} {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})

@@ -17,6 +17,13 @@ import (
 
 // Device is an open RDMA device.
 //
+// The driver decides what the removal of the RDMA device does to a Device. With mlx5, erdma and most
+// other drivers, AsyncEvent returns [EventDeviceFatal] once. From then on all waits, and all calls that
+// reach the kernel, fail with EIO, except Close. The drivers rxe, siw and efa report nothing, and the
+// Device works as before: the kernel waits, and so does the command that removes the device, until
+// every process has closed it. In both cases no process can find the device or open it any more, and
+// connections of package rdmacm end with an error.
+//
 // C: struct ibv_context
 type Device struct {
 	object

@@ -118,7 +118,7 @@ func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, er
 		}
 	}
 	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(verbs.ErrNoDevice, skipped, file.Close()),
-		Hint: "it is no node of a device; " + haveDevices(infos)}
+		Hint: "it is not the node of a device, or the device has been removed; " + haveDevices(infos)}
 }
 
 // OpenPCI opens the RDMA device of a PCI function, such as "0000:3b:00.0". The domain

@@ -14,6 +14,7 @@ func TestMain(m *testing.M) {
 		"memory too big": registerTooMuch,
 		"new user":       changeUser,
 		"open":           openBoth,
+		"removed":        removedUser,
 		"rxe passed":     rxePassed,
 	})
 }

@@ -87,7 +87,7 @@ func TestOpenNothing(t *testing.T) {
 	for want, open := range map[string]func() error{
 		" (" + kit.RxeLink + ")": func() error { _, _, err := uverbs.OpenNetdev("lo"); return err },
 		"no PCI function has":    func() error { _, err := uverbs.OpenPCI("0000:00:1f.2"); return err },
-		"it is no node":          func() error { _, err := uverbs.OpenNode("/dev/null"); return err },
+		"it is not the node":     func() error { _, err := uverbs.OpenNode("/dev/null"); return err },
 	} {
 		if err := open(); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
