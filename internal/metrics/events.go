@@ -55,12 +55,24 @@ type watched struct {
 	states map[uint32]verbs.PortState
 }
 
-// Counts returns the events since the first check.
+// Counts returns the events since the first check. Of devices and ports that exist it has those that
+// did not happen, too: a counter that begins with its first event has no increase.
 func (w *Watcher) Counts() []EventCount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := make([]EventCount, 0, len(w.counts))
-	for key, n := range w.counts {
+	counts := make(map[EventCount]uint64)
+	for _, d := range w.known {
+		for _, kind := range []EventKind{Added, Removed, Renamed} {
+			counts[EventCount{Device: d.name, Kind: kind}] = 0
+		}
+		for port := range d.states {
+			counts[EventCount{Device: d.name, Port: port, Kind: Active}] = 0
+			counts[EventCount{Device: d.name, Port: port, Kind: Down}] = 0
+		}
+	}
+	maps.Copy(counts, w.counts)
+	all := make([]EventCount, 0, len(counts))
+	for key, n := range counts {
 		key.Count = n
 		all = append(all, key)
 	}
