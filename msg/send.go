@@ -175,8 +175,9 @@ func (b *Buffer) Bytes() []byte { return b.data }
 // Free returns the buffer without sending it. It does nothing if the buffer was sent.
 func (b *Buffer) Free() {
 	if b != nil && b.lent {
-		b.c.recycle(b)
-		b.c.poller.turn.Wake()
+		c := b.c // of a recycled buffer it may be another connection's
+		c.recycle(b)
+		c.poller.turn.Wake()
 	}
 }
 

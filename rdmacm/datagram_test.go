@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -204,10 +205,12 @@ func TestUDContext(t *testing.T) {
 	c := w.openUD()
 	ctx, cancel := context.WithCancel(t.Context())
 	w.event = func(ev *abi.RdmaUcmEventResp) { ev.Event = uint32(EventAddrChange); cancel() }
+	var noEvents atomic.Bool // an event would be taken before the context's end
+	w.done = func(cmd uint32) bool { return noEvents.Load() && cmd == abi.RDMA_USER_CM_CMD_RESOLVE_ADDR }
 	if _, err := c.JoinMulticast(ctx, group4, JoinFullMember); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "rdmacm: join multicast group 239.1.2.3: ") {
 		t.Error(err)
 	}
-	w.done = func(cmd uint32) bool { return cmd == abi.RDMA_USER_CM_CMD_RESOLVE_ADDR } // an event would be taken before the context's end
+	noEvents.Store(true)
 	if _, err := c.Lookup(ctx, "10.0.0.1:1", nil); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "rdmacm: look up: resolve address 10.0.0.1:1: ") {
 		t.Error(err)
 	}
