@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
