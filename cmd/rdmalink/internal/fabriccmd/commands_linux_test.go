@@ -76,7 +76,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// findings runs check and returns the kinds of what it finds, by node and port.
+// findings runs check and returns the kinds of its findings, by node and port.
 func findings(t *testing.T) []string {
 	t.Helper()
 	out, stderr, code := run(t, "", "check", "-j", "-t", "100")
@@ -382,7 +382,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestChanges compares the fabric with what it was.
+// TestChanges compares the fabric with an earlier discovery.
 func TestChanges(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	file := filepath.Join(t.TempDir(), "before")

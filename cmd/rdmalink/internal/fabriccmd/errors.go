@@ -368,7 +368,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	}
 	code := s.problems(f)
 	switch {
-	case code != nil && only == nil: // what is beyond a single node doesn't matter
+	case code != nil && only == nil: // problems beyond a single node don't matter
 		return code
 	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
 		return cli.ExitCode(cli.ExitFailed)

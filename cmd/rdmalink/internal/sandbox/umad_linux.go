@@ -56,7 +56,7 @@ type umadFile struct {
 	pending  map[umadRequest]bool
 }
 
-// lastAgent is the number of the newest agent of all files. It tells their requests apart.
+// lastAgent is the number of the newest agent of all files. It distinguishes their requests.
 var lastAgent atomic.Uint32
 
 type umadAgent struct {

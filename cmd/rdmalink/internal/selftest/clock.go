@@ -98,7 +98,7 @@ func wallClock(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	time.Sleep(20 * time.Millisecond) // what is measured
+	time.Sleep(20 * time.Millisecond) // the measured wait
 	second, err := p.stamped(nothing)
 	if err != nil {
 		return "", err

@@ -90,7 +90,7 @@ func typeOf(k *fakeverbs.Kernel, num uint32) uint64 {
 	return 0
 }
 
-// request changes what a call asks for, and answer what it answers.
+// request changes the request of a call, and answer its answer.
 func request[T any](p *planter, name string, change func(*T)) {
 	p.asked = func(call string, r *ioctl.Request) {
 		if call == name {
