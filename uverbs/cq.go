@@ -55,8 +55,9 @@ type CQOptions struct {
 	Ext        verbs.WCExtMask // the fields that PollExt fills in; not all drivers support it
 	// MaxInline lets the device write received messages of up to this many bytes, rounded up to
 	// what a completion can hold (mlx5: 32 or 64), to the completion, and Poll copies them to the receive's memory, which must be in a region of this
-	// program, not of a GPU. That saves the device a write. It concerns the QPs that are created
-	// with the CQ, and the results of READs and atomics too on those with SignalAll. mlx5 takes
+	// program, not of a GPU. That saves the device a write. It concerns the QPs whose RecvCQ the CQ
+	// is. On those with SignalAll it concerns the results of READs and atomics too, so their SendCQ must have
+	// the option as well, or nothing is written to completions. mlx5 takes
 	// up to 64, and completions of 128 bytes above 32. Other devices return an error that matches
 	// ErrNotSupported. 0 means none.
 	//

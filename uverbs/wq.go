@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"fmt"
 	"math/bits"
 	"syscall"
 
@@ -342,7 +341,7 @@ func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
 	if opts == nil || opts.Table == nil {
 		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "RSSOptions must name a table"}
 	}
-	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: noQueues{}, cookie: dev.cookie()}
+	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: driver.NoQueues{}, cookie: dev.cookie()}
 	qp.sends.init(qp)
 	if qp.typ == 0 {
 		qp.typ = verbs.QPTypeRawPacket
@@ -397,14 +396,3 @@ func (qp *QP) issueCreateRSS(r *driver.CreateRSSQP, opts *RSSOptions, u driver.U
 	qp.handle, qp.num = r.Handle, r.Num
 	return nil
 }
-
-// noQueues is the driver.QP of QPs without queues: XRC target QPs and those of CreateRSSQP.
-type noQueues struct{}
-
-var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)
-
-// PostSend implements driver.QP.
-func (noQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
-
-// PostRecv implements driver.QP.
-func (noQueues) PostRecv([]verbs.RecvWR) (int, error) { return 0, errNoQueues }

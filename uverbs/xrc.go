@@ -142,7 +142,7 @@ func (x *XRCD) OpenQP(num uint32) (*QP, error) {
 
 func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
 	d := x.dev
-	qp := &QP{dev: d, typ: verbs.QPTypeXRCTarget, ring: noQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
+	qp := &QP{dev: d, typ: verbs.QPTypeXRCTarget, ring: driver.NoQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
 	qp.sends.init(qp)
 	if err := qp.attach("QP", &x.object); err != nil {
 		return nil, err
@@ -162,7 +162,10 @@ func (qp *QP) createTarget(x *XRCD) error {
 	c := qp.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return qp.issueCreateTarget(x, u, extra) })
 	var err error
 	if p, ok := qp.dev.provider.(driver.XRCTargetCreator); ok {
-		err = p.CreateXRCTarget(&driver.CreateXRCTarget{Call: c})
+		var ring driver.QP
+		if ring, err = p.CreateXRCTarget(&driver.CreateXRCTarget{Call: c}); err == nil {
+			qp.ring = ring
+		}
 	} else {
 		err = c.Do(qp.dev.bare().target())
 	}

@@ -73,7 +73,7 @@ type XRCCreator interface {
 // XRCTargetCreator is a Context whose target QPs have private bytes. Other providers take no part in
 // target QPs, because these have no queues.
 type XRCTargetCreator interface {
-	CreateXRCTarget(r *CreateXRCTarget) error
+	CreateXRCTarget(r *CreateXRCTarget) (QP, error)
 }
 
 // WQCreator is a Context that supports WQs, and QPs that distribute packets among them.

@@ -51,6 +51,17 @@ type QP interface {
 	PostRecv(wrs []verbs.RecvWR) (int, error)
 }
 
+// NoQueues is a QP without queues: an XRC target QP, or one of CreateRSSQP.
+type NoQueues struct{}
+
+var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)
+
+// PostSend implements QP.
+func (NoQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
+
+// PostRecv implements QP.
+func (NoQueues) PostRecv([]verbs.RecvWR) (int, error) { return 0, errNoQueues }
+
 // SendBuilder is a QP into whose send queue requests can be written one at a time. The send queue is
 // held from StartSends to RingSends. A QP that implements it must not be a [Flusher] or an
 // [ErrFlusher].

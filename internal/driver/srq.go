@@ -25,7 +25,8 @@ type CreateXRCSRQ struct {
 	Num uint32
 }
 
-// CreateXRCTarget asks a provider for a target QP of an XRC domain.
+// CreateXRCTarget asks a provider for a target QP of an XRC domain. The QP may be a [NoQueues], and may
+// implement [QPModifier] and [ECESetter].
 type CreateXRCTarget struct{ Call }
 
 // SRQ is the user-space half of an SRQ. It may implement [SRQModifier] and [Destroyer]. PostRecv and

@@ -41,13 +41,13 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request)
 		if err := k.checkModify(qp, in); err != nil {
 			return err
 		}
-		if qp.target != nil {
-			return Bare{}.ModifyQP(qp, in)
-		}
 		if m, ok := k.Model.(privateModifier); ok {
 			if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
 				return err
 			}
+		}
+		if qp.target != nil {
+			return Bare{}.ModifyQP(qp, in)
 		}
 		return k.Model.ModifyQP(qp, in)
 	})

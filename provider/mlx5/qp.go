@@ -12,6 +12,7 @@ import (
 
 // qp holds a QP's two queues. The receive queue has no entries if the QP uses an SRQ.
 type qp struct {
+	ece
 	ctx            *mlx5Context
 	typ            verbs.QPType
 	num, index     uint32
@@ -36,7 +37,6 @@ type qp struct {
 	smallFence     bool            // of the next send
 	short          bool            // short messages come in completions
 	maxInline      uint32
-	ece, wantECE   uint32                           // options in force, and those to ask for with the next modification
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
@@ -53,7 +53,7 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
-	q.short = q.sendCQ.short || q.recvCQ != nil && q.recvCQ.short
+	q.short = q.recvCQ != nil && q.recvCQ.short && (q.sendCQ.short || !r.SignalAll)
 	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
 		if q.plainFrames, q.frameFlags = c.frameHeader() == 0, verbs.SendSignaled|verbs.SendSolicited; c.checksums {
 			q.frameFlags |= verbs.SendIPCsum
@@ -107,7 +107,7 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	if err := r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)}); err != nil {
 		return err
 	}
-	q.ece = resp.EceOptions
+	q.ece = ece{offered: c.hasECE(), options: resp.EceOptions}
 	return q.adopt(r.Num, resp.BfregIndex)
 }
 
@@ -228,57 +228,6 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 		q.record.set(recvWord, 0)
 		q.record.set(sendWord, 0)
 	}
-	return nil
-}
-
-// modify calls the kernel, with private bytes if there is something to say.
-func (q *qp) modify(r *driver.ModifyQP) error {
-	in := abi.Mlx5IbModifyQp{EceOptions: q.wantECE}
-	if r.Mask&verbs.QPAttrRateLimit != 0 {
-		in.BurstInfo.MaxBurstSz, in.BurstInfo.TypicalPktSz = r.Attr.MaxBurst, r.Attr.TypicalPacket
-	}
-	if in == (abi.Mlx5IbModifyQp{}) {
-		return r.Do(driver.UHW{})
-	}
-	if q.wantECE == 0 {
-		return r.Do(driver.UHW{In: abi.Bytes(&in)})
-	}
-	var out abi.Mlx5IbModifyQpResp
-	if err := r.Do(driver.UHW{In: abi.Bytes(&in), Out: abi.Bytes(&out)}); err != nil {
-		return err
-	}
-	q.wantECE, q.ece = 0, out.EceOptions
-	return nil
-}
-
-const (
-	vendorMellanox = 0x15b3
-	askECE         = 1 << 28 // at creation: for the options that the device offers
-)
-
-func (c *mlx5Context) hasECE() bool {
-	return c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE != 0
-}
-
-var errNoECE = fmt.Errorf("%w: this mlx5 device or its kernel has no options of enhanced connection establishment", verbs.ErrNotSupported)
-
-// ECE implements driver.ECESetter.
-func (q *qp) ECE() (verbs.ECE, error) {
-	if !q.ctx.hasECE() {
-		return verbs.ECE{}, errNoECE
-	}
-	return verbs.ECE{VendorID: vendorMellanox, Options: q.ece}, nil
-}
-
-// SetECE implements driver.ECESetter.
-func (q *qp) SetECE(e verbs.ECE) error {
-	switch {
-	case !q.ctx.hasECE():
-		return errNoECE
-	case e.VendorID != vendorMellanox:
-		return fmt.Errorf("%w: options of vendor %#x, the device has those of %#x", verbs.ErrNotSupported, e.VendorID, vendorMellanox)
-	}
-	q.wantECE, q.ece = e.Options, 0
 	return nil
 }
 

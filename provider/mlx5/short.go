@@ -7,7 +7,8 @@ import (
 )
 
 // If the QP is created so, the device writes short messages, and the results of short READs
-// and atomics, to the completion instead of to the work request's memory.
+// and atomics if all sends complete, to the completion instead of to the work request's memory. One flag
+// of the QP concerns both directions, so it is set only if the CQs of both directions allow it.
 
 // MaxCQInline implements driver.CQInliner.
 func (c *mlx5Context) MaxCQInline() uint32 { return cqeSize }

@@ -146,10 +146,13 @@ func TestShortUnasked(t *testing.T) {
 	}
 }
 
-// TestShortSizes: the CQ with the option decides on the size of its completions, and either CQ on
-// whether the QP has messages in them.
+// TestShortSizes: the CQ with the option decides on the size of its completions. The QP has messages in
+// them if the CQs of all directions that it would have them in allow that.
 func TestShortSizes(t *testing.T) {
-	for _, c := range []struct{ send, recv uint32 }{{0, 0}, {32, 0}, {0, 1}, {33, 0}, {0, 64}, {64, 32}} {
+	for _, c := range []struct {
+		send, recv uint32
+		all, want  bool
+	}{{0, 0, false, false}, {32, 0, false, false}, {0, 1, false, true}, {33, 0, true, false}, {0, 64, false, true}, {0, 64, true, false}, {64, 32, true, true}, {64, 32, false, true}} {
 		var sizes []uint32
 		var scatter bool
 		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
@@ -165,14 +168,14 @@ func TestShortSizes(t *testing.T) {
 		})
 		sizes = nil
 		send, recv := must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.send})), must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.recv}))
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv, SignalAll: c.all, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 		want := []uint32{64, 64}
 		for i, n := range []uint32{c.send, c.recv} {
 			if n > 32 {
 				want[i] = 128
 			}
 		}
-		if !slices.Equal(sizes, want) || scatter != (c.send+c.recv > 0) {
+		if !slices.Equal(sizes, want) || scatter != c.want {
 			t.Errorf("%+v: completions of %d bytes, messages in them: %v", c, sizes, scatter)
 		}
 		if err := errors.Join(qp.Close(), send.Close(), recv.Close()); err != nil {

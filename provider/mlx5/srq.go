@@ -200,7 +200,7 @@ func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
 }
 
 // CreateXRCTarget creates the QP without an index, because its completions name SRQs.
-func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
+func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) (driver.QP, error) {
 	var req abi.Mlx5IbCreateQp
 	if !c.indexed {
 		req.Uidx = noIndex
@@ -209,5 +209,18 @@ func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
 		req.EceOptions = askECE
 	}
 	var resp abi.Mlx5IbCreateQpResp
-	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})
+	if err := r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	return &xrcTarget{ece: ece{offered: c.hasECE(), options: resp.EceOptions}}, nil
 }
+
+// xrcTarget is a target QP. The device fills the receives of SRQs, so only the kernel knows it, and
+// its options.
+type xrcTarget struct {
+	driver.NoQueues
+	ece
+}
+
+// Modify implements driver.QPModifier.
+func (t *xrcTarget) Modify(r *driver.ModifyQP) error { return t.modify(r) }

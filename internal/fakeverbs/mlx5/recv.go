@@ -359,7 +359,11 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
 			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}
-	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
+	var resp abi.Mlx5IbCreateQpResp
+	if !m.options.NoECE {
+		resp.EceOptions = askECE | ECE
+	}
+	return answer(m, call, r, resp)
 }
 
 // badIndex: with one version of completions user space chooses a number that they name an
