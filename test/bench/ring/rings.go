@@ -99,6 +99,34 @@ func (q *rings) PostSend(kind rounds.Kind, list int, now rounds.Clock) (int64, e
 	return now() - start, nil
 }
 
+// BuildSend implements rounds.Builder.
+func (q *rings) BuildSend(kind rounds.Kind, list int, now rounds.Clock) (int64, error) {
+	qp, data, sge, addr, rkey := q.active, q.mr.Bytes(), q.mr.SGE(0, rounds.Message), q.mr.Addr(), q.mr.RKey()
+	to := addr + rounds.Depth*rounds.Message
+	start := now()
+	for i := 0; i < rounds.Depth; i += list {
+		s := qp.Sends()
+		for k := i; k < i+list; k++ {
+			at := k * rounds.Message
+			sge.Addr = addr + uint64(at)
+			switch kind {
+			case rounds.Send:
+				s.Send(uint64(k), verbs.SendSignaled, sge)
+			case rounds.SendInline:
+				s.SendInline(uint64(k), verbs.SendSignaled, data[at:at+rounds.Message])
+			case rounds.Write:
+				s.Write(uint64(k), verbs.SendSignaled, sge, to+uint64(at), rkey)
+			default:
+				s.WriteInline(uint64(k), verbs.SendSignaled, data[at:at+rounds.Message], to+uint64(at), rkey)
+			}
+		}
+		if _, err := s.Ring(); err != nil {
+			return 0, err
+		}
+	}
+	return now() - start, nil
+}
+
 // Doorbell rings by the last system call, if the device's doorbells are system calls.
 func (q *rings) Doorbell() error {
 	if q.file.doorbell == nil {

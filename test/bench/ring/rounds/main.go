@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/goverbs/goverbs/test/bench/ring/clock"
 )
@@ -81,10 +82,11 @@ func (o *options) run(rings Rings, to io.Writer) error {
 	if o.raw {
 		kinds = Write // and what follows
 	}
-	if err := o.measure(&meter{rings: rings, kinds: kinds, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
+	builds := strings.HasPrefix(o.driver, "mlx5") // other providers make a list for PostSend
+	if err := o.measure(&meter{rings: rings, kinds: kinds, builds: builds, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
 		return err
 	}
-	return o.measure(&meter{rings: rings, kinds: kinds, clock: mallocs, device: device}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
+	return o.measure(&meter{rings: rings, kinds: kinds, builds: builds, clock: mallocs, device: device}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
 }
 
 func mallocs() int64 {

@@ -10,6 +10,7 @@ import (
 type meter struct {
 	rings  Rings
 	kinds  Kind // below this
+	builds bool // a Builder is measured, too
 	clock  Clock
 	device *process           // nil: the kernel has it
 	costs  map[string][]int64 // by measure
@@ -33,18 +34,29 @@ func (m *meter) both(list, n int) error {
 	m.costs = map[string][]int64{"poll_full": nil} // missed if it never went well
 	for range n {
 		for kind := range m.kinds {
-			if err := m.round(kind, list); err != nil {
+			if err := m.round(kind, list, sender{m.rings.PostSend, measures[kind]}); err != nil {
 				return err
+			}
+			if b, ok := m.rings.(Builder); ok && m.builds {
+				if err := m.round(kind, list, sender{b.BuildSend, built[kind]}); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
+// A sender fills the send queue, as a measure.
+type sender struct {
+	send    func(kind Kind, list int, now Clock) (took int64, err error)
+	measure string
+}
+
 // round records no polls of writes: only polling shows that they are done.
-func (m *meter) round(kind Kind, list int) error {
+func (m *meter) round(kind Kind, list int, s sender) error {
 	m.device.stop()
-	err := m.post(kind, list)
+	err := m.post(kind, list, s)
 	m.device.goOn()
 	if err == nil {
 		err = m.rings.Doorbell()
@@ -71,15 +83,15 @@ func (m *meter) round(kind Kind, list int) error {
 	return m.poll("poll_full", m.rings.Poll, m.rings.TakeSends, list)
 }
 
-func (m *meter) post(kind Kind, list int) error {
+func (m *meter) post(kind Kind, list int, s sender) error {
 	if kind < Write {
 		took, err := m.rings.PostRecv(list, m.clock)
 		if err := m.note("post_recv", took, err); err != nil {
 			return err
 		}
 	}
-	took, err := m.rings.PostSend(kind, list, m.clock)
-	return m.note(measures[kind], took, err)
+	took, err := s.send(kind, list, m.clock)
+	return m.note(s.measure, took, err)
 }
 
 // grace is how often the last send completions are waited for: on siw the peer

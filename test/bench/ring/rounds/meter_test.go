@@ -34,6 +34,11 @@ func (f *fake) PostSend(kind Kind, list int, now Clock) (int64, error) {
 	f.held, f.writes = f.held+Depth, kind >= Write
 	return f.takes(int64(8+kind)*Depth, now)
 }
+func (f *fake) BuildSend(kind Kind, list int, now Clock) (int64, error) {
+	took, err := f.PostSend(kind, list, now)
+	f.ticks += 10 * Depth
+	return took + 10*Depth, err
+}
 func (f *fake) Doorbell() error {
 	f.done += f.held
 	if !f.writes {
@@ -70,13 +75,13 @@ func TestMeasure(t *testing.T) {
 	f := &fake{}
 	var out strings.Builder
 	o := options{impl: "fake", driver: "siw"}
-	if err := o.measure(&meter{rings: f, kinds: Kinds, clock: f.clock}, 3, unit{name: "ticks", tick: 1}, &out); err != nil {
+	if err := o.measure(&meter{rings: f, kinds: Kinds, builds: true, clock: f.clock}, 3, unit{name: "ticks", tick: 1}, &out); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`"arm","driver":"siw","impl":"fake","unit":"ticks","value":7`}
 	for _, list := range []string{"1", "16", "64"} {
 		for measure, value := range map[string]string{"poll_full": "5", "post_recv": "2", "post_send": "8", "post_send_inline": "9",
-			"post_write": "10", "post_write_inline": "11"} {
+			"post_write": "10", "post_write_inline": "11", "build_send": "18", "build_send_inline": "19", "build_write": "20", "build_write_inline": "21"} {
 			want = append(want, `"`+measure+`","driver":"siw","params":"list `+list+`","impl":"fake","unit":"ticks","value":`+value)
 		}
 	}
@@ -92,13 +97,22 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestBuildsOnly measures a Builder only where that is asked for.
+func TestBuildsOnly(t *testing.T) {
+	f := &fake{}
+	m := &meter{rings: f, kinds: Kinds, clock: f.clock}
+	if err := m.both(16, 1); err != nil || len(m.costs["post_send"]) != 1 || len(m.costs["build_send"]) != 0 {
+		t.Error(err, m.costs)
+	}
+}
+
 // TestLate: a poll that did not find everything does not count, and the next
 // round begins with empty queues.
 func TestLate(t *testing.T) {
 	f := &fake{late: 10}
 	m := &meter{rings: f, kinds: Kinds, clock: f.clock, costs: make(map[string][]int64)}
 	for range 2 {
-		if err := m.round(Send, 16); err != nil {
+		if err := m.round(Send, 16, sender{f.PostSend, "post_send"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,6 +50,15 @@ type Rings interface {
 	TakeRecvs(atMost int) (int, error)
 }
 
+// Builder is a Rings that can also write sends one at a time into the queue, and ring for list of them
+// at once. It does what PostSend does with requests that were made beforehand.
+type Builder interface {
+	BuildSend(kind Kind, list int, now Clock) (took int64, err error)
+}
+
+// built are the names that this has in samples.
+var built = [Kinds]string{"build_send", "build_send_inline", "build_write", "build_write_inline"}
+
 // RecvPoller is a Rings whose receives are polled like its sends, for frames.
 type RecvPoller interface {
 	PollRecv(list int, now Clock) (n int, took int64, err error)
