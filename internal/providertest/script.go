@@ -192,9 +192,10 @@ func (p *Pair) windowOfType2(round int, mw *uverbs.MW) {
 	if round%3 == 1 {
 		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	}
-	p.Send(1, verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-		Bind: &verbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + Target, Length: 4096, Access: access}})
+	b := verbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + Target, Length: 4096, Access: access}
+	p.Send(1, verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: &b})
 	p.Reap()
+	p.isBound(key, &b)
 	p.WriteTo(round, Target, key)
 	if round%2 == 0 {
 		p.Send(1, verbs.SendWR{Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
@@ -220,8 +221,20 @@ func (p *Pair) Bind(mw *uverbs.MW, b verbs.BindMW) {
 		p.T.Fatal(err)
 	}
 	p.Reap()
-	if bound := len(p.Wire.Windows) > 0; bound != (b.Length > 0) {
+	if b.Length > 0 {
+		p.isBound(mw.RKey(), &b)
+	} else if len(p.Wire.Windows) > 0 {
 		p.T.Fatalf("windows %#x are bound", p.Wire.Windows)
+	}
+}
+
+// isBound fails unless one window is bound, to exactly what b says: a peer that gets more than that
+// can't be noticed by its use of the rest.
+func (p *Pair) isBound(key uint32, b *verbs.BindMW) {
+	p.T.Helper()
+	w := p.Wire.Windows[key]
+	if len(p.Wire.Windows) != 1 || w.Addr != b.Addr || w.Length != b.Length || w.Access != uint32(b.Access) {
+		p.T.Fatalf("windows %#x are bound, want %#x with %d bytes from %#x, rights %v", p.Wire.Windows, key, b.Length, b.Addr, b.Access)
 	}
 }
 
