@@ -103,7 +103,7 @@ func (p *Pair) Batches(rounds int) {
 }
 
 // EventOf sends two messages, of which the second is solicited, to a CQ that is armed before,
-// or late.
+// or late. The sender's CQ is not armed.
 func (p *Pair) EventOf(solicited, late bool) {
 	p.T.Helper()
 	if !late {
@@ -121,6 +121,7 @@ func (p *Pair) EventOf(solicited, late bool) {
 	}
 	p.Event(1)
 	p.Reap()
+	p.NoEvent(0) // which is not armed, although its second completion is a solicited send's
 }
 
 // resizes gives side 1's CQ other sizes while it holds completions, and its SRQ while it holds
