@@ -53,46 +53,46 @@ func both(expr, to string) func(a, b string) (string, string) {
 
 // differences are all of them. "" is every tool.
 var differences = []difference{
-	{tool: "", text: "A failure has exit code 1, and a command line that makes no sense 2; C's programs exit with 255, 22 or an errno."},
+	{tool: "", text: "The exit code is 1 after a failure and 2 for an invalid command line; C's programs exit with 255, 22 or an errno."},
 	{tool: "", text: "Errors go to standard error; C's programs print some of them to standard output.", mask: both(`(?m)^\w+: iberror: .*\n`, "")},
-	{tool: "sminfo", text: "The activity count rises while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
-	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, as the requests have them and C's other programs print them; dump_fts prints zeros.",
+	{tool: "sminfo", text: "The activity count increases while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
+	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, which are the values in the requests and in the output of C's other programs; dump_fts prints zeros.",
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
 	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
-	{tool: "perfquery", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+	{tool: "perfquery", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
 	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
-	{tool: "perfquery", text: "With several ports the command goes on after a port that fails, and names it."},
-	{tool: "ibqueryerrors", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+	{tool: "perfquery", text: "If one of several ports fails, the command reports it and continues with the next."},
+	{tool: "ibqueryerrors", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`\[(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts)) == [^]]*\]`, "[$1]")},
 	{tool: "ibqueryerrors", text: "--details prints PortRcvErrorDetails below PortRcvErrors and PortXmitDiscardDetails below PortXmitDiscards; C's program decodes each with the names of the other."},
-	{tool: "ibqueryerrors", text: "Without a file of thresholds the line is empty; C's program prints (null).",
+	{tool: "ibqueryerrors", text: "Without a thresholds file the line is empty; C's program prints (null).",
 		mask: func(a, b string) (string, string) {
 			return strings.ReplaceAll(a, "## (null)\n", "## Thresholds: \n"), b
 		}},
-	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them. Port caches (--load-cache) are not read."},
-	{tool: "ibqueryerrors", text: "The exit code is 1 if a port could not be asked, too."},
+	{tool: "ibqueryerrors", text: "Unknown names in -s and in the thresholds file are errors; C's program ignores them. Port caches (--load-cache) are not read."},
+	{tool: "ibqueryerrors", text: "The exit code is also 1 if a port could not be read."},
 	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
-	{tool: "ibqueryerrors", text: "Without an answer of subnet administration the command uses service level 0 and goes on; C's program prints nothing and exits with 0."},
-	{tool: "saquery", text: "Of an answer that the transport cut, as ibsim does, only records that the answer has are printed, and the exit code is 1; C's program also prints what lies behind its end.",
+	{tool: "ibqueryerrors", text: "If subnet administration does not answer, the command continues with service level 0; C's program prints nothing and exits with 0."},
+	{tool: "saquery", text: "If the transport truncates a response, as ibsim does, the command prints only the records that have arrived, and exits with 1; C's program also prints memory beyond the end.",
 		mask: func(a, b string) (string, string) {
 			if strings.HasPrefix(a, b) && strings.Contains(a[len(b):], "dump:\n") {
 				a = b
 			}
 			return a, b
 		}},
-	{tool: "saquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+	{tool: "saquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 lacks.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^\t\tLinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
-	{tool: "saquery", text: "Keys are given as numbers; C's program asks for them on the terminal if they are words."},
-	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+	{tool: "saquery", text: "Keys must be numbers; for other words C's program asks for the key on the terminal."},
+	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 lacks.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
 	{tool: "ibroute", text: "Without an address the command prints the tables of all switches, as dump_fts does; C's ibroute prints its usage."},
-	{tool: "ibportstate", text: "Changes are asked for on a terminal and need --yes elsewhere, and the port that the request came by is refused; C's program changes it at once."},
-	{tool: "ibportstate", text: "Information about Mellanox's extended ports is not printed, only FDR10 can be set; a new M_Key is given as a number, and never asked for on the terminal."},
+	{tool: "ibportstate", text: "The command asks for confirmation on a terminal, needs --yes elsewhere, and refuses to change the port that received the request; C's program changes any port at once."},
+	{tool: "ibportstate", text: "The command can set FDR10 but does not print the extended port information of Mellanox devices. A new M_Key must be a number; the command never asks for it on the terminal."},
 }
 
 // topologies are five of ibsim's package and five others.
