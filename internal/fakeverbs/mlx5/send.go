@@ -53,7 +53,7 @@ type reader struct {
 	*send
 	q    *QP
 	rest []byte // bytes that haven't been read
-	mask []byte // bytes of the control segment that have been read
+	mask []byte // the control segment
 }
 
 func (c *reader) note(format string, args ...any) {
