@@ -76,6 +76,7 @@ type Kernel struct {
 	others   int  // number of descriptors of the file minus one
 	handles  Numbers
 	objects  map[uint32]*object
+	fds      Numbers // counted from firstFD
 	files    map[int32]*channel
 	Offers   map[int64]Offer
 	faults   []fault
