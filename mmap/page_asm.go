@@ -24,7 +24,14 @@ func startWC()
 
 func fromDevice()
 
-func report32(p *Page, offset int, v uint32)   { p.reportWord(StorePlain, offset, 4, uint64(v)) }
-func report64(p *Page, offset int, v uint64)   { p.reportWord(StorePlain, offset, 8, v) }
+//lint:ignore U1000 assembly jumps there
+func report32(p *Page, offset int, v uint32) { p.reportWord(StorePlain, offset, 4, uint64(v)) }
+
+//lint:ignore U1000 assembly jumps there
+func report64(p *Page, offset int, v uint64) { p.reportWord(StorePlain, offset, 8, v) }
+
+//lint:ignore U1000 assembly jumps there
 func reportWC32(p *Page, offset int, v uint32) { p.reportWord(StoreWC, offset, 4, uint64(v)) }
+
+//lint:ignore U1000 assembly jumps there
 func reportWC64(p *Page, offset int, v uint64) { p.reportWord(StoreWC, offset, 8, v) }
