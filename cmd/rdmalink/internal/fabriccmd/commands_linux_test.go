@@ -461,7 +461,7 @@ func TestSilentCounters(t *testing.T) {
 	}})
 	s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.LinkDowned += 200 })
 	out, stderr, code := run(t, "", "errors", "-t", "20", "--skip-sl")
-	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 14 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 2 {
+	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 13 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 1 {
 		t.Errorf("exit code %d, %s%s", code, out, stderr)
 	}
 	if got := findings(t); len(got) != 2 || !slices.Contains(got, "errors: h4 1") {
@@ -489,6 +489,96 @@ func TestSilentCounters(t *testing.T) {
 	}
 	if out, _, _ = run(t, "", "ibportstate", "-K", "-y", "77", lid, "1"); !strings.Contains(out, "0x000000000000004d") {
 		t.Errorf("-K: %s", out)
+	}
+}
+
+// TestUnreadCounters checks that errors -k resets only counters that it has read, counts only those
+// ports, and asks a node no more that doesn't answer.
+func TestUnreadCounters(t *testing.T) {
+	type summary struct {
+		Nodes    int `json:"nodes_checked"`
+		Ports    int `json:"ports_checked"`
+		Failures int `json:"failed_queries"`
+	}
+	s := attach(t, tree(t), "h2")
+	guid := fmt.Sprintf("0x%x", uint64(s.Node("leaf2").Port(0).GUID()))
+	symbolErrors := func(port int) (n uint64) {
+		s.Node("leaf2").Port(port).Count(func(c *mad.PortCountersExtended) { n = c.SymbolErrors })
+		return n
+	}
+	reset := func(options ...string) (got summary) {
+		t.Helper()
+		for p := 1; p <= 8; p++ {
+			s.Node("leaf2").Port(p).Count(func(c *mad.PortCountersExtended) { c.SymbolErrors = 9 })
+		}
+		out, stderr, code := run(t, "", "errors", append([]string{"-j", "-k", "-K", "--skip-sl", "-t", "20", "-G", guid}, options...)...)
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 1 {
+			t.Errorf("exit code %d, %v: %s%s", code, err, out, stderr)
+		}
+		return got
+	}
+	for _, test := range []struct {
+		name   string
+		unread []byte // values of PortSelect whose counters can't be read
+		want   summary
+		kept   []int // ports whose counters are not reset
+	}{
+		{"all", nil, summary{1, 8, 0}, nil},
+		{"port 3", []byte{3}, summary{1, 7, 1}, []int{3}},
+		{"the sum and port 3", []byte{3, mad.AllPorts}, summary{1, 7, 2}, []int{3}},
+		{"none", []byte{1, 2, 3, 4, 5, 6, 7, 8, mad.AllPorts}, summary{0, 0, 9}, []int{1, 2, 3, 4, 5, 6, 7, 8}},
+	} {
+		s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+			if request.AttrID() == mad.AttrPortCounters && request.Method() == mad.Get && slices.Contains(test.unread, request.Data()[1]) {
+				response.SetStatus(mad.StatusBadMethodAttr)
+			}
+			return response
+		}})
+		if got := reset(); got != test.want {
+			t.Errorf("%s: %+v, not %+v", test.name, got, test.want)
+		}
+		for p := 1; p <= 8; p++ {
+			if kept := slices.Contains(test.kept, p); kept != (symbolErrors(p) != 0) {
+				t.Errorf("%s: port %d has %d errors", test.name, p, symbolErrors(p))
+			}
+		}
+	}
+
+	// The node dies while it is read: at the first request that the test names.
+	for _, test := range []struct {
+		name    string
+		deadly  mad.AttrID
+		method  mad.Method
+		port    byte
+		want    summary
+		allowed int // requests of performance management
+	}{
+		{"at once", mad.AttrClassPortInfo, mad.Get, 0, summary{0, 0, 1}, 1},
+		{"at port 3", mad.AttrPortCounters, mad.Get, 3, summary{1, 2, 1}, 8},
+		{"in a reset", mad.AttrPortCounters, mad.Set, mad.AllPorts, summary{1, 8, 0}, 20},
+		{"at details", mad.AttrPortRcvErrorDetails, mad.Get, 1, summary{1, 1, 1}, 8},
+	} {
+		requests := make(map[uint64]bool) // by transaction ID, for they are repeated
+		dead := false
+		s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+			if request.Class() != mad.ClassPerf {
+				return response
+			}
+			requests[request.TID()] = true
+			named := request.AttrID() == test.deadly && request.Method() == test.method
+			if dead = dead || named && (test.port == 0 || request.Data()[1] == test.port); dead {
+				return nil
+			}
+			return response
+		}})
+		options := []string{}
+		if test.deadly == mad.AttrPortRcvErrorDetails {
+			options = []string{"--details"}
+			s.Node("leaf2").Port(1).Count(func(c *mad.PortCountersExtended) { c.RcvErrors, c.XmitDiscards = 1, 1 })
+		}
+		if got := reset(options...); got != test.want || len(requests) > test.allowed {
+			t.Errorf("%s: %+v after %d requests, not %+v after %d", test.name, got, len(requests), test.want, test.allowed)
+		}
 	}
 }
 

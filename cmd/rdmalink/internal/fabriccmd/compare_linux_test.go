@@ -72,6 +72,7 @@ var differences = []difference{
 		}},
 	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them. Port caches (--load-cache) are not read."},
 	{tool: "ibqueryerrors", text: "The exit code is 1 if a port could not be asked, too."},
+	{tool: "ibqueryerrors", text: "A port that could not be read is neither counted as checked nor reset, and a LID that does not answer is not asked again; C's program counts, resets and asks all the same."},
 	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
 	{tool: "ibqueryerrors", text: "Without an answer of subnet administration the command uses service level 0 and goes on; C's program prints nothing and exits with 0."},
 	{tool: "saquery", text: "Of an answer that the transport cut, as ibsim does, only records that the answer has are printed, and the exit code is 1; C's program also prints what lies behind its end.",
