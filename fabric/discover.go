@@ -144,8 +144,13 @@ type DiscoverOptions struct {
 	MlnxExt  bool      // ask Mellanox devices about FDR10
 }
 
-// maxNodes bounds what a hostile switch can make of a fabric. LIDs suffice for 48 k ports.
-var maxNodes = 1 << 16
+// Bounds of what a hostile switch can make of a fabric. LIDs suffice for 48 k nodes. A port that was
+// found takes half a kilobyte.
+var (
+	maxNodes    = 1 << 16
+	maxPorts    = 1 << 20
+	maxProblems = 1 << 16
+)
 
 // Discover walks the subnet from the port of the client. It fails if the first node doesn't answer.
 // If the context ends, it returns what it found, and an error that matches ctx.Err(). What fails
@@ -210,7 +215,9 @@ type discovery struct {
 	byGUID   map[verbs.GUID]*Node
 	start    *Node
 	fromPort uint8
+	ports    int // of all nodes, including those that are not connected
 	problems []*Problem
+	unlisted int // problems beyond maxProblems
 	tooLarge bool
 }
 
@@ -270,6 +277,10 @@ func (d *discovery) run(ctx context.Context) {
 }
 
 func (d *discovery) problem(r *request, err error) {
+	if len(d.problems) >= maxProblems {
+		d.unlisted++
+		return
+	}
 	d.problems = append(d.problems, &Problem{Route: r.route, Node: r.node, Port: r.port, Err: err})
 }
 
@@ -282,12 +293,13 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 		d.problem(r, fmt.Errorf("%w: GUID 0x%016x answers by port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
 		return
 	case isNew && len(d.byGUID) == maxNodes:
-		if !d.tooLarge {
-			d.problem(r, fmt.Errorf("%w: it has more than %d nodes", ErrTooLarge, maxNodes))
-		}
-		d.tooLarge = true
+		d.refuse(r, maxNodes, "nodes")
+		return
+	case isNew && d.ports+int(info.NumPorts) > maxPorts:
+		d.refuse(r, maxPorts, "ports")
 		return
 	case isNew:
+		d.ports += int(info.NumPorts)
 		n = &Node{Info: *info, Ports: make([]*Port, int(info.NumPorts)+1), Route: r.route}
 		d.byGUID[info.NodeGUID] = n
 	case n.Info.NumPorts != info.NumPorts || n.Info.Type != info.Type || n.Info.SystemGUID != info.SystemGUID:
@@ -315,6 +327,14 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	if info.Type != mad.NodeSwitch && p.Info == nil {
 		d.ask(&request{route: r.route, modifier: uint32(p.Number), attr: &mad.PortInfo{}, node: n, port: int(p.Number)})
 	}
+}
+
+// refuse ends the walk because the fabric has too many nodes or ports.
+func (d *discovery) refuse(r *request, most int, what string) {
+	if !d.tooLarge {
+		d.problem(r, fmt.Errorf("%w: it has more than %d %s", ErrTooLarge, most, what))
+	}
+	d.tooLarge = true
 }
 
 // link notes that two ports are the ends of a link. It reports false if one has another link.
@@ -398,6 +418,9 @@ func (d *discovery) beyond(r mad.Route, p *Port) mad.Route {
 // fabric returns the result. The answers came in an order that depends on the network, so it walks
 // the graph again in the order in which C asks.
 func (d *discovery) fabric() *Fabric {
+	if d.unlisted > 0 {
+		d.problems = append(d.problems, &Problem{Route: d.from, Port: -1, Err: fmt.Errorf("%w: %d more problems are not listed", ErrTooLarge, d.unlisted)})
+	}
 	f := &Fabric{Problems: d.problems, Requests: d.requests, byGUID: d.byGUID, byLID: make(map[uint16]*Port)}
 	if d.start == nil {
 		return f
