@@ -756,12 +756,48 @@ func TestIbsimHostile(t *testing.T) {
 			copy(data[ibsimMAD:], []byte{1, []byte{1, 0x81, 3, 4, 0x32}[random.IntN(5)], byte(1 + random.IntN(2)), byte(1 + random.IntN(2))})
 			binary.BigEndian.PutUint16(data, uint16(random.IntN(8)))
 		}
-		bad.data.Write(data)
+		bad.data.WriteToUnix(data, bad.out)
 	}
 	good.call(ibsimGetPort)
 	req := mad.New(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0)
 	if status, resp := good.exchange(0, 0, req); status != ibsimTimedOut && resp.Method() != mad.GetResp {
 		t.Errorf("status %d, %v", status, resp.Method())
+	}
+}
+
+// TestIbsimDetach has clients that don't read the answers to their control messages, or that die. The
+// server frees their places, and goes on answering others.
+func TestIbsimDetach(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("detach%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	good := attach(t, name, 1, "Hca2")
+	for id := 2; id <= maxIbsimClients; id++ {
+		bad := attach(t, name, id, "Hca3")
+		if id%2 == 0 {
+			binary.NativeEndian.PutUint32(bad.msg[8:], ibsimGetPort)
+			for range 1000 {
+				if _, err := bad.control.Write(bad.msg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		}
+		binary.NativeEndian.PutUint32(bad.msg[16:], 1)
+		bad.call(ibsimSetSM)
+		if err := errors.Join(bad.control.Close(), bad.data.Close()); err != nil {
+			t.Fatal(err)
+		}
+		good.send(s.Node("Hca3").Port(1).Info().LID, 1, mad.New(mad.ClassPing, mad.Get, 0, 0)) // for the dead one
+	}
+	good.call(ibsimGetPort)
+	// All places but one are free again.
+	for id := range maxIbsimClients - 1 {
+		attach(t, name, 20+id, "Hca4")
 	}
 }
 
@@ -794,22 +830,29 @@ func FuzzMAD(f *testing.F) {
 type ibsimProgram struct {
 	t             *testing.T
 	control, data *net.UnixConn
+	out           *net.UnixAddr // of the server, for data
+	num           uint32
 	msg           []byte
 }
 
+// attach attaches to a node as libumad2sim does: it opens its sockets before.
 func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
 	t.Helper()
-	dial := func(own, other string) *net.UnixConn {
-		c, err := net.DialUnix("unixgram", ibsimName(server+own), ibsimName(server+other))
-		if err != nil {
+	p := &ibsimProgram{t: t, msg: make([]byte, ibsimControl)}
+	var err error
+	if p.data, err = net.ListenUnixgram("unixgram", ibsimName(fmt.Sprintf("%s:in%d", server, id))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.data.Close() })
+	if p.control, err = net.DialUnix("unixgram", ibsimName(fmt.Sprintf("%s:ctl%d", server, id)), ibsimName(server+":ctl")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.control.Close() })
+	for _, c := range []*net.UnixConn{p.control, p.data} {
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(time.Minute))
-		t.Cleanup(func() { c.Close() })
-		return c
 	}
-	p := &ibsimProgram{t: t, msg: make([]byte, ibsimControl)}
-	p.control = dial(fmt.Sprintf(":ctl%d", id), ":ctl")
 	binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	copy(p.msg[16+12:], node)
 	// The server frees the place of a client that left a moment later.
@@ -817,9 +860,8 @@ func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
 		time.Sleep(time.Millisecond)
 		binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	}
-	// As libumad2sim does, bind first: here the peer is named only now.
-	num := binary.NativeEndian.Uint32(p.msg[4:])
-	p.data = dial(fmt.Sprintf(":in%d", id), fmt.Sprintf(":out%d", num))
+	p.num = binary.NativeEndian.Uint32(p.msg[4:])
+	p.out = ibsimName(fmt.Sprintf("%s:out%d", server, p.num))
 	return p
 }
 
@@ -848,7 +890,7 @@ func (p *ibsimProgram) send(lid uint16, qpn uint32, m mad.MAD) {
 	binary.BigEndian.PutUint16(b, lid)
 	binary.BigEndian.PutUint32(b[8:], qpn)
 	copy(b[ibsimMAD:], m)
-	if _, err := p.data.Write(b); err != nil {
+	if _, err := p.data.WriteToUnix(b, p.out); err != nil {
 		p.t.Fatal(err)
 	}
 }
