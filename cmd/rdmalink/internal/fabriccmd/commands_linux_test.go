@@ -234,6 +234,78 @@ func TestPort(t *testing.T) {
 	}
 }
 
+// TestPortWithoutLID changes a port of a subnet that no subnet manager has brought up. The node refuses a
+// port without LIDs, so the command sets them, too: not without saying so.
+func TestPortWithoutLID(t *testing.T) {
+	s := attach(t, tree(t), "")
+	lids := func() [2]uint16 {
+		i := s.Node("h1").Port(1).Info()
+		return [2]uint16{i.LID, i.SMLID}
+	}
+	terminal, keyboard := openTerminal(t)
+	for _, test := range []struct {
+		answer  string
+		changes []string
+		asked   string
+		want    [2]uint16
+	}{
+		{"no", []string{"vls", "1"}, "vls 1, lid 4660, smlid 4660 port 1", [2]uint16{}},
+		{"yes", []string{"vls", "1", "lid", "7"}, "vls 1, lid 7, smlid 4660 port 1", [2]uint16{7, 0x1234}},
+		{"yes", []string{"vls", "1"}, "? vls 1 port 1", [2]uint16{7, 0x1234}},
+	} {
+		before := lids()
+		if _, err := keyboard.WriteString(test.answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := runFrom(t, terminal, "port", append([]string{"-D", "0", "1"}, test.changes...)...)
+		asked := strings.Contains("? "+stderr, test.asked) // the question follows the notes, if there are any
+		if (code == 0) != (test.answer == "yes") || !asked || lids() != test.want {
+			t.Errorf("%v: exit code %d, LIDs %v, %s", test.changes, code, lids(), stderr)
+		}
+		if said := strings.Contains(stderr, "0x1234 will be set, too"); said != (before[1] == 0) {
+			t.Errorf("%v: %s", test.changes, stderr)
+		}
+	}
+	// The port is enabled, so nothing changes. The output is JSON all the same.
+	out, stderr, code := run(t, "", "port", "-j", "--yes", "-D", "0,1", "2", "on")
+	var result struct{ Before, After struct{ Info map[string]any } }
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.After.Info) == 0 || fmt.Sprint(result.Before) != fmt.Sprint(result.After) {
+		t.Errorf("on: exit code %d, %v, %s%s", code, err, out, stderr)
+	}
+}
+
+// TestEmptyJSON checks that a result without entries is an empty list.
+func TestEmptyJSON(t *testing.T) {
+	top := &madtest.Topology{
+		Nodes:  []madtest.NodeSpec{{Name: "h1", Type: mad.NodeCA, Ports: 1}, {Name: "h2", Type: mad.NodeCA, Ports: 1}},
+		Cables: []madtest.Cable{{A: madtest.End{Node: "h1", Port: 1}, B: madtest.End{Node: "h2", Port: 1}}},
+	}
+	s := attach(t, top, "h2")
+	lid := fmt.Sprint(s.Node("h2").Port(1).Info().LID)
+	s.Node("h2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		switch request.AttrID() {
+		case mad.AttrPortInfo:
+			var i mad.PortInfo
+			if err := mad.Unmarshal(response.Data(), &i); err != nil {
+				t.Error(err)
+			}
+			i.GUIDCap = 0
+			if err := mad.Marshal(response.Data(), &i); err != nil {
+				t.Error(err)
+			}
+		case mad.AttrNodeInfo:
+			response.Data()[28], response.Data()[29] = 0, 0 // PartitionCap
+		}
+		return response
+	}})
+	for _, line := range []string{"route -j", "query -j GI " + lid, "query -j PKeys " + lid, "counters -j -R " + lid + " 1", "sa -j SR"} {
+		words := strings.Fields(line)
+		if out, stderr, code := run(t, "", words[0], words[1:]...); out != "[]\n" || code != 0 {
+			t.Errorf("%s: exit code %d, %q %s", line, code, out, stderr)
+		}
+	}
+}
+
 // openTerminal returns a terminal and its keyboard.
 func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	t.Helper()
@@ -269,6 +341,28 @@ func TestCounters(t *testing.T) {
 	// The counter of symbol errors has 16 bits, and stays at its maximum in a sum, too.
 	if code != 0 || !strings.Contains(out, "port 255 ") || !regexp.MustCompile(`SymbolErrorCounter:\.+65535\n`).MatchString(out) || !regexp.MustCompile(`PortRcvErrors:\.+10\n`).MatchString(out) {
 		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	// The counters of an option, too, are those of each port of the list.
+	leaf.Port(2).CountDetails(func(r *mad.PortRcvErrorDetails, _ *mad.PortXmitDiscardDetails) { r.MalformedPktErrors = 4 })
+	details := func(args ...string) (values []string) {
+		t.Helper()
+		out, stderr, code := run(t, "", "perfquery", append([]string{"-E"}, args...)...)
+		for _, m := range regexp.MustCompile(`Malformed\w+:\.+(\d+)\n`).FindAllStringSubmatch(out, -1) {
+			values = append(values, m[1])
+		}
+		if code != 0 {
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, stderr)
+		}
+		return values
+	}
+	if got := details(lid, "1,2"); !slices.Equal(got, []string{"3", "4"}) {
+		t.Errorf("details of two ports: %v", got)
+	}
+	if got := details("-a", lid, "1,2"); !slices.Equal(got, []string{"7"}) {
+		t.Errorf("sum of the details of two ports: %v", got)
+	}
+	if got := details("-a", "-l", lid); len(got) != 8 {
+		t.Errorf("details of each port: %v", got)
 	}
 	out, stderr, code = run(t, "", "ibqueryerrors", "--details", "--skip-sl")
 	if code != 1 || !strings.Contains(out, "[PortRcvErrors == 5] [PortMalformedPktErrors == 3]") {
@@ -340,6 +434,15 @@ func TestSA(t *testing.T) {
 		{fmt.Sprintf("--src-to-dst %d:%d", lid, lid), 0, fmt.Sprintf("dlid....................%d", lid)},
 		{"-c", 0, "SA ClassPortInfo"},
 		{"SWIR 0xbfff", 0, ""},
+		{"PIR 1/300", 2, `"300" is no number from 0 to 255`}, // it was port 44
+		{"PIR 1/1/256", 2, "from 0 to 255"},
+		{"LR 1/256", 2, "from 0 to 255"},
+		{"LR 1/1 2/256", 2, "from 0 to 255"},
+		{"MFTR 1/16", 2, "from 0 to 15"},
+		{"MFTR 1/1/512", 2, "from 0 to 511"},
+		{"PKTR 1/1/65536", 2, "from 0 to 65535"},
+		{"LFTR 1/0/1", 2, "LID/NUMBER"},
+		{"NR 1/1", 2, "expected LID"},
 	} {
 		out, stderr, code := run(t, "", "sa", strings.Fields(test.args)...)
 		if code != test.code || !strings.Contains(out+stderr, test.want) {

@@ -63,6 +63,7 @@ var differences = []difference{
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
 	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
 	{tool: "perfquery", text: "With several ports the command goes on after a port that fails, and names it."},
+	{tool: "perfquery", text: "The options for other counters, such as -X and -E, take several ports and -l, too; C's program uses the first port."},
 	{tool: "ibqueryerrors", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
 		mask: both(`\[(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts)) == [^]]*\]`, "[$1]")},
 	{tool: "ibqueryerrors", text: "--details prints PortRcvErrorDetails below PortRcvErrors and PortXmitDiscardDetails below PortXmitDiscards; C's program decodes each with the names of the other."},
@@ -87,6 +88,7 @@ var differences = []difference{
 			return a, regexp.MustCompile(`(?m)^\t\tLinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
 	{tool: "saquery", text: "Keys are given as numbers; C's program asks for them on the terminal if they are words."},
+	{tool: "saquery", text: "Numbers behind a LID that the record has no room for are refused; C's program cuts them."},
 	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
@@ -94,6 +96,7 @@ var differences = []difference{
 	{tool: "ibroute", text: "Without an address the command prints the tables of all switches, as dump_fts does; C's ibroute prints its usage."},
 	{tool: "ibportstate", text: "Changes are asked for on a terminal and need --yes elsewhere, and the port that the request came by is refused; C's program changes it at once."},
 	{tool: "ibportstate", text: "Information about Mellanox's extended ports is not printed, only FDR10 can be set; a new M_Key is given as a number, and never asked for on the terminal."},
+	{tool: "ibportstate", text: "LIDs that a change gives to a port without any are named, and asked for; C's program sets them silently."},
 }
 
 // topologies are five of ibsim's package and five others.
