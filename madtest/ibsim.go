@@ -328,7 +328,7 @@ func (c *ibsimClient) setSM(on bool) {
 	} else {
 		c.port.info.CapMask &^= capIsSM
 	}
-	c.port.node.trapLocalChange()
+	c.port.trapLocalChange(false)
 }
 
 // serve carries the client's MADs until its socket is closed.

@@ -272,12 +272,17 @@ func (n *Node) Port(num int) *Port {
 // Info returns the NodeInfo of the node, without the fields of a port.
 func (n *Node) Info() mad.NodeInfo { return n.info }
 
-// SetDescription changes the NodeDescription, as a host does that got a name, and sends the trap 144.
+// SetDescription changes the NodeDescription, as a host does that got a name, and sends the trap 144 from
+// each port.
 func (n *Node) SetDescription(text string) {
 	n.subnet.mu.Lock()
 	defer n.subnet.unlock()
 	n.desc = text
-	n.trapLocalChange()
+	for _, p := range n.ports {
+		if p != nil && (n.sw == nil || p.num == 0) {
+			p.trapLocalChange(true)
+		}
+	}
 }
 
 // SetFault sets what the node does wrong from now on.

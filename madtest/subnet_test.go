@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,7 +159,13 @@ func TestDirectedRoute(t *testing.T) {
 			t.Errorf("path %v: the response has direction %v and hop pointer %d", c.path, m.Returning(), m.HopPointer())
 		}
 	}
-	for _, path := range [][]uint8{{2}, {1, 4}, {1, 0}, {1, 9}, {1, 1, 1}, {1, 3, 1, 1}} {
+	// The longest route goes to and fro between the switches.
+	longest := slices.Repeat([]uint8{3}, mad.MaxHops)
+	longest[0] = 1
+	if m, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, longest...); unmarshal[mad.NodeInfo](t, m, err).NodeGUID != 0x200000 {
+		t.Errorf("%d hops: %v", len(longest), m)
+	}
+	for _, path := range [][]uint8{append(longest, 3), {2}, {1, 4}, {1, 0}, {1, 9}, {1, 1, 1}, {1, 3, 1, 1}} {
 		if _, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, path...); !errors.Is(err, mad.ErrTimeout) {
 			t.Errorf("path %v: %v, want no response", path, err)
 		}
@@ -458,6 +466,19 @@ func TestCounters(t *testing.T) {
 	if x.SymbolErrors != 70000 || x.LinkDowned != 300 || x.XmitWait != 7 || x.QP1Dropped != 0 {
 		t.Errorf("extended counters: %+v", x)
 	}
+	// Sums stay at their maximum, too.
+	for port := 5; port <= 6; port++ {
+		s.Node("Switch1").Port(port).Count(func(c *mad.PortCountersExtended) { c.MulticastRcvPkts = math.MaxUint64 - 1 })
+		s.Node("Switch1").Port(port).CountDetails(func(r *mad.PortRcvErrorDetails, x *mad.PortXmitDiscardDetails) {
+			r.LoopingErrors, x.InactiveDiscards = math.MaxUint16-1, math.MaxUint16-1
+		})
+	}
+	x = unmarshal[mad.PortCountersExtended](t, get(mad.Get, mad.AttrPortCountersExtended, mad.AllPorts, 0), nil)
+	rcv := unmarshal[mad.PortRcvErrorDetails](t, get(mad.Get, mad.AttrPortRcvErrorDetails, mad.AllPorts, 0), nil)
+	xmit := unmarshal[mad.PortXmitDiscardDetails](t, get(mad.Get, mad.AttrPortXmitDiscardDetails, mad.AllPorts, 0), nil)
+	if x.MulticastRcvPkts != math.MaxUint64 || rcv.LoopingErrors != math.MaxUint16 || xmit.InactiveDiscards != math.MaxUint16 {
+		t.Errorf("sums are %d, %d, %d", x.MulticastRcvPkts, rcv.LoopingErrors, xmit.InactiveDiscards)
+	}
 	if all := unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, mad.AllPorts, 0), nil); all.SymbolErrors != 0xffff || all.RcvPkts == 0 {
 		t.Errorf("counters of all ports: %+v", all)
 	}
@@ -465,6 +486,104 @@ func TestCounters(t *testing.T) {
 	c = unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, 4, 0), nil)
 	if c.SymbolErrors != 0 || c.LinkDowned != 0xff {
 		t.Errorf("after the reset of one counter: %+v", c)
+	}
+}
+
+// TestReports has programs subscribe to traps, one of them at the subnet manager's own port. Reports have
+// the port where something changed. The subscription of a program that ended ends.
+func TestReports(t *testing.T) {
+	s := newSubnet(t, smallNet, "")
+	if err := s.Connect(s.Node("Hca3").Port(2), s.Node("Switch2").Port(8)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("Hca1"); err != nil {
+		t.Fatal(err)
+	}
+	sm := s.Node("Hca1").Port(1).Info().LID
+	subscribe := func(node string) (*program, mad.Agent) {
+		p := open(t, s, node, 1)
+		a, err := p.port.Register(mad.AgentConfig{Class: mad.ClassSA, Methods: mad.Methods(mad.Report)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.ask(mad.ClassSA, mad.Set, mad.AttrInformInfo, 0, sm, func(m mad.MAD) {
+			mad.Marshal(m.Data(), &mad.InformInfo{Subscribe: 1, Generic: 1, TrapNumber: mad.TrapLocalChanges, QPN: 1})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return p, a
+	}
+	other, atOther := subscribe("Hca2")
+	_, atSM := subscribe("Hca1")
+	report := func(a mad.Agent) (n mad.Notice) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it is there already, or never comes
+		m, err := a.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unmarshal[mad.Notice](t, m.Data, nil)
+	}
+	// The CapMask of port 1 changes, and then the name of the node: each port says so.
+	p, err := s.Open("Hca3", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.OpenSM(); err != nil {
+		t.Fatal(err)
+	}
+	s.Node("Hca3").SetDescription("new name")
+	for _, want := range []struct {
+		port  int
+		flags byte
+	}{{1, 0}, {1, nameChange}, {2, nameChange}} {
+		port := s.Node("Hca3").Port(want.port)
+		lid := port.Info().LID
+		for _, a := range []mad.Agent{atOther, atSM} {
+			n := report(a)
+			capMask := binary.BigEndian.Uint32(n.Details[6:])
+			if n.TrapNumber != mad.TrapLocalChanges || n.IssuerLID != lid || binary.BigEndian.Uint16(n.Details[2:]) != lid || n.IssuerGID != port.gid() ||
+				n.Details[11] != want.flags || (n.Details[5] != 0) != (want.flags != 0) || capMask != port.Info().CapMask {
+				t.Errorf("port %d, LID %d: %+v", want.port, lid, n)
+			}
+		}
+	}
+	if err := other.port.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Node("Hca4").SetDescription("another name")
+	if n := report(atSM); n.IssuerGID != s.Node("Hca4").Port(1).gid() {
+		t.Errorf("%+v", n)
+	}
+	if n := len(s.sm.informs); n != 1 {
+		t.Errorf("%d subscriptions after one of two ended", n)
+	}
+}
+
+// TestManyPaths asks a large subnet for the paths between all ports, of a partition that has none.
+func TestManyPaths(t *testing.T) {
+	top, err := FatTree(16, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s, "h1", 1)
+	p.retry.Timeout = time.Minute
+	_, err = p.ask(mad.ClassSA, mad.GetTable, mad.AttrPathRecord, 0, s.Node("h1").Port(1).Info().LID, func(m mad.MAD) {
+		mad.Marshal(m.Data(), &mad.PathRecord{PKey: 0x55})
+		m.SetComponentMask(mad.MaskPathPKey)
+	})
+	var status *mad.StatusError
+	if !errors.As(err, &status) || status.Status != mad.StatusSANoResources {
+		t.Errorf("%v", err)
 	}
 }
 
