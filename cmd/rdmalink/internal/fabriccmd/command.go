@@ -13,7 +13,7 @@ import (
 
 // programs are the commands below fabric.
 func programs() []*program {
-	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
+	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
 // aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
@@ -21,7 +21,7 @@ func programs() []*program {
 var aliases = map[string][]string{
 	"ibstat":        {"ports"},
 	"ibstatus":      {"ports", "--status"},
-	"ibaddr":        {"ports", "--addresses"},
+	"ibaddr":        {"address"},
 	"ibnetdiscover": {"discover"},
 	"ibhosts":       {"discover", "--nodes=hosts"},
 	"ibswitches":    {"discover", "--nodes=switches"},

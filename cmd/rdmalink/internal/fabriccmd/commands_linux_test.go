@@ -274,6 +274,55 @@ func TestPortWithoutLID(t *testing.T) {
 	}
 }
 
+// TestSetSM sends a Set of SMInfo, which a person has to agree to.
+func TestSetSM(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	lid := fmt.Sprint(s.Node("h2").Port(1).Info().LID)
+	var sent []string
+	s.Node("h2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		var i mad.SMInfo
+		if request.AttrID() == mad.AttrSMInfo && request.Method() == mad.Set && mad.Unmarshal(request.Data(), &i) == nil {
+			sent = append(sent, fmt.Sprintf("modifier %d state %d priority %d activity %d", request.Modifier(), i.State, i.Priority, i.Activity))
+			response.SetStatus(mad.StatusOK)
+		}
+		return response
+	}})
+	for _, test := range []struct {
+		args string
+		code int
+		sent string
+	}{
+		{lid + " 4", 1, ""},
+		{"--yes " + lid + " 4", 0, "modifier 4 state 2 priority 0 activity 0"},
+		{"--yes -s 0 -p 15 -a 7 " + lid + " 0x3", 0, "modifier 3 state 0 priority 15 activity 7"},
+		{"--yes -s 4 " + lid + " 3", 2, ""},
+		{"-s 1 " + lid, 2, ""},
+		{lid + " x", 2, ""},
+	} {
+		sent = nil
+		out, stderr, code := run(t, "", "sminfo", strings.Fields(test.args)...)
+		if code != test.code || strings.Join(sent, "") != test.sent || (code == 0) != strings.HasPrefix(out, "sminfo: sm lid "+lid) {
+			t.Errorf("%s: exit code %d, sent %q, %s%s", test.args, code, sent, out, stderr)
+		}
+	}
+}
+
+// TestAddress prints the address of this port, and of others.
+func TestAddress(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	own, other := s.Node("h1").Port(1), s.Node("h3").Port(1)
+	for args, want := range map[string]string{
+		"":                                     fmt.Sprintf("GID fe80::%x:%x LID start 0x%x end 0x%[3]x\n", uint64(own.GUID())>>16, uint64(own.GUID())&0xffff, own.Info().LID),
+		"-L -D 0":                              fmt.Sprintf("LID start %d end %[1]d\n", own.Info().LID),
+		fmt.Sprintf("-l %d", other.Info().LID): fmt.Sprintf("LID start 0x%x end 0x%[1]x\n", other.Info().LID),
+		fmt.Sprintf("-l -G 0x%x", uint64(other.GUID())): fmt.Sprintf("LID start 0x%x end 0x%[1]x\n", other.Info().LID),
+	} {
+		if out, stderr, code := run(t, "", "ibaddr", strings.Fields(args)...); code != 0 || out != want {
+			t.Errorf("ibaddr %s: exit code %d, %q, not %q %s", args, code, out, want, stderr)
+		}
+	}
+}
+
 // TestEmptyJSON checks that a result without entries is an empty list.
 func TestEmptyJSON(t *testing.T) {
 	top := &madtest.Topology{

@@ -340,14 +340,20 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 			}
 		}
 	}
+	return s.confirm(yes, fmt.Errorf("nothing was changed: %s of port %d needs a yes; give --yes where nobody can be asked", strings.Join(names, ", "), p.number),
+		"%s port %d of node %s, %v?", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
+}
+
+// confirm asks a person at a terminal a question, unless the options say yes. It returns refused if
+// there is none, or if the answer is no.
+func (s *session) confirm(yes bool, refused error, question string, args ...any) error {
 	if yes {
 		return nil
 	}
-	refused := fmt.Errorf("nothing was changed: %s of port %d needs a yes; give --yes where nobody can be asked", strings.Join(names, ", "), p.number)
 	if w, ok := s.stdin.(io.Writer); !ok || !cli.IsTerminal(w) {
 		return refused
 	}
-	s.Ask("%s port %d of node %s, %v? [y/N]", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
+	s.Ask(question+" [y/N]", args...)
 	answer, _ := bufio.NewReader(s.stdin).ReadString('\n') // no answer is no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
