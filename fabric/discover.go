@@ -378,15 +378,12 @@ func (d *discovery) portInfo(r *request, info *mad.PortInfo) {
 }
 
 // extends reports whether the walk goes on by a port: from a switch by each port but the one that it
-// was entered by, and from another node only at the start.
+// was entered by, and from the node at the start by that one.
 func extends(p *Port, enteredBy uint8, start *Node, fromPort uint8) bool {
 	if p.Number == 0 || !p.LinkUp() {
 		return false
 	}
-	if p.Node.Info.Type == mad.NodeSwitch {
-		return p.Number != enteredBy
-	}
-	return p.Node == start && p.Number == fromPort
+	return p.Node.Info.Type == mad.NodeSwitch && p.Number != enteredBy || p.Node == start && p.Number == fromPort
 }
 
 // extend asks the node behind a port.

@@ -67,7 +67,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, line := range []string{
 		"counters 1 300", "counters 1 9-2", "counters 1 1 mask", "counters -i 0", "counters -i 1s -r", "errors -s Nonsense", "route 1 -1", "route 1 2 3 4",
-		"sa -L", "sa --gid fe80", "sa --sl 16", "sa --src-to-dst 1", "port", "port 1", "port 1 1 jump", "port 1 1 speed", "port 1 1 speed 99", "port 1 1 enable disable", "check 1",
+		"sa -L", "sa --gid fe80", "sa --sl 16", "sa --src-to-dst 1", "port", "port 1", "port 1 1 jump", "port 1 1 speed", "port 1 1 speed 99", "port 1 1 enable disable", "check 1", "discover --diffcheck hca",
 	} {
 		words := strings.Fields(line)
 		if out, stderr, code := run(t, "", words[0], words[1:]...); code != 2 || out != "" || stderr == "" {
@@ -271,6 +271,27 @@ func TestPortWithoutLID(t *testing.T) {
 	var result struct{ Before, After struct{ Info map[string]any } }
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.After.Info) == 0 || fmt.Sprint(result.Before) != fmt.Sprint(result.After) {
 		t.Errorf("on: exit code %d, %v, %s%s", code, err, out, stderr)
+	}
+}
+
+// TestLinksOfNode prints the links of one node, and of those around it.
+func TestLinksOfNode(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	leaf := s.Node("leaf1")
+	for _, args := range [][]string{{"-D", "0,1"}, {"-G", fmt.Sprintf("0x%x", uint64(leaf.Port(0).GUID()))}} {
+		out, stderr, code := run(t, "", "iblinkinfo", args...)
+		// The port that the route enters by has a neighbor, too.
+		for _, want := range []string{`"h1"`, `"h2"`, `"spine1"`, `"spine2"`} {
+			if code != 0 || strings.Count(out, want) != 1 {
+				t.Errorf("%v: exit code %d, not one %s in %s%s", args, code, want, out, stderr)
+			}
+		}
+		if strings.Count(out, "Switch: ") != 1 || strings.Contains(out, "CA: ") {
+			t.Errorf("%v: %s", args, out)
+		}
+		if out, _, _ := run(t, "", "iblinkinfo", append(args, "-n", "2", "-a")...); strings.Count(out, "Switch: ") != 6 || strings.Count(out, "CA: ") != 2 {
+			t.Errorf("%v: two hops: %s", args, out)
+		}
 	}
 }
 
@@ -544,8 +565,38 @@ func TestChanges(t *testing.T) {
 	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 0 || out != "" {
 		t.Errorf("nothing has changed: exit code %d, %s%s", code, out, stderr)
 	}
+	// A saved discovery prints what it did, without a fabric.
+	saved := filepath.Join(t.TempDir(), "saved")
+	full := []string{"discover", "-f", "-m"}
+	generated := regexp.MustCompile(`# Topology file: .*\n`)
+	want, stderr, code := run(t, "", full[0], append(full[1:], "--cache", saved)...)
+	if code != 0 || want == "" {
+		t.Fatalf("--cache: exit code %d, %s%s", code, want, stderr)
+	}
+	t.Run("cache", func(t *testing.T) {
+		for _, line := range []string{"discover -l", "discover -p", "links", "links -l --switches-only"} {
+			words := strings.Fields(line)
+			want, _, _ := run(t, "", words[0], words[1:]...)
+			if out, stderr, code := run(t, "", words[0], append(words[1:], "--load-cache", saved)...); code != 0 || out != want {
+				t.Errorf("%s: exit code %d, %s\nnot %s%s", line, code, out, want, stderr)
+			}
+		}
+		t.Setenv("SIM_HOST", "nobody")
+		out, stderr, code := run(t, "", full[0], append(full[1:], "--load-cache", saved)...)
+		if code != 0 || generated.ReplaceAllString(out, "") != generated.ReplaceAllString(want, "") {
+			t.Errorf("exit code %d, %s\nnot %s%s", code, out, want, stderr)
+		}
+		if out, stderr, code := run(t, "", "discover", "--load-cache", saved, "--diff", file); code != 0 || out != "" {
+			t.Errorf("--diff of two files: exit code %d, %s%s", code, out, stderr)
+		}
+	})
 	s.Node("h5").Port(1).Unplug()
 	s.Node("h6").SetDescription("new name")
+	for keys, want := range map[string]string{"ca": "node removed", "nodedesc": "description changed", "lid": "", "sw": ""} {
+		if out, stderr, code := run(t, "", "discover", "--diff", file, "--diffcheck", keys); strings.Count(out, "\n") != (code+1)/2 || !strings.Contains(out, want) || (code == 0) != (want == "") {
+			t.Errorf("--diffcheck %s: exit code %d, %s%s", keys, code, out, stderr)
+		}
+	}
 	out, stderr, code := run(t, "", "discover", "--diff", file)
 	for _, want := range []string{"\"h5\": node removed\n", "\"new name\": description changed, was \"h6\"\n"} {
 		if code != 1 || !strings.Contains(out, want) {

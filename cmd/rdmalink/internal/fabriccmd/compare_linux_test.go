@@ -2,9 +2,11 @@ package fabriccmd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,10 +33,10 @@ func runFrom(t *testing.T, stdin io.Reader, name string, args ...string) (stdout
 	if !ok {
 		words = []string{"fabric", name}
 	}
-	var out, errors bytes.Buffer
-	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &errors}, Stdin: stdin}
+	var out, notes bytes.Buffer
+	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &notes}, Stdin: stdin}
 	code = tool.Run(t.Context(), cli.Command{Names: []string{"rdmalink"}, Sub: []cli.Command{Command()}}, append(words, args...))
-	return out.String(), errors.String(), code
+	return out.String(), notes.String(), code
 }
 
 // difference is a difference of a command's output from that of its C twin, which is meant.
@@ -55,12 +57,18 @@ func both(expr, to string) func(a, b string) (string, string) {
 var differences = []difference{
 	{tool: "", text: "A failure has exit code 1, and a command line that makes no sense 2; C's programs exit with 255, 22 or an errno."},
 	{tool: "", text: "Errors go to standard error; C's programs print some of them to standard output.", mask: both(`(?m)^\w+: iberror: .*\n`, "")},
+	{tool: "", text: "Of C's options -e (--errors), -v (--verbose), -d (--debug), -z (--config) and -V (--version) are not there."},
 	{tool: "sminfo", text: "The activity count rises while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
 	{tool: "sminfo", text: "A modifier, which changes the subnet manager, is asked for on a terminal and needs --yes elsewhere; C's program sends it at once."},
 	{tool: "ibaddr", text: "A GID whose first 96 bits are zero is printed as ::20:0; C's program prints ::0.32.0.0."},
 	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, as the requests have them and C's other programs print them; dump_fts prints zeros.",
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
 	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
+	{tool: "ibnetdiscover", text: "Caches (--cache, --load-cache, --diff) are JSON files; C's program has a format of its own. --diff prints all changes unless --diffcheck selects some."},
+	{tool: "ibnetdiscover", text: "The options -s (--show) and -g (--grouping, by chassis) are not there."},
+	{tool: "iblinkinfo", text: "--load-cache takes a JSON file of discover --cache; C's program has a format of its own."},
+	{tool: "iblinkinfo", text: "The options --diff, --diffcheck, --filterdownports and -s (--sm_port) are not there."},
+	{tool: "ibtracert", text: "The options -f (--force) and --ports-file are not there."},
 	{tool: "perfquery", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
 	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
@@ -73,7 +81,8 @@ var differences = []difference{
 		mask: func(a, b string) (string, string) {
 			return strings.ReplaceAll(a, "## (null)\n", "## Thresholds: \n"), b
 		}},
-	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them. Port caches (--load-cache) are not read."},
+	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them."},
+	{tool: "ibqueryerrors", text: "The options --load-cache and -R (--GNDN, which it ignores) are not there."},
 	{tool: "ibqueryerrors", text: "The exit code is 1 if a port could not be asked, too."},
 	{tool: "ibqueryerrors", text: "A port that could not be read is neither counted as checked nor reset, and a LID that does not answer is not asked again; C's program counts, resets and asks all the same."},
 	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
@@ -218,7 +227,7 @@ func (c *comparison) count(t *testing.T) {
 // commandLines are what the test compares: C's programs with their arguments.
 func commandLines(host, sw string) []string {
 	lines := []string{
-		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only",
+		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only", "iblinkinfo -D 0,1", "iblinkinfo -D 0,1 -n 2 -a", "iblinkinfo -D 0 -l",
 		"sminfo", "sminfo H", "ibaddr", "ibaddr H", "ibaddr H 1", "ibaddr S", "ibaddr -g S", "ibaddr -l H", "ibaddr -L H", "ibaddr -g -L H", "ibaddr -D 0,1", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
 		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
 		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",
@@ -302,6 +311,40 @@ func (c *comparison) compare(t *testing.T, line string) {
 func firstHalf(out string) string {
 	records := regexp.MustCompile(`(?m)^\w.*dump:\n(\s.*\n)*`).FindAllString(out, -1)
 	return strings.Join(records[:(len(records)+1)/2], "")
+}
+
+// TestOptions compares the options with those of C's programs. Those that ours don't have are named in
+// the differences.
+func TestOptions(t *testing.T) {
+	ibsimtest.Examples(t) // C's programs are installed, or the test is skipped
+	option := regexp.MustCompile(`(?m)^ +(--[\w-]+)(?:, (-\w))?`)
+	word := regexp.MustCompile(`--?\w[\w-]*`)
+	for name := range aliases {
+		theirs, err := exec.Command(name, "--help").CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("%v", err)
+			continue
+		}
+		ours, _, _ := run(t, "", name, "-h")
+		known := map[string]bool{"-h": true, "--help": true}
+		for _, w := range word.FindAllString(ours, -1) {
+			known[w] = true
+		}
+		for _, d := range differences {
+			if d.tool == "" || d.tool == name {
+				if text, ok := strings.CutSuffix(d.text, " not there."); ok {
+					for _, w := range word.FindAllString(text, -1) {
+						known[w] = true
+					}
+				}
+			}
+		}
+		for _, m := range option.FindAllStringSubmatch(string(theirs), -1) {
+			if !known[m[1]] || m[2] != "" && !known[m[2]] {
+				t.Errorf("%s has no %s", name, strings.TrimSpace(m[0]))
+			}
+		}
+	}
 }
 
 // TestDifferences checks that the differences name tools that are replaced, in sentences.

@@ -346,7 +346,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 		return err
 	}
 	k.pma = newPMA(c, s.Note)
-	f, only, err := k.scope(ctx)
+	f, part, err := s.scope(ctx, o.walk, o.direct, o.portGUID)
 	if f == nil {
 		return err
 	}
@@ -359,7 +359,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 		}
 	}
 	for n := range f.NewestFirst(0) {
-		if only != nil && n != only || !o.wants(n.Info.Type) {
+		if part && n != f.From.Node || !o.wants(n.Info.Type) {
 			continue
 		}
 		if failed := k.node(ctx, n); failed != nil {
@@ -374,37 +374,12 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	}
 	code := s.problems(f)
 	switch {
-	case code != nil && only == nil: // problems beyond a single node don't matter
+	case code != nil && !part: // problems beyond a single node don't matter
 		return code
 	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
 		return cli.ExitCode(cli.ExitFailed)
 	}
 	return nil
-}
-
-// scope discovers the fabric, or only the surroundings of the node that the options name, which it
-// returns, too.
-func (k *checking) scope(ctx context.Context) (*fabric.Fabric, *fabric.Node, error) {
-	options := fabric.DiscoverOptions{InFlight: k.o.inFlight, MlnxExt: true}
-	var err error
-	switch {
-	case k.o.direct != "":
-		options.From, err = k.route(ctx, k.c, target{direct: true}, k.o.direct)
-	case k.o.portGUID != "":
-		options.From, err = k.route(ctx, k.c, target{byGUID: true}, k.o.portGUID)
-	default:
-		f, err := k.c.Discover(ctx, options)
-		return f, nil, err
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	options.MaxHops = 1
-	f, err := k.c.Discover(ctx, options)
-	if f == nil {
-		return nil, nil, err
-	}
-	return f, f.From.Node, err
 }
 
 func (o *errorsOptions) wants(t mad.NodeType) bool {

@@ -33,6 +33,7 @@ datagrams of management, which a switch's or a host's processor answers: they sa
 that the path works, and nothing of the latency of RDMA.
 `,
 }, 1, append(commonRows[pingOptions](),
+	lidRow[pingOptions](),
 	guidRow[pingOptions](),
 	smRow[pingOptions](),
 	cli.NewRow('c', "count", "N", "end after so many pings (default: at an interrupt)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
