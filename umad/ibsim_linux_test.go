@@ -146,6 +146,44 @@ func TestIBSim(t *testing.T) {
 	})
 }
 
+// TestIBSimUDP attaches to a simulator by UDP, as opensm does.
+func TestIBSimUDP(t *testing.T) {
+	sim := ibsimtest.StartUDP(t, twoSwitches)
+	sim.OpenSM(t, "H1")
+	p := open(t, sim.Config("H2"))
+	attr, err := p.Attr()
+	if err != nil || attr.LID == 0 || attr.SMLID == 0 || attr.PortGUID == 0 {
+		t.Fatalf("%+v, %v", attr, err)
+	}
+	dr, lid := register(t, p, mad.AgentConfig{Class: mad.ClassDirected}), register(t, p, mad.AgentConfig{Class: mad.ClassLID})
+	for _, ask := range []struct {
+		agent mad.Agent
+		route mad.Route
+	}{{dr, mad.Directed()}, {dr, mad.Directed(1, 2, 1)}, {lid, mad.ByLID(attr.SMLID)}} {
+		m, err := ask.agent.Do(t.Context(), ask.route.SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{})
+		if err != nil || m.Data.Err() != nil {
+			t.Errorf("%v: %v", ask.route, err)
+		}
+	}
+	if _, err := dr.Do(t.Context(), mad.Directed(1, 4).SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{}); !errors.Is(err, mad.ErrTimeout) {
+		t.Errorf("no link: %v", err)
+	}
+	// The environment names it, too. Clients that detach leave their places: there are ten.
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := sim.Config("H2")
+	t.Setenv("SIM_HOST", c.Node)
+	t.Setenv("IBSIM_SERVER_NAME", c.Server)
+	t.Setenv("IBSIM_SERVER_PORT", fmt.Sprint(c.ServerPort))
+	for range 12 {
+		all, err := umad.Ports()
+		if err != nil || len(all) != 1 || all[0].PortGUID != attr.PortGUID {
+			t.Fatalf("%+v, %v", all, err)
+		}
+	}
+}
+
 // TestIBSimRequests has one port answer another's requests of a vendor class.
 func TestIBSimRequests(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
