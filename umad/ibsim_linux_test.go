@@ -184,7 +184,7 @@ func TestIBSimUDP(t *testing.T) {
 	}
 }
 
-// TestIBSimRequests has one port answer another's requests of a vendor class.
+// TestIBSimRequests answers requests of a vendor class from another port.
 func TestIBSimRequests(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
 	sim.OpenSM(t, "H1")
@@ -329,7 +329,7 @@ func TestIBSimFull(t *testing.T) {
 	}
 }
 
-// TestIBSimEnvironment attaches as the environment says.
+// TestIBSimEnvironment attaches to the node that the environment names.
 func TestIBSimEnvironment(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
 	c := sim.Config("H2")

@@ -26,7 +26,7 @@ type discoverOptions struct {
 	types                           map[mad.NodeType]bool      // of nodes that it says are added or removed
 }
 
-// walk are the options of commands that discover the fabric.
+// walk holds the options of commands that discover the fabric.
 type walk struct {
 	inFlight, hops int
 	cache          string // a discovery to load, in place of one
@@ -64,8 +64,8 @@ func loadFabric(path string) (*fabric.Fabric, error) {
 	return f, nil
 }
 
-// discover walks the fabric. Without an answer of the first node there is no fabric; what fails
-// elsewhere is in its Problems.
+// discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
+// Problems of the fabric.
 func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
 	if w.cache != "" {
 		return loadFabric(w.cache)
@@ -260,7 +260,7 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	return nil
 }
 
-// showChanges prints what differs between two discoveries, and reports whether anything does.
+// showChanges prints the differences between two discoveries, and reports whether there are any.
 func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names, o *discoverOptions) (bool, error) {
 	changes := slices.DeleteFunc(fabric.Diff(old, now), func(c fabric.Change) bool { return !o.checks(c) })
 	if !s.JSON {
@@ -287,7 +287,7 @@ func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names, o *di
 	return len(changes) > 0, s.WriteJSON(list)
 }
 
-// nodeLine returns a node as the scripts ibhosts and ibswitches print it.
+// nodeLine returns a node in the format of the scripts ibhosts and ibswitches.
 func nodeLine(n *fabric.Node, names fabric.Names) string {
 	kind := map[mad.NodeType]string{mad.NodeCA: "Ca", mad.NodeSwitch: "Switch", mad.NodeRouter: "Rt"}[n.Info.Type]
 	line := fmt.Sprintf("%s\t: %s ports %d \"%s\"", kind, guid(n.Info.NodeGUID), n.Info.NumPorts, names.Of(n))
