@@ -400,7 +400,7 @@ func (e *examination) counters(limits thresholds) {
 	note := func(format string, args ...any) {
 		e.add("unanswered", nil, -1, "look at the node: subnet management answers, performance management does not", format, args...)
 	}
-	a := &pma{c: e.c, levels: make(map[uint16]uint8), note: note}
+	a := newPMA(e.c, note)
 	for _, n := range e.f.Nodes {
 		for _, p := range n.Ports {
 			if p == nil || p.Info == nil || p.LID() == 0 || p.Remote == nil && p != e.f.From || e.ctx.Err() != nil {

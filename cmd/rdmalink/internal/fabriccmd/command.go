@@ -13,7 +13,7 @@ import (
 
 // programs returns the subcommands of fabric.
 func programs() []*program {
-	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
+	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
 // aliases maps the names of C's programs to words of the command line. rdmalink uses it when it is
@@ -21,7 +21,7 @@ func programs() []*program {
 var aliases = map[string][]string{
 	"ibstat":        {"ports"},
 	"ibstatus":      {"ports", "--status"},
-	"ibaddr":        {"ports", "--addresses"},
+	"ibaddr":        {"address"},
 	"ibnetdiscover": {"discover"},
 	"ibhosts":       {"discover", "--nodes=hosts"},
 	"ibswitches":    {"discover", "--nodes=switches"},

@@ -33,6 +33,7 @@ management datagrams, which the processor of a switch or a host answers. They sh
 that the path works, but do not measure the latency of RDMA.
 `,
 }, 1, append(commonRows[pingOptions](),
+	lidRow[pingOptions](),
 	guidRow[pingOptions](),
 	smRow[pingOptions](),
 	cli.NewRow('c', "count", "N", "end after so many pings (default: at an interrupt)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
