@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -199,7 +200,7 @@ func TestNetdev(t *testing.T) {
 // TestLint applies promtool's rules to the metrics.
 func TestLint(t *testing.T) {
 	source, _ := machine()
-	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}})
+	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}, &failureLog{log: slog.New(slog.DiscardHandler)}})
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
@@ -243,6 +244,25 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
+// TestNewDevice adds a device: its own counter begins at 1, and that of all devices increases.
+func TestNewDevice(t *testing.T) {
+	source, kernel := machine()
+	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	check := func() {
+		if err := watcher.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
+	expect(t, scrape(t, source, watcher), `rdma_events_total{event="added"} 0`, `rdma_events_total{event="removed"} 0`, `rdma_events_total{event="renamed"} 0`,
+		`rdma_events_total{event="active"} 0`, `rdma_events_total{event="down"} 0`)
+	for i, name := range []string{"rxe0", "rxe1"} {
+		kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 3 + uint32(i), Name: name})
+		check()
+		expect(t, scrape(t, source, watcher), fmt.Sprintf(`rdma_events_total{event="added"} %d`, i+1), `rdma_device_events_total{device="`+name+`",event="added"} 1`)
+	}
+}
+
 // TestFalls resets a counter.
 func TestFalls(t *testing.T) {
 	source, kernel := machine()
@@ -252,6 +272,40 @@ func TestFalls(t *testing.T) {
 	for range 2 { // it falls once
 		expect(t, scrape(t, source, watcher), `rdma_port_cnp_sent_total{counter="np_cnp_sent",device="mlx5_0",port="1"} 1`,
 			`rdma_port_value_resets_total{device="mlx5_0",port="1"} 1`)
+	}
+}
+
+// TestGauges has drivers that list numbers of objects and a rate among their counters: those may
+// fall without a reset.
+func TestGauges(t *testing.T) {
+	source, kernel := machine()
+	source.Sys.(fstest.MapFS)["class/infiniband/mlx5_0/hw_counters/current_rate"] = &fstest.MapFile{Data: []byte("40\n")}
+	for _, n := range []string{"9", "4"} {
+		value := uint64(n[0] - '0')
+		kernel.Statistics[nltest.PortID{Device: 1, Port: 1}] = nltest.Statistics{Counters: []netlinkrdma.Counter{
+			{Name: "active_qps", Value: value}, {Name: "watermark_qps", Value: value}, {Name: "resize_cq_cnt", Value: 3}}}
+		page := scrape(t, source, &metrics.Watcher{RDMA: source.RDMA})
+		expect(t, page, `rdma_port_driver_value{counter="active_qps",device="mlx5_0",port="1"} `+n,
+			`rdma_port_driver_value{counter="watermark_qps",device="mlx5_0",port="1"} `+n,
+			`rdma_device_driver_value{counter="current_rate",device="mlx5_0"} 40`,
+			`rdma_port_driver_total{counter="resize_cq_cnt",device="mlx5_0",port="1"} 3`,
+			`rdma_port_value_resets_total{device="mlx5_0",port="1"} 0`, "# TYPE rdma_port_driver_value gauge")
+		if strings.Contains(page, `rdma_port_driver_total{counter="active_qps"`) {
+			t.Error("active_qps is a counter")
+		}
+	}
+}
+
+// TestLongNames has two counters whose names differ after 300 bytes: each has a series.
+func TestLongNames(t *testing.T) {
+	source, kernel := machine()
+	long := strings.Repeat("é", 150)
+	kernel.Statistics[nltest.PortID{Device: 1, Port: 1}] = nltest.Statistics{Counters: []netlinkrdma.Counter{{Name: long + "1", Value: 1}, {Name: long + "2", Value: 2}}}
+	page := scrape(t, source, &metrics.Watcher{RDMA: source.RDMA})
+	for _, value := range []string{"1", "2"} {
+		if !regexp.MustCompile(`(?m)^rdma_port_driver_total\{counter="é{119}~[0-9a-f]{16}",device="mlx5_0",port="1"\} ` + value + "$").MatchString(page) {
+			t.Errorf("no counter with value %s", value)
+		}
 	}
 }
 

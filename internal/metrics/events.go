@@ -25,6 +25,9 @@ const (
 	Down    EventKind = "down"   // the port was active and is no longer
 )
 
+// EventKinds are all kinds.
+var EventKinds = []EventKind{Added, Removed, Renamed, Active, Down}
+
 // EventCount is the number of events of one kind.
 type EventCount struct {
 	Device string
@@ -56,13 +59,14 @@ type watched struct {
 }
 
 // Counts returns the events since the first check. Of devices and ports that exist it has those that
-// did not happen, too: a counter that begins with its first event has no increase.
+// did not happen, too: a counter that begins with its first event has no increase. Those of a new
+// device begin with an event all the same, and only a sum over all devices increases then.
 func (w *Watcher) Counts() []EventCount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := make(map[EventCount]uint64)
 	for _, d := range w.known {
-		for _, kind := range []EventKind{Added, Removed, Renamed} {
+		for _, kind := range EventKinds[:3] {
 			counts[EventCount{Device: d.name, Kind: kind}] = 0
 		}
 		for port := range d.states {

@@ -8,6 +8,8 @@
 package metrics
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,6 +36,8 @@ const (
 	maxGIDs      = 64      // of a port
 	maxObjects   = 1 << 20 // of one kind, on one device
 	maxProcesses = 256
+	maxUses      = 1024 // of devices by processes
+	maxCgroups   = 1024 // resources of devices in cgroups
 	maxPods      = 4096
 )
 
@@ -56,6 +60,8 @@ type Collector struct {
 	details map[uint32]cached
 	last    map[portID]map[counterID]uint64
 	falls   map[portID]uint64
+
+	cgroups *hierarchy // found once: the root of a namespace never moves
 }
 
 type portID struct{ device, port uint32 }
@@ -123,7 +129,7 @@ type Snapshot struct {
 
 // Error is why a part of a snapshot is missing.
 type Error struct {
-	Part   string // devices, ports, counters, details, objects, netdev
+	Part   string // devices, ports, counters, details, objects, netdev, cgroups
 	Device string // empty if all are concerned
 	Err    error
 }
@@ -194,7 +200,10 @@ func (c *Collector) Collect() (*Snapshot, error) {
 	}
 	c.forget(seen)
 	c.netdevs(s)
-	u.finish(s, c.Sys, podNames(c.Pods))
+	if c.cgroups == nil {
+		c.cgroups = findHierarchy(c.Proc, c.Sys)
+	}
+	u.finish(s, c.cgroups, podNames(c.Pods))
 	return s, nil
 }
 
@@ -308,7 +317,7 @@ func (c *Collector) compare(id portID, p *Port) {
 	now := make(map[counterID]uint64, len(p.Counters))
 	for _, counter := range p.Counters {
 		key := counterID{counter.Name, counter.Origin}
-		if counter.Value < c.last[id][key] {
+		if counter.Value < c.last[id][key] && !counter.Gauge() {
 			c.falls[id]++
 		}
 		now[key] = counter.Value
@@ -455,18 +464,20 @@ func parseRate(line string) uint64 {
 }
 
 // Printable returns the name with its control characters, bytes that are not UTF-8 and quotes
-// escaped in Go syntax, cut to 256 bytes. Names come from drivers, processes and files.
+// escaped in Go syntax. If that has more than 256 bytes, it is cut, and ends in ~ and a hash of
+// the name: two names that begin alike stay two. Names come from drivers, processes and files.
 func Printable(name string) string {
 	const most = 256
 	q := strconv.Quote(name)
 	q = q[1 : len(q)-1]
-	if q == name && len(q) <= most {
-		return name
+	if len(q) <= most {
+		return q
 	}
-	for cut := most; len(q) > most; cut-- {
-		if q[cut]&0xc0 != 0x80 { // the beginning of a character
-			return q[:cut]
-		}
+	sum := sha256.Sum256([]byte(name))
+	hash := "~" + hex.EncodeToString(sum[:8])
+	cut := most - len(hash)
+	for q[cut]&0xc0 == 0x80 { // within a character
+		cut--
 	}
-	return q
+	return q[:cut] + hash
 }
