@@ -16,6 +16,7 @@ import (
 	"testing/fstest"
 
 	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/verbs"
@@ -172,15 +173,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNetdev has a network device with PFC for priority 3, trust in DSCP and a queue with ECN.
-func TestNetdev(t *testing.T) {
+// pfcRoute is the rtnetlink of a machine whose eth0 has PFC for priority 3, trust in DSCP and a queue
+// with ECN.
+func pfcRoute(sent, received uint64) rtnetlink.Route {
 	attr := func(typ uint16, value []byte) []byte {
 		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 		b = append(binary.NativeEndian.AppendUint16(b, typ), value...)
 		return append(b, make([]byte, -len(b)&3)...)
 	}
-	source, _ := machine()
-	source.Route = func(typ uint16, dump bool, _ []byte) ([][]byte, error) {
+	return func(typ uint16, dump bool, _ []byte) ([][]byte, error) {
 		if dump {
 			queue := make([]byte, 20)
 			binary.NativeEndian.PutUint32(queue[4:], 3) // eth0
@@ -188,9 +189,17 @@ func TestNetdev(t *testing.T) {
 			return [][]byte{append(queue, attr(2, attr(4, []byte{1, 0, 0, 0}))...)}, nil
 		}
 		pfc := make([]byte, 136)
-		pfc[1], pfc[8+8*3], pfc[72+8*3] = 1<<3, 11, 22
+		pfc[1] = 1 << 3
+		binary.NativeEndian.PutUint64(pfc[8+8*3:], sent)
+		binary.NativeEndian.PutUint64(pfc[72+8*3:], received)
 		return [][]byte{append(make([]byte, 4), attr(13, append(attr(2, pfc), attr(11, attr(3, []byte{5}))...))...)}, nil
 	}
+}
+
+// TestNetdev checks the metrics of a network device.
+func TestNetdev(t *testing.T) {
+	source, _ := machine()
+	source.Route = pfcRoute(11, 22)
 	expect(t, scrape(t, source, &metrics.Watcher{RDMA: source.RDMA}),
 		`rdma_netdev_pfc_enabled{netdev="eth0",priority="3"} 1`, `rdma_netdev_pfc_enabled{netdev="eth0",priority="0"} 0`,
 		`rdma_netdev_pfc_sent_total{netdev="eth0",priority="3"} 11`, `rdma_netdev_pfc_received_total{netdev="eth0",priority="3"} 22`,
