@@ -2,11 +2,9 @@ package valkeyrdma
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
@@ -28,12 +26,8 @@ type ListenConfig struct {
 
 // Listener accepts connections. It is a [net.Listener].
 type Listener struct {
-	ln  *rdmacm.Listener
+	ln  *netconn.Listener[*Conn]
 	cfg Config // with defaults
-
-	mu      sync.Mutex // guards the fields below
-	pending map[*rdmacm.Conn]*Conn
-	closed  bool
 }
 
 // Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
@@ -49,9 +43,9 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	if err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
-	l := &Listener{cfg: cfg, pending: make(map[*rdmacm.Conn]*Conn)}
+	l := &Listener{netconn.NewListener[*Conn](ErrProtocol), cfg}
 	cm := rdmacm.ListenConfig{Config: cfg.rdmacm(l.prepare), Resolver: lc.Resolver, Backlog: lc.Backlog}
-	if l.ln, err = cm.Listen(ctx, address); err != nil {
+	if err := l.ln.Listen(ctx, &cm, address); err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
 	return l, nil
@@ -60,25 +54,8 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 // prepare creates the connection that Accept returns.
 func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	c := newConn()
-	l.mu.Lock()
-	l.pending[rc] = c
-	l.mu.Unlock()
-	rc.Own(&entry{l, rc})
+	l.ln.Add(rc, c)
 	return c.verbs.prepare(rc, &l.cfg)
-}
-
-// entry is the entry of a connection in Listener.pending.
-type entry struct {
-	l  *Listener
-	rc *rdmacm.Conn
-}
-
-// Close removes the entry.
-func (e *entry) Close() error {
-	e.l.mu.Lock()
-	defer e.l.mu.Unlock()
-	delete(e.l.pending, e.rc)
-	return nil
 }
 
 // Accept waits for a peer and returns the connection, a *Conn. Peers that leave before the connection is established are
@@ -89,26 +66,12 @@ func (e *entry) Close() error {
 // machine could not serve one peer, for instance because it ran out of descriptors or of memory
 // to pin. The next call may succeed.
 func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		rc, err := l.ln.Accept(context.Background())
-		switch {
-		case err == nil:
-			return l.begin(rc), nil
-		case errors.Is(err, net.ErrClosed):
-			return nil, l.fail("accept", err)
-		case !netconn.IsPeerFault(err, ErrProtocol):
-			return nil, l.fail("accept", netconn.Temporary(err))
-		}
+	rc, c, err := l.ln.Accept()
+	if err != nil {
+		return nil, l.fail("accept", err)
 	}
-}
-
-func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
-	l.mu.Lock()
-	c := l.pending[rc]
-	delete(l.pending, rc)
-	l.mu.Unlock()
 	c.begin(rc, &l.cfg, false)
-	return c
+	return c, nil
 }
 
 // Close stops listening, and ends an Accept that waits. It does not affect connections from
@@ -116,13 +79,6 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid
-	}
-	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if closed {
-		return l.fail("close", net.ErrClosed)
 	}
 	if err := l.ln.Close(); err != nil {
 		return l.fail("close", err)

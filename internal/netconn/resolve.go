@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Resolve returns the addresses of host and port that the network allows. The network is protocol or "tcp", with a
+// resolve returns the addresses of host and port that the network allows. The network is protocol or "tcp", with a
 // "4" or "6" behind it to restrict the address family. A nil resolver stands for net.DefaultResolver.
-func Resolve(ctx context.Context, resolver *net.Resolver, protocol, network, address string) ([]netip.AddrPort, error) {
+func resolve(ctx context.Context, resolver *net.Resolver, protocol, network, address string) ([]netip.AddrPort, error) {
 	family, ok := strings.CutPrefix(network, protocol)
 	if !ok {
 		family, ok = strings.CutPrefix(network, "tcp")

@@ -1,0 +1,124 @@
+// Package netconn has the parts of a net.Conn, a net.Listener and a dialer that packages rsocket and valkeyrdma share.
+package netconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Listener is a listener whose connections are a package's own. A connection exists from the connection request on.
+type Listener[C any] struct {
+	protocol error // of peers that violate the protocol
+	ln       *rdmacm.Listener
+
+	mu      sync.Mutex // guards the fields below
+	pending map[*rdmacm.Conn]C
+	closed  bool
+}
+
+// NewListener returns a Listener. protocol is the error of peers that violate the protocol.
+func NewListener[C any](protocol error) *Listener[C] {
+	return &Listener[C]{protocol: protocol, pending: make(map[*rdmacm.Conn]C)}
+}
+
+// Listen begins to listen. The configuration's Prepare calls [Listener.Add].
+func (l *Listener[C]) Listen(ctx context.Context, lc *rdmacm.ListenConfig, address string) (err error) {
+	l.ln, err = lc.Listen(ctx, address)
+	return err
+}
+
+// Add adds the connection that Accept returns for rc.
+func (l *Listener[C]) Add(rc *rdmacm.Conn, c C) {
+	l.mu.Lock()
+	l.pending[rc] = c
+	l.mu.Unlock()
+	rc.Own(&entry[C]{l, rc})
+}
+
+// entry is the entry of a connection in Listener.pending.
+type entry[C any] struct {
+	l  *Listener[C]
+	rc *rdmacm.Conn
+}
+
+// Close removes the entry.
+func (e *entry[C]) Close() error {
+	e.l.take(e.rc)
+	return nil
+}
+
+func (l *Listener[C]) take(rc *rdmacm.Conn) C {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.pending[rc]
+	delete(l.pending, rc)
+	return c
+}
+
+// Accept returns an established connection. An error matches net.ErrClosed, or is a temporary one.
+func (l *Listener[C]) Accept() (rc *rdmacm.Conn, c C, err error) {
+	for {
+		rc, err := l.ln.Accept(context.Background())
+		switch {
+		case err == nil:
+			return rc, l.take(rc), nil
+		case errors.Is(err, net.ErrClosed):
+			return nil, c, err
+		case !isPeerFault(err, l.protocol):
+			return nil, c, &acceptError{err}
+		}
+	}
+}
+
+// Close stops listening.
+func (l *Listener[C]) Close() error {
+	l.mu.Lock()
+	closed := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if closed {
+		return net.ErrClosed
+	}
+	return l.ln.Close()
+}
+
+// Addr returns the address listened on.
+func (l *Listener[C]) Addr() netip.AddrPort { return l.ln.Addr() }
+
+// acceptError is an error that concerns one peer. Servers such as net/http's continue after it.
+type acceptError struct{ error }
+
+func (e *acceptError) Unwrap() error { return e.error }
+func (*acceptError) Timeout() bool   { return false }
+func (*acceptError) Temporary() bool { return true }
+
+// isPeerFault reports whether the peer caused an error of rdmacm.Listener.Accept. protocol is the error of peers that
+// violate the protocol. A listener hides such errors: net/http waits up to a second after each temporary error, so peers
+// that cause them would keep others out.
+//
+// Of the verbs, only modify counts, which fails when the peer leaves or sent wrong parameters. All errors
+// of the connection manager's commands and events count, except for shortages of this machine.
+func isPeerFault(err, protocol error) bool {
+	if isAny(err, protocol, rdmacm.ErrDisconnected, syscall.ENOTCONN, syscall.ECONNRESET) {
+		return true
+	}
+	var verb *uverbs.Error
+	if errors.As(err, &verb) && verb.Op != "modify" {
+		return false
+	}
+	return !isAny(err, rdmacm.ErrDeviceRemoved, verbs.ErrNotSupported, verbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
+		syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC)
+}
+
+func isAny(err error, causes ...error) bool {
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
+}
