@@ -46,7 +46,7 @@ func TestTend(t *testing.T) {
 	alone := func() { // as if a call waited that had nothing under way when it began
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.waiting, a.armed = true, armedForNone
+		a.calls.Waiting, a.armed = true, armedForNone
 	}
 	for name, call := range map[string]func() (int, error){
 		"Write": func() (int, error) { return a.Write([]byte("hello")) },
@@ -65,7 +65,7 @@ func TestTend(t *testing.T) {
 		if a.stream.sent == 0 || a.armed != armedForFailures {
 			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.armed)
 		}
-		a.waiting = false
+		a.calls.Waiting = false
 		a.mu.Unlock()
 	}
 	<-stuck
@@ -88,7 +88,7 @@ func TestArmForRoom(t *testing.T) {
 		a, _ := f.pair(tc.cfg)
 		stuck, resume := f.Pause()
 		a.mu.Lock()
-		a.waiting = true // as if a Read waited
+		a.calls.Waiting = true // as if a Read waited
 		a.mu.Unlock()
 		size := 4 * leastBuffer
 		if name == "queue" {
@@ -103,7 +103,7 @@ func TestArmForRoom(t *testing.T) {
 		if a.armed != tc.want {
 			t.Errorf("%s: armed for %v, want %v", name, a.armed, tc.want)
 		}
-		a.waiting = false
+		a.calls.Waiting = false
 		a.mu.Unlock()
 		<-stuck
 		resume()

@@ -47,49 +47,17 @@ func (c *Conn) wanted() arming {
 	return armedForFailures
 }
 
-// park waits until c.changes may differ from seen, or the deadline of the side has passed.
-// The call that holds the turn waits for events and wakes the others.
-func (c *Conn) park(s *side, seen uint64) {
-	expiry := s.deadline.Expiry()
-	if c.turn.Acquire(expiry, s.wake) != nil {
-		return
-	}
-	defer c.turn.Release()
-	var rang *uverbs.CQ
-	if !c.hasChanged(seen) {
-		rang, _ = c.channel.Get(expiry) // the caller finds out what happened
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = false
-	if rang == c.sendCQ {
-		// It is not armed, even if it was armed again before its event was read: some
-		// devices ignore that.
-		c.armed = armedForNone
-	}
-}
-
-// tend calls watch if a call waits for events, so that the caller's sends wake it. It
-// returns the number of changes before that, because the caller has not seen later ones.
-func (c *Conn) tend() (seen uint64) {
-	if seen = c.changes; c.waiting {
-		c.watch()
-	}
-	return seen
-}
-
-// hasChanged arms the queues for a call that is about to wait for events, and then reports
-// whether c.changes differs from seen.
-func (c *Conn) hasChanged(seen uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changes != seen {
-		return true
-	}
-	c.waiting = true
+// arm arms the receive queue.
+func (c *Conn) arm() {
 	if err := c.recvCQ.Arm(false); err != nil {
 		c.stream.fail(c.verbs.reset(err))
 	}
-	c.watch()
-	return c.changes != seen
+}
+
+// rang is called when an event was read. The send queue is not armed then, even if it was armed again before
+// its event was read: some devices ignore that.
+func (c *Conn) rang(cq *uverbs.CQ) {
+	if cq == c.sendCQ {
+		c.armed = armedForNone
+	}
 }

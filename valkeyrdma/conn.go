@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/netconn"
-	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -21,24 +20,15 @@ type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort
 	sendCQ, recvCQ *uverbs.CQ
-	channel        *uverbs.CompChannel // of both
+	calls          netconn.Calls
 
-	reading, writing       sync.Mutex // held by the one Read, and the one Write
-	reader, writer, closer side
-	turn                   wait.Turn     // held by the one call that waits for events
-	freed                  chan struct{} // closed once the closed connection has freed everything
-	closeErr               error         // set before freed is closed
-
-	mu      sync.Mutex // guards the fields below
-	verbs   transport
-	stream  stream
-	changes uint64 // counts completions and arrivals
-	waiting bool   // a call waits for events
-	armed   bool   // sendCQ is armed
-	broken  bool   // the connection is over, and has been disconnected
-	closed  bool
-	linger  int         // see SetLinger
-	timer   *time.Timer // runs tick
+	mu     sync.Mutex // guards the fields below, and some of calls
+	verbs  transport
+	stream stream
+	armed  bool // sendCQ is armed
+	broken bool // the connection is over, and has been disconnected
+	closed bool
+	timer  *time.Timer // runs tick
 	// lookAgain is when tick runs next, if the peer has to send first and has not.
 	lookAgain time.Duration
 	holding   *time.Timer // runs release while data is held back; nil until then
@@ -46,19 +36,9 @@ type Conn struct {
 	wcs       [recvBatch]verbs.WC
 }
 
-// side is the state that one kind of call waits with.
-type side struct {
-	deadline netconn.Deadline
-	wake     chan struct{} // holds a token when something may have changed
-}
-
 func newConn() *Conn {
-	c := &Conn{freed: make(chan struct{}), linger: -1}
-	c.turn.Init(nil)
-	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
-		s.deadline.Init()
-		s.wake = make(chan struct{}, 1)
-	}
+	c := new(Conn)
+	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.rang})
 	return c
 }
 
@@ -67,7 +47,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sendCQ, c.recvCQ, c.channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.sendCQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
 	c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
 		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
 	c.stream.settle()
@@ -127,16 +107,16 @@ func (c *Conn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
 // to 500 µs late.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
 
 // SetWriteDeadline sets the deadline of Write, including calls that are under way.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
 
-func (c *Conn) setDeadline(s *side, t time.Time) error {
+func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
 	if c.isClosed() {
 		return c.fail("set", net.ErrClosed)
 	}
-	s.deadline.Set(t)
+	s.Deadline.Set(t)
 	return nil
 }
 
@@ -155,8 +135,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	c.calls.Reading.Lock()
+	defer c.calls.Reading.Unlock()
 	for {
 		n, seen, err := c.tryRead(b)
 		switch {
@@ -167,18 +147,18 @@ func (c *Conn) Read(b []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		}
-		c.park(&c.reader, seen)
+		c.calls.Park(&c.calls.Reader, seen)
 	}
 }
 
 func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.reader); err == nil {
+	if err = c.checkOpen(&c.calls.Reader); err == nil {
 		c.progress()
 		n, err = c.stream.take(b)
 	}
-	return n, c.tend(), err
+	return n, c.calls.Tend(), err
 }
 
 // Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
@@ -188,8 +168,8 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 // program that writes before it reads can therefore still read the peer's last data. Later Writes return
 // an error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.calls.Writing.Lock()
+	defer c.calls.Writing.Unlock()
 	for written := 0; ; {
 		n, seen, err := c.tryWrite(b[written:], written == 0)
 		written += n
@@ -199,21 +179,21 @@ func (c *Conn) Write(b []byte) (int, error) {
 		case written == len(b):
 			return written, nil
 		}
-		c.park(&c.writer, seen)
+		c.calls.Park(&c.calls.Writer, seen)
 	}
 }
 
 func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.writer); err == nil {
+	if err = c.checkOpen(&c.calls.Writer); err == nil {
 		c.progress()
 		if first && c.stream.discard() {
 			return len(b), 0, nil
 		}
 		n, err = c.stream.write(b)
 	}
-	seen = c.tend()
+	seen = c.calls.Tend()
 	c.hold()
 	return n, seen, err
 }
@@ -247,11 +227,11 @@ func (c *Conn) release() {
 }
 
 // checkOpen returns an error if the connection is closed or the side's deadline has passed.
-func (c *Conn) checkOpen(s *side) error {
+func (c *Conn) checkOpen(s *netconn.Side) error {
 	switch {
 	case c.closed:
 		return net.ErrClosed
-	case s.deadline.IsOver():
+	case s.Deadline.IsOver():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -275,7 +255,7 @@ func (c *Conn) progress() {
 		_ = c.rc.Disconnect() // the connection may have ended already
 	}
 	if n > 0 {
-		c.changed()
+		c.calls.Changed()
 	}
 }
 
@@ -358,17 +338,6 @@ func (c *Conn) reclaim() (total int) {
 	}
 }
 
-// changed wakes all calls that wait.
-func (c *Conn) changed() {
-	c.changes++
-	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // watch arms the send queue if sends are outstanding, and handles those that have completed
 // before. A failed send may be the only sign that the connection has ended.
 func (c *Conn) watch() {
@@ -378,49 +347,17 @@ func (c *Conn) watch() {
 	c.progress()
 }
 
-// park waits until c.changes may differ from seen, or the deadline of the side has passed.
-// The call that holds the turn waits for events and wakes the others.
-func (c *Conn) park(s *side, seen uint64) {
-	expiry := s.deadline.Expiry()
-	if c.turn.Acquire(expiry, s.wake) != nil {
-		return
-	}
-	defer c.turn.Release()
-	var rang *uverbs.CQ
-	if !c.hasChanged(seen) {
-		rang, _ = c.channel.Get(expiry) // the caller finds out what happened
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = false
-	if rang == c.sendCQ {
-		// It is not armed, even if it was armed again before its event was read: some
-		// devices ignore that.
-		c.armed = false
-	}
-}
-
-// tend calls watch if a call waits for events, so that the caller's sends wake it. It
-// returns the number of changes before that, because the caller has not seen later ones.
-func (c *Conn) tend() (seen uint64) {
-	if seen = c.changes; c.waiting {
-		c.watch()
-	}
-	return seen
-}
-
-// hasChanged arms the queues for a call that is about to wait for events, and then reports
-// whether c.changes differs from seen.
-func (c *Conn) hasChanged(seen uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changes != seen {
-		return true
-	}
-	c.waiting = true
+// arm arms the receive queue.
+func (c *Conn) arm() {
 	if err := c.recvCQ.Arm(false); err != nil {
 		c.over(err)
 	}
-	c.watch()
-	return c.changes != seen
+}
+
+// rang is called when an event was read. The send queue is not armed then, even if it was armed again before
+// its event was read: some devices ignore that.
+func (c *Conn) rang(cq *uverbs.CQ) {
+	if cq == c.sendCQ {
+		c.armed = false
+	}
 }
