@@ -91,7 +91,7 @@ func TestFloodOfWords(t *testing.T) {
 				}
 			}
 			for sent := 0; sent < flood; {
-				n, err := a.sendCQ.Wait(t.Context(), a.wcs[:])
+				n, err := a.sends.CQ.Wait(t.Context(), a.wcs[:])
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,27 +17,26 @@ import (
 // It has no goroutine until Close, and makes progress only during its calls. Of the calls that wait,
 // one polls the completions for all.
 type Conn struct {
-	rc             *rdmacm.Conn
-	local, remote  netip.AddrPort
-	sendCQ, recvCQ *uverbs.CQ
-	calls          netconn.Calls
-	mappings       mappings
+	rc            *rdmacm.Conn
+	local, remote netip.AddrPort
+	recvCQ        *uverbs.CQ
+	calls         netconn.Calls
+	mappings      mappings
 
-	mu         sync.Mutex // guards the fields below, and some of calls
-	verbs      transport
-	stream     *stream
-	armed      arming // of sendCQ
-	noFailures bool   // sendCQ can't be armed for failures only
-	broken     bool   // the connection has failed
-	closed     bool
-	alive      *time.Timer // posts keep-alives
-	begun      time.Time
-	wcs        [recvBatch]verbs.WC
+	mu     sync.Mutex // guards the fields below, and some of calls
+	verbs  transport
+	stream *stream
+	sends  netconn.Sends
+	broken bool // the connection has failed
+	closed bool
+	alive  *time.Timer // posts keep-alives
+	begun  time.Time
+	wcs    [recvBatch]verbs.WC
 }
 
 func newConn() *Conn {
 	c := new(Conn)
-	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.rang})
+	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
 	return c
 }
 
@@ -47,7 +46,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sendCQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
 	c.verbs.order = peer.order()
 	c.mappings.most = peer.mappings
 	rc.Own(&c.mappings)
@@ -181,7 +180,7 @@ func (c *Conn) receive() (total int) {
 // reclaim returns the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
-		n, err := c.sendCQ.Poll(c.wcs[:])
+		n, err := c.sends.CQ.Poll(c.wcs[:])
 		if err != nil {
 			c.stream.fail(c.verbs.reset(err))
 			return total
@@ -196,8 +195,8 @@ func (c *Conn) reclaim() (total int) {
 				c.stream.completed(refund(wc.WRID))
 			}
 		}
-		if n > 0 && c.armed == armedForAll {
-			c.armed = armedForNone
+		if n > 0 {
+			c.sends.Polled()
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {

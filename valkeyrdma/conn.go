@@ -17,15 +17,15 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 type Conn struct {
-	rc             *rdmacm.Conn
-	local, remote  netip.AddrPort
-	sendCQ, recvCQ *uverbs.CQ
-	calls          netconn.Calls
+	rc            *rdmacm.Conn
+	local, remote netip.AddrPort
+	recvCQ        *uverbs.CQ
+	calls         netconn.Calls
 
 	mu     sync.Mutex // guards the fields below, and some of calls
 	verbs  transport
 	stream stream
-	armed  bool // sendCQ is armed
+	sends  netconn.Sends
 	broken bool // the connection is over, and has been disconnected
 	closed bool
 	timer  *time.Timer // runs tick
@@ -38,7 +38,7 @@ type Conn struct {
 
 func newConn() *Conn {
 	c := new(Conn)
-	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.rang})
+	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
 	return c
 }
 
@@ -47,7 +47,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sendCQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
 	c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
 		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
 	c.stream.settle()
@@ -81,7 +81,7 @@ func (c *Conn) tick(period time.Duration, alive bool) {
 	if alive {
 		c.stream.keepAlive()
 	}
-	c.watch()
+	c.calls.Tend()
 	next := min(period, idleTime)
 	if c.stream.silent {
 		next = min(next, c.lookAgain)
@@ -222,7 +222,7 @@ func (c *Conn) release() {
 	c.progress()
 	c.stream.due = true
 	c.stream.release()
-	c.watch()
+	c.calls.Tend()
 	c.hold()
 }
 
@@ -311,7 +311,7 @@ func (c *Conn) receive() (total int) {
 // reclaim returns the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
-		n, err := c.sendCQ.Poll(c.wcs[:])
+		n, err := c.sends.CQ.Poll(c.wcs[:])
 		if err != nil {
 			c.over(err)
 			return total
@@ -324,7 +324,7 @@ func (c *Conn) reclaim() (total int) {
 			c.stream.completed(mark(c.wcs[i].WRID))
 		}
 		if n > 0 {
-			c.armed = false
+			c.sends.Polled()
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {
@@ -339,11 +339,9 @@ func (c *Conn) reclaim() (total int) {
 }
 
 // watch arms the send queue if sends are outstanding, and handles those that have completed
-// before. A failed send may be the only sign that the connection has ended.
+// before.
 func (c *Conn) watch() {
-	if c.stream.outstanding() > 0 && !c.armed {
-		c.armed = c.sendCQ.Arm(false) == nil
-	}
+	c.sends.Watch(c.stream.outstanding() > 0, c.stream.short || c.closed)
 	c.progress()
 }
 
@@ -351,13 +349,5 @@ func (c *Conn) watch() {
 func (c *Conn) arm() {
 	if err := c.recvCQ.Arm(false); err != nil {
 		c.over(err)
-	}
-}
-
-// rang is called when an event was read. The send queue is not armed then, even if it was armed again before
-// its event was read: some devices ignore that.
-func (c *Conn) rang(cq *uverbs.CQ) {
-	if cq == c.sendCQ {
-		c.armed = false
 	}
 }

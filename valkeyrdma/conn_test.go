@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -134,6 +135,53 @@ func TestManyConnections(t *testing.T) {
 					t.Fatalf("%q, %v", got, err)
 				}
 			}
+		})
+	}
+}
+
+// TestArm: a keep-alive of a connection whose calls do not wait raises no event, and one behind which a Read
+// waits raises one only if it fails. A Write that waits for room is woken by each send that completes.
+func TestArm(t *testing.T) {
+	for name, test := range map[string]struct {
+		waiting, write bool
+		want           netconn.Armed
+	}{"nobody": {false, false, netconn.ArmedForNone}, "Read": {true, false, netconn.ArmedForFailures}, "Write": {true, true, netconn.ArmedForAll}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, rdmatest.RXE)
+			a, b := f.pair(Config{SendBuffer: leastBuffer})
+			for _, c := range []*Conn{a, b} { // each has the other's buffer
+				if err := write(c, []byte{1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []*Conn{a, b} {
+				if _, err := read(c, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.mu.Lock()
+			for a.stream.outstanding() > 0 {
+				a.stream.flush()
+				a.progress()
+			}
+			a.sends.Armed = netconn.ArmedForNone // whatever the Read asked for
+			a.calls.Waiting = test.waiting
+			a.mu.Unlock()
+			stuck, resume := f.Pause()
+			if test.write {
+				if _, _, err := a.tryWrite(make([]byte, 4*leastBuffer), true); err != nil {
+					t.Error(err)
+				}
+			}
+			a.tick(time.Hour, true)
+			a.mu.Lock()
+			if a.sends.Armed != test.want || a.stream.outstanding() == 0 {
+				t.Errorf("armed %v, %d sends", a.sends.Armed, a.stream.outstanding())
+			}
+			a.calls.Waiting = false
+			a.mu.Unlock()
+			<-stuck
+			resume()
 		})
 	}
 }
