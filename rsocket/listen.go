@@ -71,14 +71,17 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 // Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
 // ended. All others are temporary, as the Temporary method of *net.OpError reports: this
 // machine could not serve one peer, for instance because it ran out of descriptors or of memory
-// to pin. The next call may succeed.
+// to pin. The next call may succeed. Peers that arrive at a device that cannot serve them are refused, and only the
+// first such error is returned.
 func (l *Listener) Accept() (net.Conn, error) {
-	rc, c, err := l.ln.Accept()
+	c, err := l.ln.Accept(func(rc *rdmacm.Conn, c *Conn) error {
+		peer, _ := parseHello(rc.PrivateData()) // prepare has checked it
+		c.begin(rc, peer, &l.cfg, false)
+		return nil
+	})
 	if err != nil {
 		return nil, l.fail("accept", err)
 	}
-	peer, _ := parseHello(rc.PrivateData()) // prepare has checked it
-	c.begin(rc, peer, &l.cfg, false)
 	return c, nil
 }
 

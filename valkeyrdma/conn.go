@@ -42,13 +42,17 @@ func newConn() *Conn {
 	return c
 }
 
-// begin starts the protocol on an established connection. Over iWARP the side that dialled has to send first.
-func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
+// begin starts the protocol on an established connection. If it fails, the caller closes rc. Over iWARP the side that dialled has to send first.
+func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	m, err := c.verbs.buffers(cfg)
+	if err != nil {
+		return err
+	}
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
 	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
-	c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
+	c.stream = stream{link: &c.verbs, own: m, accepted: !dialled,
 		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
 	c.stream.settle()
 	period := cfg.KeepAlive
@@ -60,6 +64,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 		first, c.lookAgain = silentTime, 2*silentTime
 	}
 	c.timer = time.AfterFunc(first, func() { c.tick(period, cfg.KeepAlive > 0) })
+	return nil
 }
 
 // silentTime is how long a connection that must not send first waits before it looks whether the peer has

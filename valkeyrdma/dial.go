@@ -71,11 +71,14 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
 	c := newConn()
 	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout,
-		Config: cfg.rdmacm(func(rc *rdmacm.Conn) error { return c.verbs.prepare(rc, cfg) })}
+		Config: cfg.rdmacm(c.verbs.prepare)}
 	rc, err := cm.Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
-	c.begin(rc, cfg, true)
+	if err := c.begin(rc, cfg, true); err != nil {
+		_ = rc.Close()
+		return nil, err
+	}
 	return c, nil
 }

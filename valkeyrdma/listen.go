@@ -20,7 +20,8 @@ type ListenConfig struct {
 	Resolver *net.Resolver
 
 	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
-	// stands for 128.
+	// stands for 128. The buffers of a connection are allocated by Accept; until then it has
+	// 32 KiB pinned, so that peers that do not complete their connections pin 4 MiB.
 	Backlog int
 }
 
@@ -55,7 +56,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	c := newConn()
 	l.ln.Add(rc, c)
-	return c.verbs.prepare(rc, &l.cfg)
+	return c.verbs.prepare(rc)
 }
 
 // Accept waits for a peer and returns the connection, a *Conn. Peers that leave before the connection is established are
@@ -64,13 +65,13 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 // Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
 // ended. All others are temporary, as the Temporary method of *net.OpError reports: this
 // machine could not serve one peer, for instance because it ran out of descriptors or of memory
-// to pin. The next call may succeed.
+// to pin. The next call may succeed. Peers that arrive at a device that cannot serve them are refused, and only the
+// first such error is returned.
 func (l *Listener) Accept() (net.Conn, error) {
-	rc, c, err := l.ln.Accept()
+	c, err := l.ln.Accept(func(rc *rdmacm.Conn, c *Conn) error { return c.begin(rc, &l.cfg, false) })
 	if err != nil {
 		return nil, l.fail("accept", err)
 	}
-	c.begin(rc, &l.cfg, false)
 	return c, nil
 }
 

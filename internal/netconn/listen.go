@@ -22,6 +22,7 @@ type Listener[C any] struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending map[*rdmacm.Conn]C
+	refused bool // Accept has reported that a device lacks something
 	closed  bool
 }
 
@@ -64,19 +65,39 @@ func (l *Listener[C]) take(rc *rdmacm.Conn) C {
 	return c
 }
 
-// Accept returns an established connection. An error matches net.ErrClosed, or is a temporary one.
-func (l *Listener[C]) Accept() (rc *rdmacm.Conn, c C, err error) {
+// Accept returns an established connection, once begin has started its protocol. If begin fails, the connection is
+// closed. An error matches net.ErrClosed, or is a temporary one.
+func (l *Listener[C]) Accept(begin func(*rdmacm.Conn, C) error) (c C, err error) {
 	for {
 		rc, err := l.ln.Accept(context.Background())
+		if err == nil {
+			mine := l.take(rc)
+			if err = begin(rc, mine); err == nil {
+				return mine, nil
+			}
+			_ = rc.Close()
+		}
 		switch {
-		case err == nil:
-			return rc, l.take(rc), nil
 		case errors.Is(err, net.ErrClosed):
-			return nil, c, err
+			return c, err
+		case isAny(err, verbs.ErrNotSupported, verbs.ErrNoProvider):
+			if l.isFirstRefusal() {
+				return c, &acceptError{err}
+			}
 		case !isPeerFault(err, l.protocol):
-			return nil, c, &acceptError{err}
+			return c, &acceptError{err}
 		}
 	}
+}
+
+// isFirstRefusal reports whether no peer was refused before because of its device. The program has to hear of it
+// once; after that, peers that arrive at the device would throttle Accept for those at others.
+func (l *Listener[C]) isFirstRefusal() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.refused
+	l.refused = true
+	return first
 }
 
 // Close stops listening.
@@ -115,7 +136,7 @@ func isPeerFault(err, protocol error) bool {
 	if errors.As(err, &verb) && verb.Op != "modify" {
 		return false
 	}
-	return !isAny(err, rdmacm.ErrDeviceRemoved, verbs.ErrNotSupported, verbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
+	return !isAny(err, rdmacm.ErrDeviceRemoved, syscall.EACCES, syscall.EPERM,
 		syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC)
 }
 
