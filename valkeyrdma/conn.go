@@ -26,13 +26,13 @@ type Conn struct {
 	verbs  transport
 	stream stream
 	sends  netconn.Sends
-	broken bool // the connection is over, and has been disconnected
+	broken bool // whether the connection is over and has been disconnected
 	closed bool
 	timer  *time.Timer // runs tick
-	// lookAgain is when tick runs next, if the peer has to send first and has not.
+	// lookAgain is the time until tick runs next if the peer must send first and has not sent yet.
 	lookAgain time.Duration
-	holding   *time.Timer // runs release while data is held back; nil until then
-	held      bool        // it has been started
+	holding   *time.Timer // runs release while data is held back; nil before the first time
+	held      bool        // whether holding has been started
 	wcs       [recvBatch]verbs.WC
 }
 
@@ -42,7 +42,8 @@ func newConn() *Conn {
 	return c
 }
 
-// begin starts the protocol on an established connection. If it fails, the caller closes rc. Over iWARP the side that dialled has to send first.
+// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first. If begin fails,
+// the caller closes rc.
 func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,15 +68,15 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
 	return nil
 }
 
-// silentTime is how long a connection that must not send first waits before it looks whether the peer has
-// sent. Then it waits for twice as long.
+// silentTime is the time after which a connection that must not send first polls for a message of the
+// peer. The time doubles after each poll.
 const silentTime = time.Millisecond
 
-// idleTime is how often an idle connection without keep-alives posts its receives again. Valkey's server sends a control
-// message every 3 s, so the receives last for 51 minutes.
+// idleTime is the interval at which an idle connection without keep-alives reposts its receives. Valkey's server sends a
+// control message every 3 s, so all receives would be used up after 51 minutes.
 const idleTime = time.Minute
 
-// tick handles what arrived since the last call, if no call waits for that, and sends a keep-alive.
+// tick handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
 func (c *Conn) tick(period time.Duration, alive bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +102,7 @@ func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
 // RemoteAddr returns the peer's address, an [Addr].
 func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
 
-// SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
+// SetDeadline sets the deadlines of Read and Write, as SetReadDeadline and SetWriteDeadline do.
 func (c *Conn) SetDeadline(t time.Time) error {
 	err := c.SetReadDeadline(t)
 	if err == nil {
@@ -110,11 +111,11 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return err
 }
 
-// SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
-// to 500 µs late.
+// SetReadDeadline sets the deadline of Read. It applies to blocked calls too, which may notice it up to
+// 500 µs late.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
 
-// SetWriteDeadline sets the deadline of Write, including calls that are under way.
+// SetWriteDeadline sets the deadline of Write. It applies to blocked calls too.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
 
 func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
@@ -133,9 +134,9 @@ func (c *Conn) isClosed() bool {
 
 func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
-// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection it returns
-// all data that had arrived, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET, or
-// [ErrProtocol] if the peer violated the protocol.
+// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection, Read returns
+// the remaining data, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET. If the peer
+// violated the protocol, it matches [ErrProtocol].
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -166,12 +167,12 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	return n, c.calls.Tend(), err
 }
 
-// Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
-// not read it.
+// Write writes b. It returns once all of b is sent or in the send buffer. The peer's program may read it
+// later.
 //
-// The first Write after the peer has ended the connection succeeds and its data is discarded, as over TCP. A
-// program that writes before it reads can therefore still read the peer's last data. Later Writes return
-// an error that matches syscall.EPIPE.
+// The first Write after the peer has ended the connection succeeds, and its data is discarded, as over TCP.
+// So a program that writes before it reads can still read the peer's last data. Later Writes return an
+// error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.calls.Writing.Lock()
 	defer c.calls.Writing.Unlock()
@@ -203,7 +204,7 @@ func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
 	return n, seen, err
 }
 
-// hold starts the timer that sends the data that is held back.
+// hold starts the timer for data that is held back.
 func (c *Conn) hold() {
 	switch {
 	case c.held || c.stream.held == 0:
@@ -216,7 +217,7 @@ func (c *Conn) hold() {
 	c.held = true
 }
 
-// release sends the data that is held back. If the send queue is full, it tries again later.
+// release sends data that was held back. If the send queue is full, it tries again later.
 func (c *Conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,13 +243,13 @@ func (c *Conn) checkOpen(s *netconn.Side) error {
 	return nil
 }
 
-// progress polls both queues and acts on the completions. The caller holds the lock.
+// progress polls both queues and handles the completions. The caller holds the lock.
 func (c *Conn) progress() {
-	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
+	ended := c.hasEnded() // read first, so the queues hold all messages from before the end
 	n := c.receive()
 	n += c.reclaim()
 	if ended && c.stream.failed == nil {
-		for c.receive()+c.reclaim() > 0 { // nothing more arrives
+		for c.receive()+c.reclaim() > 0 { // drain the queues
 		}
 		c.over(nil)
 		n++
@@ -257,14 +258,14 @@ func (c *Conn) progress() {
 	if c.stream.failed != nil && !c.broken {
 		c.broken = true
 		n++
-		_ = c.rc.Disconnect() // the connection may have ended already
+		_ = c.rc.Disconnect() // fails if the connection has already ended
 	}
 	if n > 0 {
 		c.calls.Changed()
 	}
 }
 
-// over notes that the connection is over. The peer ends it in order by disconnecting.
+// over ends the stream after the connection has ended. An orderly end is a disconnect by the peer.
 func (c *Conn) over(cause error) {
 	err := c.verbs.reset(cause)
 	if errors.Is(err, rdmacm.ErrDisconnected) {
@@ -283,9 +284,9 @@ func (c *Conn) hasEnded() bool {
 	}
 }
 
-// receive polls what has arrived and posts the receives again. It returns the number of completions, at most about as
-// many as there are receives: a peer that sends faster than its messages are polled must not keep the lock. Callers poll again
-// if there were any.
+// receive polls received messages and reposts their receives. It returns the number of completions. It stops after about
+// as many as there are receives, so a peer that sends faster than this end polls can't make it keep the lock. Callers
+// poll again if there were any.
 func (c *Conn) receive() (total int) {
 	for total < recvs {
 		n, err := c.recvCQ.Poll(c.wcs[:])
@@ -297,7 +298,7 @@ func (c *Conn) receive() (total int) {
 		for i := range c.wcs[:n] {
 			wc := &c.wcs[i]
 			if wc.Status != verbs.StatusSuccess {
-				continue // the end, which the rdmacm.Conn reports
+				continue // flushed; the rdmacm.Conn reports the end
 			}
 			c.verbs.arrived(wc, &c.stream)
 			c.verbs.fill(again, wc.WRID)
@@ -313,7 +314,7 @@ func (c *Conn) receive() (total int) {
 	return total
 }
 
-// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
+// reclaim frees the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
 		n, err := c.sends.CQ.Poll(c.wcs[:])
@@ -333,7 +334,7 @@ func (c *Conn) reclaim() (total int) {
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {
-			// The peer may have sent data before.
+			// The peer may have sent data before the failure.
 			total += c.receive()
 			c.over(failed)
 		}
@@ -343,8 +344,7 @@ func (c *Conn) reclaim() (total int) {
 	}
 }
 
-// watch arms the send queue if sends are outstanding, and handles those that have completed
-// before.
+// watch arms the send queue if sends are outstanding, and handles sends that completed before.
 func (c *Conn) watch() {
 	c.sends.Watch(c.stream.outstanding() > 0, c.stream.short || c.closed)
 	c.progress()

@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// ListenConfig listens with options. The zero value is valid, and listening with it is what
-// [Listen] does.
+// ListenConfig holds options for listening. The zero value has the defaults, with which [Listen]
+// listens.
 type ListenConfig struct {
-	// Config describes the connections that [Listener.Accept] returns.
+	// Config configures the connections that [Listener.Accept] returns.
 	Config
 
-	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	// Resolver looks up names. If it is nil, net.DefaultResolver is used.
 	Resolver *net.Resolver
 
-	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
-	// stands for 128. The buffers of a connection are allocated by Accept; until then it has
-	// 32 KiB pinned, so that peers that do not complete their connections pin 4 MiB.
+	// Backlog is the maximum number of connections that are being set up or wait for Accept. The
+	// default is 128. Accept allocates the buffers of a connection. Before that it pins 32 KiB, so
+	// that peers which do not complete their connections pin 4 MiB at most.
 	Backlog int
 }
 
@@ -31,14 +31,14 @@ type Listener struct {
 	cfg Config // with defaults
 }
 
-// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+// Listen listens on an address with the default options. See [ListenConfig.Listen].
 func Listen(address string) (*Listener, error) {
 	return new(ListenConfig).Listen(context.Background(), address)
 }
 
-// Listen listens on an address such as "10.0.0.1:6379", or on all addresses of both families
-// of all RDMA devices, ":6379". With port 0 the kernel chooses the port. ctx bounds the
-// lookup of a name, and does not affect the Listener. Errors are of type *net.OpError.
+// Listen listens on an address such as "10.0.0.1:6379". ":6379" means all addresses of all RDMA
+// devices, of both families. With port 0 the kernel chooses the port. ctx limits the lookup of a
+// name. It does not affect the Listener. Errors are of type *net.OpError.
 func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
 	cfg, err := lc.Config.withDefaults()
 	if err != nil {
@@ -59,14 +59,13 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	return c.verbs.prepare(rc)
 }
 
-// Accept waits for a peer and returns the connection, a *Conn. Peers that leave before the connection is established are
-// dropped without an error, as over TCP.
+// Accept waits for a peer and returns the connection, a *Conn. It ignores peers that leave before the connection is
+// established, as over TCP.
 //
-// Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
-// ended. All others are temporary, as the Temporary method of *net.OpError reports: this
-// machine could not serve one peer, for instance because it ran out of descriptors or of memory
-// to pin. The next call may succeed. Peers that arrive at a device that cannot serve them are refused, and only the
-// first such error is returned.
+// Errors are of type *net.OpError. If the error matches net.ErrClosed, the listener has been closed.
+// All other errors concern one peer, and the next call may succeed. An example is that this machine
+// ran out of descriptors or of memory to pin. The Temporary method of such an error returns true. Peers
+// that arrive at a device which cannot serve them are refused, and only the first such error is returned.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.ln.Accept(func(rc *rdmacm.Conn, c *Conn) error { return c.begin(rc, &l.cfg, false) })
 	if err != nil {
@@ -75,8 +74,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close stops listening, and ends an Accept that waits. It does not affect connections from
-// Accept. A second Close returns an error that matches net.ErrClosed.
+// Close stops listening and ends blocked calls of Accept. It does not affect connections that Accept
+// has returned. A second Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid
@@ -91,5 +90,5 @@ func (l *Listener) fail(op string, err error) error {
 	return opError(op, l.ln.Addr(), netip.AddrPort{}, err)
 }
 
-// Addr returns the address listened on, an [Addr] with the port that the kernel chose.
+// Addr returns the listener's address, an [Addr]. If the kernel chose the port, the address has that port.
 func (l *Listener) Addr() net.Addr { return Addr{l.ln.Addr()} }

@@ -23,7 +23,7 @@ type transport struct {
 }
 
 const (
-	// recvs is the number of posted receives. Valkey's ends post as many.
+	// recvs is the number of posted receives, as in Valkey.
 	recvs     = 1024
 	recvBatch = 16
 )
@@ -72,7 +72,7 @@ func (v *transport) buffers(cfg *Config) (m memory, err error) {
 	return m, nil
 }
 
-// fill sets entry i of the batch to a receive of a control message. A notice leaves its memory alone.
+// fill sets entry i of the batch to a receive for a control message. A notice doesn't use its memory.
 func (v *transport) fill(i int, slot uint64) {
 	v.rsges[i] = v.received.SGE(int(slot)*commandSize, commandSize)
 	v.recv[i] = verbs.RecvWR{WRID: slot, SGL: v.rsges[i : i+1]}
@@ -86,7 +86,7 @@ func (v *transport) postRecvs(n int) error {
 	return err
 }
 
-// arrived passes what a completed receive brought to the stream.
+// arrived passes the message of a completed receive to the stream.
 func (v *transport) arrived(wc *verbs.WC, s *stream) {
 	switch {
 	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:

@@ -247,7 +247,7 @@ func (f eventFile) Read(b []byte) (int, error) {
 func (f eventFile) Close() error {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	delete(f.k.files, f.c.fd)
+	f.c.forget()
 	err := f.Source.Close() // first, so that a reader sees this and not the end of a pipe
 	f.c.closeEnds()
 	return err
@@ -257,11 +257,9 @@ func (f eventFile) Close() error {
 const firstFD = 1 << 20
 
 func (k *Kernel) newChannel() (*channel, error) {
-	c := &channel{k: k, fd: firstFD}
-	for k.files[c.fd] != nil {
-		c.fd++
-	}
+	c := &channel{k: k, fd: firstFD + int32(k.fds.Take(func(i uint32) bool { return k.files[firstFD+int32(i)] != nil }))}
 	if err := c.open(); err != nil {
+		c.forget()
 		return nil, err
 	}
 	k.files[c.fd] = c
@@ -269,8 +267,14 @@ func (k *Kernel) newChannel() (*channel, error) {
 }
 
 func (c *channel) close() {
-	delete(c.k.files, c.fd)
+	c.forget()
 	c.closeEnds()
+}
+
+// forget frees the descriptor.
+func (c *channel) forget() {
+	delete(c.k.files, c.fd)
+	c.k.fds.Free(uint32(c.fd - firstFD))
 }
 
 func (c *channel) open() (err error) {

@@ -117,11 +117,12 @@ func (d *Device) remove(qp *QP) {
 	d.qpns.Free(qp.Num - d.firstQPN())
 }
 
-// SetInfiniBand puts the device on InfiniBand, where port 1 has a LID. It comes before
-// SetGIDs, and before the device is opened.
-func (d *Device) SetInfiniBand(lid uint16) {
+// SetInfiniBand puts the device on InfiniBand, where port 1 has 1<<lmc LIDs from lid on, and queue pairs
+// have alternate paths. It comes before SetGIDs, and before the device is opened.
+func (d *Device) SetInfiniBand(lid uint16, lmc uint8) {
 	p := &d.Limits.Port
-	p.LinkLayer, p.Lid, p.Flags = LinkInfiniBand, lid, 0
+	p.LinkLayer, p.Lid, p.Lmc, p.Flags = LinkInfiniBand, lid, lmc, 0
+	d.Limits.Device.DeviceCapFlags |= abi.IB_UVERBS_DEVICE_AUTO_PATH_MIG
 }
 
 // SetRoCE puts a device that may be on iWARP or on RoCE v2 on the latter. It comes before SetGIDs,

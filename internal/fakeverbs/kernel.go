@@ -77,6 +77,7 @@ type Kernel struct {
 	others   int  // descriptors of the file beside one
 	handles  Numbers
 	objects  map[uint32]*object
+	fds      Numbers // counted from firstFD
 	files    map[int32]*channel
 	Offers   map[int64]Offer
 	faults   []fault

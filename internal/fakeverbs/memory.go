@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -211,8 +212,10 @@ type Memory interface {
 // lent is the memory that this process lent or allocated here. No address becomes a
 // pointer: the slice that holds it is looked up.
 type lent struct {
-	mu     sync.RWMutex
-	pieces []piece
+	mu      sync.RWMutex
+	pieces  []piece // by address
+	longest uint64  // no piece has had more bytes
+	swept   int     // pieces that were left when those that are gone were last removed
 }
 
 type piece struct {
@@ -223,10 +226,29 @@ type piece struct {
 
 func (p *piece) isGone() bool { return p.region.Bytes() == nil }
 
+// fewPieces is how many pieces are looked through for each that is added.
+const fewPieces = 64
+
 func (l *lent) add(p piece) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pieces = append(slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() }), p)
+	l.insert(p)
+}
+
+// insert removes the pieces that are gone once there are twice as many as the last time, so that a process
+// with many of them does not look through all for each new one. The lock is held.
+func (l *lent) insert(p piece) {
+	if len(l.pieces) >= max(2*l.swept, fewPieces) {
+		l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() })
+		l.swept = len(l.pieces)
+	}
+	l.longest = max(l.longest, uint64(p.region.Len()))
+	l.pieces = slices.Insert(l.pieces, l.after(p.addr), p)
+}
+
+// after returns the index of the first piece that begins above an address. The lock is held.
+func (l *lent) after(addr uint64) int {
+	return sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].addr > addr })
 }
 
 // alias makes memory visible at another address too, until undo is called.
@@ -241,7 +263,7 @@ func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	if err != nil {
 		return nil, syscall.EINVAL
 	}
-	l.pieces = append(l.pieces, piece{other, twin, true})
+	l.insert(piece{other, twin, true})
 	return func() { _ = twin.Close() }, nil
 }
 
@@ -263,9 +285,9 @@ func (l *lent) remove(addr uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := -1
-	for j := range l.pieces {
+	for j := l.after(addr) - 1; j >= 0 && l.pieces[j].addr == addr; j-- {
 		p := &l.pieces[j]
-		if p.addr == addr && !p.queue && (i < 0 || p.region.Len() < l.pieces[i].region.Len()) {
+		if !p.queue && (i < 0 || p.region.Len() < l.pieces[i].region.Len()) {
 			i = j
 		}
 	}
@@ -290,10 +312,13 @@ func (l *lent) leaks() (leaks []string) {
 
 // find returns the region that holds an address, and the offset in it. The lock is held.
 func (l *lent) find(addr, length uint64) (*mmap.Region, int, error) {
-	for i := range l.pieces {
+	for i := l.after(addr) - 1; i >= 0; i-- {
 		p := &l.pieces[i]
-		size := uint64(len(p.region.Bytes()))
-		if off := addr - p.addr; addr >= p.addr && off <= size && length <= size-off {
+		off := addr - p.addr
+		if off > l.longest {
+			break
+		}
+		if size := uint64(len(p.region.Bytes())); off <= size && length <= size-off {
 			return p.region, int(off), nil
 		}
 	}

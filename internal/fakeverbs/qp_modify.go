@@ -41,21 +41,33 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request)
 		if err := k.checkModify(qp, in); err != nil {
 			return err
 		}
-		if qp.target != nil {
-			return Bare{}.ModifyQP(qp, in)
+		forced := qp.forcesMigration(in)
+		if err := k.modifyModel(qp, in, rate, r); err != nil {
+			return err
 		}
-		if m, ok := k.Model.(privateModifier); ok {
-			if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
-				return err
-			}
+		if forced {
+			qp.switchPath()
+			k.Raise(qp.Cookie, abi.IB_EVENT_PATH_MIG)
 		}
-		return k.Model.ModifyQP(qp, in)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	k.Ring(qp)
 	return nil
+}
+
+func (k *Kernel) modifyModel(qp *QP, in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
+	if qp.target != nil {
+		return Bare{}.ModifyQP(qp, in)
+	}
+	if m, ok := k.Model.(privateModifier); ok {
+		if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
+			return err
+		}
+	}
+	return k.Model.ModifyQP(qp, in)
 }
 
 // checkModify makes the checks of the core, which are the same for all drivers.
@@ -68,10 +80,11 @@ func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 		has(abi.IB_QP_AV) && in.Dest.PortNum != 1,
 		has(abi.IB_QP_AV) && toRTR && in.Dest.PortNum != qp.Attrs.PortNum,
 		has(abi.IB_QP_CUR_STATE) && in.CurQpState > abi.IB_QPS_ERR,
-		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR:
+		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR,
+		has(abi.IB_QP_ALT_PATH) && (in.AltPortNum != 1 || in.AltDest.PortNum != in.AltPortNum || !k.Device.IsInfiniBand()):
 		return syscall.EINVAL
 	}
-	return nil
+	return qp.checkMigration(in)
 }
 
 func (k *Kernel) queryQP(r *ioctl.Request) error {
@@ -162,6 +175,9 @@ var qpAttrs = []struct {
 	copy func(to, from *abi.IbUverbsModifyQp)
 }{
 	{abi.IB_QP_EN_SQD_ASYNC_NOTIFY, func(to, from *abi.IbUverbsModifyQp) { to.EnSqdAsyncNotify = from.EnSqdAsyncNotify }},
+	{abi.IB_QP_ALT_PATH, func(to, from *abi.IbUverbsModifyQp) {
+		to.AltDest, to.AltPkeyIndex, to.AltPortNum, to.AltTimeout = from.AltDest, from.AltPkeyIndex, from.AltPortNum, from.AltTimeout
+	}},
 	{abi.IB_QP_ACCESS_FLAGS, func(to, from *abi.IbUverbsModifyQp) { to.QpAccessFlags = from.QpAccessFlags }},
 	{abi.IB_QP_PKEY_INDEX, func(to, from *abi.IbUverbsModifyQp) { to.PkeyIndex = from.PkeyIndex }},
 	{abi.IB_QP_PORT, func(to, from *abi.IbUverbsModifyQp) { to.PortNum = from.PortNum }},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Cgroup is the use and the limit of one resource of the rdma controller.
+// Cgroup is the use and the limit of a resource of the rdma controller.
 type Cgroup struct {
 	Path, Device, Resource string // Resource is hca_handle or hca_object
 	Current, Max           uint64 // Max may be NoLimit
@@ -84,8 +84,8 @@ func (h *hierarchy) resolve(cgroup string) (string, bool) {
 	return path.Clean("/" + root + cgroup), true
 }
 
-// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1, or
-// else that of version 2.
+// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1. Without
+// one it returns the path of version 2.
 func cgroupOf(text string) (name string) {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -2,8 +2,8 @@ package metrics
 
 import "strings"
 
-// Metric is a quantity that several drivers count under different names. Its name follows
-// Prometheus's conventions, without the prefix rdma_port_ and the suffix _total.
+// Metric is a quantity that drivers count under different names. Its name follows Prometheus's
+// conventions, without the prefix rdma_port_ and the suffix _total.
 type Metric struct {
 	Name, Help string
 }
@@ -11,12 +11,12 @@ type Metric struct {
 // Origin is the source of a counter of a port.
 type Origin uint8
 
-// The origins, in the order in which they are preferred. If a port has counters of several
-// origins for one metric, only those of the first have the metric, because they count the same.
+// The origins in order of preference. If a port has counters of several origins for one metric, they
+// count the same thing. Then only the counters of the first origin have the metric.
 const (
 	Standard Origin = iota // the directory counters of sysfs, which the InfiniBand specification defines
 	Driver                 // netlink, or the directory hw_counters of sysfs
-	Optional               // of netlink; they slow the device down and are off at first
+	Optional               // optional counters of netlink; they are off by default because they slow the device down
 )
 
 // Counter is a counter of a port or a device.
@@ -27,13 +27,13 @@ type Counter struct {
 	Origin Origin
 }
 
-// Gauge reports whether the value may fall: bnxt_re has the numbers of objects and their maxima among
-// its counters, and mana a rate.
+// Gauge reports whether the value may become smaller without a reset. bnxt_re lists the numbers of objects
+// and their maxima among its counters, and mana lists a rate.
 func (c *Counter) Gauge() bool {
 	return strings.HasPrefix(c.Name, "active_") || strings.HasPrefix(c.Name, "watermark_") || c.Name == "current_rate"
 }
 
-// Metrics are all metrics of ports.
+// Metrics holds all metrics of ports.
 var Metrics = []*Metric{
 	transmitBytes, receiveBytes, transmitPackets, receivePackets,
 	transmitUnicast, receiveUnicast, transmitMulticast, receiveMulticast,
@@ -108,13 +108,13 @@ var (
 	cnpIgnored           = &Metric{"cnp_ignored", "Congestion notification packets that the device ignored."}
 )
 
-// meaning is the metric of a driver's counter. Scale converts its unit; 0 means 1.
+// meaning is the metric of a driver's counter. scale converts the unit; 0 means 1.
 type meaning struct {
 	metric *Metric
 	scale  uint64
 }
 
-// meanings has the names of drivers' counters. The names of different drivers do not collide.
+// meanings maps the names of drivers' counters. A name means the same for all drivers.
 var meanings = map[string]meaning{
 	// counters of sysfs: drivers/infiniband/core/sysfs.c
 	"port_xmit_data": {transmitBytes, 4}, "port_rcv_data": {receiveBytes, 4},
@@ -158,7 +158,7 @@ var meanings = map[string]meaning{
 	"rdma_read_wr_err": {metric: workRequestErrors}, "rdma_write_wr_err": {metric: workRequestErrors},
 	"retrans_pkts": {metric: retransmittedPackets}, "retrans_bytes": {metric: retransmittedBytes}, "retrans_timeout_events": {metric: ackTimeouts},
 
-	// irdma, whose names changed: the older ones begin with iw and tcp
+	// irdma; its older names begin with iw and tcp
 	"ip4OutOctets": {metric: transmitBytes}, "ip6OutOctets": {metric: transmitBytes},
 	"ip4InOctets": {metric: receiveBytes}, "ip6InOctets": {metric: receiveBytes},
 	"ip4OutPkts": {metric: transmitPackets}, "ip6OutPkts": {metric: transmitPackets},
@@ -178,7 +178,7 @@ var meanings = map[string]meaning{
 	"RNR sent": {metric: rnrSent}, "RNR received": {metric: rnrReceived}, "Nak Sequence Error": {metric: sequenceNAKs},
 }
 
-// interpret gives the counters of a port their metrics.
+// interpret sets the metrics of the counters of a port.
 func interpret(counters []Counter) {
 	first := make(map[*Metric]Origin)
 	for _, c := range counters {

@@ -245,6 +245,7 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	case qp.CurState == was:
 	case qp.CurState == abi.IB_QPS_RESET:
 		q.posted, q.sends, q.busy, qp.Taken, q.keys = 0, nil, nil, nil, false
+		qp.Attrs.AltPortNum, qp.Attrs.PathMigState = 0, abi.IB_MIG_MIGRATED
 		q.rq.reset()
 	case was == abi.IB_QPS_RESET:
 		for i, what := range []string{"receives", "sends"} {

@@ -140,7 +140,7 @@ func (m *model) checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 		}
 	}
 	access := has(abi.IB_QP_ACCESS_FLAGS) && (qp.Type == abi.IB_UVERBS_QPT_UD || in.QpAccessFlags&^access != 0)
-	if access || has(abi.IB_QP_ALT_PATH) || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
+	if access || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
 		has(abi.IB_QP_MAX_QP_RD_ATOMIC) && in.MaxRdAtomic > maxRDAtom || has(abi.IB_QP_TIMEOUT) && in.Timeout > 31 {
 		return syscall.EINVAL
 	}

@@ -33,7 +33,7 @@ func (e *end) postReceive() error {
 	return err
 }
 
-// sendByte waits until it is out.
+// sendByte sends a byte and waits for the completion.
 func (e *end) sendByte(ctx context.Context) error {
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(0, 1)}}
 	if _, err := e.conn.QP().PostSend([]verbs.SendWR{wr}); err != nil {
@@ -57,7 +57,7 @@ func take(ctx context.Context, cq *uverbs.CQ) error {
 	return nil
 }
 
-// dial connects with a Config that says no more than it must.
+// dial connects with a minimal Config.
 func dial(ctx context.Context, addr netip.AddrPort) (*end, error) {
 	e := new(end)
 	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: e.prepare}}).Dial(ctx, addr.String())

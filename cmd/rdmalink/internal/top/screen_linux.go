@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openScreen prepares the terminal: keys arrive one by one and are not echoed. Ctrl-C still
-// interrupts, and Ctrl-Z still stops. It fails if stdout is no terminal.
+// openScreen prepares the terminal, so that keys arrive one by one and are not echoed. Ctrl-C still
+// interrupts the program, and Ctrl-Z still stops it. openScreen fails if stdout is not a terminal.
 func openScreen(stdin io.Reader, stdout io.Writer) (*screen, error) {
 	out, ok := stdout.(*os.File)
 	if !ok {
