@@ -43,7 +43,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestOwnLong checks that no long memory is kept for reuse, and only some short memory.
+// TestOwnLong checks that only a limited amount of short memory is kept for reuse, and no long memory.
 func TestOwnLong(t *testing.T) {
 	from := newSpares(0)
 	for _, pages := range []int{mostPages + 1, mostPages, 1} {
@@ -78,8 +78,7 @@ func closed(t *testing.T, r *mmap.Region) {
 	}
 }
 
-// TestReturnStrange: memory that comes back without having been lent is a violation, and
-// nothing else happens.
+// TestReturnStrange: returning memory that was not lent is a violation and has no other effect.
 func TestReturnStrange(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	b := make([]byte, 64)
@@ -97,7 +96,7 @@ func TestReturnStrange(t *testing.T) {
 	}
 }
 
-// TestReturnShorter: a region within another one, with the same address, ends alone.
+// TestReturnShorter: the end of a region doesn't affect a longer one with the same address.
 func TestReturnShorter(t *testing.T) {
 	for _, lengths := range [][2]int{{64, 16}, {16, 64}} {
 		k := New(abi.RDMA_DRIVER_UNKNOWN)
@@ -175,7 +174,7 @@ func TestLentGone(t *testing.T) {
 	}
 }
 
-// TestNumbers: the lowest free number is next, and one that is free again comes again.
+// TestNumbers: the next number is the lowest free one, and a freed number is reused.
 func TestNumbers(t *testing.T) {
 	var n Numbers
 	taken := map[uint32]bool{2: true}
