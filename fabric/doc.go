@@ -3,4 +3,6 @@
 //
 // A Client sends requests by a port, which package umad opens. Discover walks the subnet from that
 // port by directed routes, so it needs no LIDs and no subnet manager.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package fabric

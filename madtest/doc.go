@@ -16,4 +16,6 @@
 //	port, err := subnet.Open("h2", 1) // a mad.Port, as package umad has for the kernel's
 //
 // The subnet carries management datagrams only. It has no queue pairs: package rdmatest has those.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package madtest

@@ -8,6 +8,8 @@
 // Ports lists the ports that have MADs, and Open opens one. InfiniBand ports carry all classes;
 // RoCE ports carry all but subnet management, and iWARP ports none.
 //
+// Experimental: may change in any release; see docs/stability.md.
+//
 // # Implementation
 //
 // A port has one reader, which hands each MAD to an agent: a response to the call of Do with its

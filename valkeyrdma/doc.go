@@ -63,6 +63,8 @@
 // The package implements the protocol of Valkey 8 to 9.1, which Valkey calls experimental: it may change in any of
 // its versions (https://valkey.io/topics/RDMA). If a peer violates the protocol, the connection ends with an error that
 // matches [ErrProtocol]. There is no TLS, and Valkey has neither replication nor a cluster bus over RDMA.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package valkeyrdma
 
 // Implementation
