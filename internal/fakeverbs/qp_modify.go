@@ -26,8 +26,7 @@ func (k *Kernel) exModifyQP(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsExModifyQpResp{ResponseLength: 8})
 }
 
-// privateModifier is a driver that has private bytes for a modification. It sees them before the QP
-// changes.
+// privateModifier is a driver with private bytes for modifications. It reads them before the QP changes.
 type privateModifier interface {
 	ModifyPrivate(qp *QP, mask, rate uint32, r *ioctl.Request) error
 }
@@ -106,7 +105,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 		resp.MaxRecvWr, resp.MaxRecvSge = qp.Cap.MaxRecvWr, qp.Cap.MaxRecvSge
 	}
 	if q, ok := qp.Made.(interface{ RecvEntries() uint32 }); ok {
-		resp.MaxRecvWr = q.RecvEntries() // those that the provider made room for
+		resp.MaxRecvWr = q.RecvEntries() // the number that the provider has room for
 	}
 	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		resp.SqSigAll = 1
@@ -129,25 +128,25 @@ func (qp *QP) Connect() {
 	qp.CurState = abi.IB_QPS_RTS
 }
 
-// Break puts the QP into the error state, as a lost peer does: all that is on the
-// queues is flushed; requests that are posted later wait for a doorbell.
+// Break puts the QP into the error state, as the loss of the peer does. All posted requests are flushed.
+// Requests that are posted later are flushed after a doorbell.
 func (qp *QP) Break() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	qp.queues.EnterError()
 }
 
-// Carry takes the oldest send and completes it with status, in the driver's own
-// numbers; a success only if it was signalled. It reports whether there was one. A QP in
-// the error state carries nothing: drivers only flush there.
+// Carry takes the oldest send and completes it with a status in the driver's numbers. A success completes
+// only if the send was signaled. Carry reports whether there was a send. In the error state it takes none,
+// because drivers only flush there.
 func (qp *QP) Carry(status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
 }
 
-// Receive takes the oldest receive and completes it with n bytes. Without one it
-// reports false; over iWARP the connection then ends. A QP in the error state receives nothing.
+// Receive takes the oldest receive and completes it with n bytes. If there is none, it reports false, and
+// over iWARP the connection ends. In the error state it takes none.
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -160,7 +159,7 @@ type player interface {
 	Receive(n uint32) bool
 }
 
-// TakeOver keeps the attributes that the mask names, as drivers in software do.
+// TakeOver stores the attributes in the mask, as drivers in software do.
 func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
 	for _, c := range qpAttrs {
 		if in.AttrMask&c.bit != 0 {
@@ -169,7 +168,7 @@ func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
 	}
 }
 
-// qpAttrs are the attributes that a modification may have.
+// qpAttrs holds the attributes that a modification may have.
 var qpAttrs = []struct {
 	bit  uint32
 	copy func(to, from *abi.IbUverbsModifyQp)
@@ -196,7 +195,7 @@ var qpAttrs = []struct {
 	{abi.IB_QP_DEST_QPN, func(to, from *abi.IbUverbsModifyQp) { to.DestQpNum = from.DestQpNum }},
 }
 
-// atomics rounds as the kernel does: 0, or a power of two.
+// atomics rounds up to a power of two or 0, as the kernel does.
 func atomics(n uint8) uint8 {
 	if n == 0 {
 		return 0
@@ -206,7 +205,7 @@ func atomics(n uint8) uint8 {
 
 type move struct{ from, to uint8 }
 
-// need has the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+// need holds the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
 type need struct{ must, may [6]uint32 }
 
 const (
@@ -239,17 +238,17 @@ var moves = map[move]need{
 	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
 }
 
-// sending has the attributes that may change while sends are processed.
+// sending holds the attributes that may change while sends are processed.
 var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
 
-// ignored has the attributes that the core ignores when it modifies a QP.
+// ignored holds the attributes that the core ignores when it modifies a QP.
 var ignored = map[uint64]uint32{
 	abi.IB_UVERBS_QPT_XRC_INI: heard,
 	abi.IB_UVERBS_QPT_XRC_TGT: abi.IB_QP_MAX_QP_RD_ATOMIC | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY,
 }
 
-// ModifyIsOK reports whether the kernel's ib_modify_qp_is_ok permits a transition. It lets an RC QP
-// go from SQE to RTS without attributes, which the specification does not.
+// ModifyIsOK reports whether the kernel's ib_modify_qp_is_ok permits a transition. Unlike the
+// specification, it permits the transition of an RC QP from SQE to RTS without attributes.
 func ModifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
 	if mask&abi.IB_QP_CUR_STATE != 0 && (from < abi.IB_QPS_RTR || from > abi.IB_QPS_SQE) {
 		return false
