@@ -62,8 +62,9 @@
 // # Differences from TCP
 //
 // The devices write data directly into the peer's memory, without a copy in a kernel. Each
-// connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has two file
-// descriptors, but no goroutine until it is closed.
+// connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has one file
+// descriptor and about five memory mappings, of which Linux allows a process 65,530 unless
+// vm.max_map_count says otherwise. It has no goroutine until it is closed.
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
 // background, as over TCP, but if the process exits the data is lost. [Conn.Shutdown] waits

@@ -275,7 +275,7 @@ func (a *asker) flows(qp *uverbs.QP) {
 func (a *asker) count(qp *uverbs.QP) {
 	counters := asked(a.dev.CreateCounters())(a.t)
 	a.ok(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1))
-	rule := asked(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{eth(0x800), &uverbs.FlowCount{Counters: counters}}}))(a.t)
+	rule := asked(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{eth(0x800), counters}}))(a.t)
 	a.ok(counters.Read(make([]uint64, 2), false), rule.Close(), counters.Close())
 }
 

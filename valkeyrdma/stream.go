@@ -198,7 +198,7 @@ func (s *stream) release() {
 	s.due = s.due && s.held > 0
 }
 
-// notify posts the message, which has n bytes for the peer's buffer. bytes is how many of them are in the send buffer.
+// notify posts the message, which has n bytes for the peer's buffer. bytes is the number of them that are in the send buffer.
 func (s *stream) notify(n, bytes int) error {
 	s.m.to = offer{s.to.addr + uint64(s.sent), uint32(n), s.to.key}
 	s.sent += uint32(n)

@@ -93,10 +93,10 @@ var counters = define(&program{
 	name: "counters", args: "[OPTIONS] [ADDRESS [PORTS [MASK]]]",
 	summary: "print, reset or watch the counters of ports",
 	text: `
-Without an address it is this port. PORTS is a number, a list (1,4,8) or a range
-(1-10); 255 is all ports. MASK selects the counters that -r and -R reset, by the bits
-of CounterSelect: 0x0fff are the errors. With -i it prints what the counters rose by
-a second, until it is interrupted; the counters themselves stay as they are.
+The default address is this port. PORTS is a number, a list (1,4,8) or a range (1-10);
+255 means all ports. MASK selects the counters that -r and -R reset, by the bits of
+CounterSelect: 0x0fff selects the errors. With -i it prints the increase of the
+counters per second until it is interrupted. It does not reset them.
 `,
 }, 3, counterRows(), showCounters)
 

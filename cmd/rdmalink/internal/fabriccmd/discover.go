@@ -55,11 +55,10 @@ var discover = define(&program{
 	name: "discover", args: "[OPTIONS] [FILE]",
 	summary: "find all nodes and links of the fabric and print its topology",
 	text: `
-The topology is in the form that ibnetdiscover writes and ibsim reads, or goes to
-FILE. Discovery needs neither LIDs nor a subnet manager. Nodes that don't answer are
-named at the end, and the exit code is 1; the rest is printed all the same. --diff
-compares with an earlier discovery, which -j printed, and the exit code is 1 if the
-fabric has changed.
+It prints the topology in the format that ibnetdiscover writes and ibsim reads, or
+writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes don't
+answer, it names them at the end, prints the rest, and exits with 1. --diff compares
+with an earlier discovery, which -j printed, and exits with 1 if the fabric has changed.
 `,
 }, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
 	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),

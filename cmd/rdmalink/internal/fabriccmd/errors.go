@@ -33,8 +33,8 @@ var errorsOf = define(&program{
 	name: "errors", args: "[OPTIONS]",
 	summary: "print the ports of the fabric whose error counters exceed thresholds",
 	text: `
-Without a file of thresholds each error counts. Its lines are NAME=VALUE, such as
-SymbolErrorCounter=10. The exit code is 1 if a port has too many errors, too.
+Without a thresholds file it reports every error. Lines of the file are NAME=VALUE,
+such as SymbolErrorCounter=10. The exit code is also 1 if a port has too many errors.
 `,
 }, 0, append(append(commonRows[errorsOptions](), walkRows[errorsOptions]()...),
 	cli.NewRow('s', "suppress", "NAMES", "ignore these counters: a list with commas", func(o *errorsOptions, v string) error {

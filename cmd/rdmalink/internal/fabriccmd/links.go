@@ -22,7 +22,7 @@ var links = define(&program{
 	name: "links", args: "[OPTIONS]",
 	summary: "print each link of the fabric, with its width, speed and state",
 	text: `
-A link that is slower or narrower than both its ends could be says so: Could be 4X.
+If a link is slower or narrower than both ends support, it adds a note: Could be 4X.
 `,
 }, 0, append(append(commonRows[linksOptions](), walkRows[linksOptions]()...),
 	cli.NewRow('d', "down", "", "print only links that are down", cli.Flag(func(o *linksOptions) *bool { return &o.down })),

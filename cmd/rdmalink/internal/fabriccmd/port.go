@@ -27,11 +27,11 @@ var port = define(&program{
 	name: "port", args: "[OPTIONS] ADDRESS PORT [OPERATION…]",
 	summary: "print the state of a port's link, or change it",
 	text: `
-Operations: query, enable, disable, on, off, reset, down, arm, active, of which one
-can be given, and speed N, espeed N, width N, vls N, mtu N, lid N, smlid N, lmc N,
-mkey N, mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. A change asks
-first if the standard input is a terminal, and needs --yes elsewhere. What takes down
-the link by which the request came is refused.
+Operations: one of query, enable, disable, on, off, reset, down, arm, active; and any
+of speed N, espeed N, width N, vls N, mtu N, lid N, smlid N, lmc N, mkey N,
+mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. If standard input is a
+terminal, it asks before a change; otherwise a change needs --yes. It refuses to take
+down the link through which the request reaches the node.
 `,
 }, math.MaxInt, append(append(commonRows[portOptions](), targetRows[portOptions]()...),
 	smRow[portOptions](),

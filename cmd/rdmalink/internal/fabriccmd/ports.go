@@ -22,7 +22,7 @@ var ports = define(&program{
 	name: "ports", args: "[OPTIONS] [DEV [PORT]]",
 	summary: "print this host's ports with management datagrams",
 	text: `
-Everything comes from /sys, so no right is needed.
+It reads only /sys, so it needs no privileges.
 `,
 }, 2, []cli.Row[portsOptions]{
 	cli.NewRow('l', "list_of_cas", "", "print the names of the devices only", cli.Flag(func(o *portsOptions) *bool { return &o.list })),

@@ -22,7 +22,7 @@ var query = define(&program{
 	text: `
 Operations, and their short names: NodeInfo (NI), NodeDesc (ND), PortInfo (PI),
 PortInfoExtended (PIE), SwitchInfo (SI), PKeyTable (PKeys), SL2VLTable (SL2VL),
-VLArbitration (VLArb), GUIDInfo (GI), MlnxExtPortInfo (MEPI). With -c the address is
+VLArbitration (VLArb), GUIDInfo (GI), MlnxExtPortInfo (MEPI). With -c the address has
 two words: a LID, and a directed route from there.
 `,
 }, 4, append(append(commonRows[queryOptions](), targetRows[queryOptions]()...),

@@ -52,8 +52,8 @@ PKeyTableRecord (PKTR) [LID/PORT/BLOCK], VLArbitrationTableRecord (VLAR)
 [LID/PORT/BLOCK], InformInfoRecord (IIR) [GID], LinkRecord (LR) [LID/PORT [LID/PORT]],
 ServiceRecord (SR), PathRecord (PR), MCMemberRecord (MCMR), LFTRecord (LFTR)
 [LID/BLOCK], MFTRecord (MFTR) [LID/POSITION/BLOCK], GUIDInfoRecord (GIR) [LID/BLOCK],
-SwitchInfoRecord (SWIR) [LID], SMInfoRecord (SMIR) [LID]. Without a query it is
-NodeRecord. In place of a LID the name of a node can be given.
+SwitchInfoRecord (SWIR) [LID], SMInfoRecord (SMIR) [LID]. The default query is
+NodeRecord. The name of a node can replace its LID.
 `,
 }, 3, saRows(), showRecords)
 

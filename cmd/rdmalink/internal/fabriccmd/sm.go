@@ -16,7 +16,7 @@ var sm = define(&program{
 	name: "sm", args: "[OPTIONS] [ADDRESS]",
 	summary: "print the state of the subnet manager",
 	text: `
-Without an address it is the subnet manager of the port.
+The default address is the subnet manager of the port.
 `,
 }, 1, append(append(commonRows[smOptions](), targetRows[smOptions]()...), smRow[smOptions]()), showSM)
 

@@ -23,7 +23,7 @@ var trace = define(&program{
 	summary: "print the nodes that packets from one port to another pass",
 	text: `
 It follows the forwarding tables of the switches, as packets do. With -m it follows
-those of a multicast group, for which it discovers the fabric.
+the multicast forwarding tables of a group, for which it discovers the fabric.
 `,
 }, 2, append(commonRows[traceOptions](),
 	guidRow[traceOptions](),
