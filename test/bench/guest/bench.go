@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/goverbs/goverbs/test/bench/result"
 )
@@ -16,14 +17,15 @@ import (
 // bench holds the options of a suite and the writer for its samples.
 type bench struct {
 	ctx     context.Context
-	runs    int    // how often each entrant runs
-	quick   bool   // fewer rows, shorter runs
-	check   bool   // only figures that do not depend on the machine; runs is 1 then
-	icount  bool   // the vehicle's clock counts instructions
-	vehicle string // goes into each sample
-	bin     string // directory of rdmalink
-	suite   string // the running suite
-	alone   bool   // only goverbs runs, because the others would take too long
+	runs    int            // how often each entrant runs
+	quick   bool           // fewer rows, shorter runs
+	check   bool           // only figures that do not depend on the machine; runs is 1 then
+	icount  bool           // the vehicle's clock counts instructions
+	vehicle string         // goes into each sample
+	bin     string         // directory of rdmalink
+	suite   string         // the running suite
+	alone   bool           // only goverbs runs, because the others would take too long
+	only    *regexp.Regexp // rows to run; nil: all
 
 	out   *json.Encoder
 	log   io.Writer
