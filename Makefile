@@ -116,8 +116,8 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 BITS32 := ./rsocket ./valkeyrdma
 
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
-	CI= $(GO) test -timeout 30m $(TESTFLAGS) ./...
-	if [ "$$($(GO) env GOHOSTARCH)" = amd64 ]; then CI= GOARCH=386 $(GO) test -timeout 30m $(TESTFLAGS) $(BITS32); fi
+	CI= $(GO) test -timeout 15m $(TESTFLAGS) ./...
+	if [ "$$($(GO) env GOHOSTARCH)" = amd64 ]; then CI= GOARCH=386 $(GO) test -timeout 15m $(TESTFLAGS) $(BITS32); fi
 
 # The emulator has the host's kernel below it. -short leaves out what takes minutes there: most
 # mutations of providers and the long models. Lint vets for arm64.
@@ -125,13 +125,13 @@ arm64: ## unit tests of the library as arm64 programs, under qemu-user
 	@command -v qemu-aarch64-static >/dev/null || { \
 		echo "installing qemu-user-static"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends qemu-user-static; }
-	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 30m $(TESTFLAGS) \
+	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 20m $(TESTFLAGS) \
 		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
 # leaves out or shortens is for one goroutine, or too slow with it.
 race: $(READY) ## the same under the race detector, and with pointer checks
-	CI= CGO_ENABLED=1 $(GO) test -race -short -timeout 60m $(TESTFLAGS) ./...
+	CI= CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TESTFLAGS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
@@ -152,13 +152,13 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
 	@bin/vm rdma-core
 	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
-	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
+	CI=true $(GO) test -parallel 4 -timeout 30m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
-	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
-	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./valkeyrdma
+	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 30m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
+	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 30m $(TESTFLAGS) -run Sandbox ./valkeyrdma
 
 fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
-	CI=true $(GO) test -timeout 30m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
+	CI=true $(GO) test -timeout 20m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
 
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
 diags:
@@ -198,13 +198,13 @@ vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks,
 	@bin/vm test -kernel $(firstword $(KERNELS)) -guests 1 -race -run '$(RACE_TESTS)' $(TESTFLAGS) $(RACE_PACKAGES)
 
 rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
-	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -skip '^TestUML' ./test/cmd/vm
+	$(GO) test -tags vmhost -timeout 30m $(TESTFLAGS) -skip '^TestUML' ./test/cmd/vm
 
 # User Mode Linux measures nanoseconds for make bench. Its tests and the kernel tests on it
 # take a quarter of an hour, and show no more than QEMU's.
 uml: ## the test machine's and the kernel tests on User Mode Linux, which is compiled first
 	@$(MAKE) --no-print-directory fetch build grpc valkey exporter prometheus KERNELS=uml-6.12
-	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
+	$(GO) test -tags vmhost -timeout 30m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
 	@bin/vm test -kernel uml-6.12 -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES)
 
 # MUTATE='-n 300 -seed 7', '-own -run drain uverbs': go run ./test/cmd/mutate -h tells more.

@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config has what a Client's requests have in common. The zero value is what C's tools use.
+// Config holds the settings of a Client's requests. The zero value has the defaults of C's tools.
 type Config struct {
 	Retry     mad.Retry
 	MKey      uint64 // of subnet management
-	SMKey     uint64 // of queries of subnet administration: trusted if it is the subnet manager's
-	SMLID     uint16 // where subnet administration is; 0: where the port's subnet manager is
-	PKeyIndex uint16 // of all but subnet management
+	SMKey     uint64 // of queries of subnet administration; the subnet manager trusts requests with its own key
+	SMLID     uint16 // LID of subnet administration; 0 means the LID of the port's subnet manager
+	PKeyIndex uint16 // of all classes but subnet management
 }
 
-// Client sends requests by a port. Its methods can be called from several goroutines at a time.
+// Client sends requests through a port. Its methods may be called concurrently.
 type Client struct {
 	port   mad.Port
 	config Config
@@ -37,15 +37,15 @@ type agentKey struct {
 	oui   uint32
 }
 
-// NewClient returns a client that sends by a port. The port remains the caller's.
+// NewClient returns a client that sends through a port. The caller closes the port.
 func NewClient(port mad.Port, config Config) *Client {
 	return &Client{port: port, config: config, agents: make(map[agentKey]mad.Agent)}
 }
 
-// Port returns the port by which the client sends.
+// Port returns the port that the client sends through.
 func (c *Client) Port() mad.Port { return c.port }
 
-// Close ends the client's agents. Calls that are blocked return an error that matches net.ErrClosed.
+// Close closes the client's agents. Blocked calls return an error that matches net.ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-// agent returns the agent of a class, which it registers at the first request.
+// agent returns the agent of a class. The first call for a class registers the agent.
 func (c *Client) agent(class mad.Class, oui uint32) (mad.Agent, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,10 +81,10 @@ func (c *Client) agent(class mad.Class, oui uint32) (mad.Agent, error) {
 	return a, nil
 }
 
-// maxRedirects is how often a request follows a redirection.
+// maxRedirects is the maximum number of redirections of a request.
 const maxRedirects = 4
 
-// Do sends a request and returns its response, whatever its status is. It follows redirections.
+// Do sends a request and returns the response, whatever its status is. It follows redirections.
 func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error) {
 	class := req.Data.Class()
 	oui := uint32(0)
@@ -134,12 +134,12 @@ func (c *Client) do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 	return m, m.Data.Err()
 }
 
-// GSI returns the address of a port for all classes but subnet management.
+// GSI returns the address of the port with a LID, for all classes but subnet management.
 func (c *Client) GSI(lid uint16) mad.Addr {
 	return mad.Addr{LID: lid, QPN: 1, QKey: mad.QKeyGSI, PKeyIndex: c.config.PKeyIndex}
 }
 
-// complete sets the LID of this port in a route that is partly by LID.
+// complete sets DrLID in a route that has both a LID and hops.
 func (c *Client) complete(r mad.Route) (mad.Route, error) {
 	if r.LID == 0 || len(r.Hops) == 0 || r.DrLID != 0 {
 		return r, nil
@@ -149,7 +149,7 @@ func (c *Client) complete(r mad.Route) (mad.Route, error) {
 	return r, err
 }
 
-// smp sends a request of subnet management and returns the response's attribute.
+// smp sends a request of subnet management and returns the attribute of the response.
 func (c *Client) smp(ctx context.Context, r mad.Route, method mad.Method, id mad.AttrID, modifier uint32, data mad.Attribute) ([]byte, error) {
 	r, err := c.complete(r)
 	if err != nil {
@@ -168,7 +168,7 @@ func (c *Client) smp(ctx context.Context, r mad.Route, method mad.Method, id mad
 	return m.Data.Data(), nil
 }
 
-// Get reads an attribute of subnet management of the node at the end of a route.
+// Get reads an attribute of subnet management from the node at the end of a route.
 func (c *Client) Get(ctx context.Context, r mad.Route, modifier uint32, a mad.Attribute) error {
 	data, err := c.smp(ctx, r, mad.Get, mad.LayoutOf(a).AttrID, modifier, nil)
 	if err != nil {
@@ -177,13 +177,13 @@ func (c *Client) Get(ctx context.Context, r mad.Route, modifier uint32, a mad.At
 	return mad.Unmarshal(data, a)
 }
 
-// GetRaw reads an attribute of subnet management that this module may not know: 64 bytes.
+// GetRaw reads the 64 bytes of an attribute of subnet management, which package mad need not know.
 func (c *Client) GetRaw(ctx context.Context, r mad.Route, id mad.AttrID, modifier uint32) ([]byte, error) {
 	return c.smp(ctx, r, mad.Get, id, modifier, nil)
 }
 
-// Set changes an attribute of subnet management, and sets a to what the node answers: what it
-// accepted. It sends zeros in reserved fields.
+// Set writes an attribute of subnet management, and sets a to the values in the response, which are
+// those that the node has accepted. It sends zeros in reserved fields.
 func (c *Client) Set(ctx context.Context, r mad.Route, modifier uint32, a mad.Attribute) error {
 	data, err := c.smp(ctx, r, mad.Set, mad.LayoutOf(a).AttrID, modifier, a)
 	if err != nil {
@@ -192,12 +192,13 @@ func (c *Client) Set(ctx context.Context, r mad.Route, modifier uint32, a mad.At
 	return mad.Unmarshal(data, a)
 }
 
-// GetPerf reads an attribute of performance management. a selects the port, and receives its values.
+// GetPerf reads an attribute of performance management. The field PortSelect of a selects the port.
+// GetPerf sets the other fields.
 func (c *Client) GetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) error {
 	return c.perf(ctx, to, mad.Get, a)
 }
 
-// SetPerf writes an attribute of performance management: it resets the counters that a selects.
+// SetPerf writes an attribute of performance management, which resets the counters that a selects.
 func (c *Client) SetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) error {
 	return c.perf(ctx, to, mad.Set, a)
 }
@@ -214,7 +215,7 @@ func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad
 	return mad.Unmarshal(m.Data.Data(), a)
 }
 
-// ClassPortInfo asks for the capabilities of a class at a port.
+// ClassPortInfo reads the capabilities of a class at a port.
 func (c *Client) ClassPortInfo(ctx context.Context, to mad.Addr, class mad.Class) (info mad.ClassPortInfo, err error) {
 	m, err := c.do(ctx, &mad.Message{Addr: to, Data: mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)})
 	if err != nil {
@@ -240,8 +241,8 @@ func (c *Client) SM() (mad.Addr, error) {
 	return to, nil
 }
 
-// ErrTruncated is matched by the error of a query whose answer has more records than arrived: ibsim
-// carries the first segment only.
+// ErrTruncated is the error of a query when not all records of the response arrived: ibsim carries
+// only the first segment.
 var ErrTruncated = errors.New("the transport carried only the first of the answer's segments")
 
 // record is a pointer to a record of subnet administration.
@@ -250,9 +251,9 @@ type record[T any] interface {
 	mad.Attribute
 }
 
-// Query asks subnet administration for all records that equal query in the fields of mask. It
-// returns none if there are none, or a *mad.StatusError with StatusSANoRecords, as the subnet manager
-// has it.
+// Query returns all records of subnet administration that are equal to query in the fields of mask.
+// If there are none, some subnet managers return an empty list, and others fail with a
+// *mad.StatusError of StatusSANoRecords.
 func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.ComponentMask, query P) ([]T, error) {
 	m, err := c.query(ctx, mad.GetTable, mask, query)
 	if err != nil {
@@ -268,8 +269,8 @@ func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.Componen
 	return all, tableErr
 }
 
-// QueryOne asks subnet administration for one record, such as a path, that equals query in the
-// fields of mask, and sets query to it.
+// QueryOne asks subnet administration for one record, such as a path, that is equal to query in the
+// fields of mask. It sets query to that record.
 func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad.Attribute) error {
 	m, err := c.query(ctx, mad.Get, mask, query)
 	if err != nil {
@@ -278,8 +279,8 @@ func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad
 	return mad.Unmarshal(m.Data.Data(), query)
 }
 
-// SetRecord writes a record of subnet administration, which joins a multicast group or registers a
-// service, and sets r to the answer. DeleteRecord undoes it.
+// SetRecord writes a record of subnet administration and sets r to the response. It joins a
+// multicast group or registers a service. DeleteRecord undoes it.
 func (c *Client) SetRecord(ctx context.Context, mask mad.ComponentMask, r mad.Attribute) error {
 	m, err := c.query(ctx, mad.Set, mask, r)
 	if err != nil {
@@ -308,12 +309,12 @@ func (c *Client) query(ctx context.Context, method mad.Method, mask mad.Componen
 	return c.do(ctx, &mad.Message{Addr: to, Data: d})
 }
 
-// Records splits the answer to a GetTable query into its records.
+// Records returns the records in the response to a GetTable query.
 func Records(m mad.MAD) ([][]byte, error) {
 	var truncated error
 	data := m.Data()
 	if flags := m.RMPPFlags(); m.RMPPVersion() == 1 && flags&mad.RMPPActive != 0 && m.RMPPSegment() <= 1 && len(m) <= mad.Size {
-		// One segment came. Its length says how much of it is used.
+		// Only the first segment arrived. If it is also the last one, RMPPLength is its length.
 		switch length := int64(m.RMPPLength()); {
 		case flags&mad.RMPPLast == 0:
 			truncated = ErrTruncated
@@ -333,7 +334,7 @@ func Records(m mad.MAD) ([][]byte, error) {
 	return all, truncated
 }
 
-// ResolveLID returns the LID of the port with a GUID, which subnet administration knows.
+// ResolveLID asks subnet administration for the LID of the port with a GUID.
 func (c *Client) ResolveLID(ctx context.Context, guid verbs.GUID) (uint16, error) {
 	attr, err := c.port.Attr()
 	if err != nil {
@@ -352,8 +353,8 @@ func (c *Client) ResolveLID(ctx context.Context, guid verbs.GUID) (uint16, error
 	return path.DLID, nil
 }
 
-// Ping asks the responder at a port, C's ibping or ServePing, for its host name, and returns the time
-// that took. The name is as received.
+// Ping asks the responder at a port for its host name, and also returns the round-trip time. The
+// responder is C's ibping or ServePing. The name is returned as received.
 func (c *Client) Ping(ctx context.Context, to mad.Addr, oui uint32) (host string, rtt time.Duration, err error) {
 	d := mad.New(mad.ClassPing, mad.Get, 0, 0)
 	d.SetOUI(oui)
@@ -388,7 +389,7 @@ func ServePing(ctx context.Context, port mad.Port, oui uint32, host string) erro
 		data := m.Data.Data()
 		clear(data)
 		copy(data[:len(data)-1], host)
-		// A ping that can't be answered, because its sender is gone, concerns nobody else.
+		// If the sender of a ping is gone, the pings of others must still be answered.
 		if err := a.Send(ctx, m); errors.Is(err, net.ErrClosed) {
 			return err
 		}

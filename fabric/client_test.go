@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// gsi is a port behind which a test answers.
+// gsi is a port whose requests a test answers.
 type gsi struct {
 	world
 	answer func(m *mad.Message) *mad.Message
@@ -37,7 +37,7 @@ func (g *gsi) Do(_ context.Context, req *mad.Message, _ mad.Retry) (*mad.Message
 	return g.answer(&m), nil
 }
 
-// TestRedirect sends requests on to where their answer says.
+// TestRedirect checks that requests follow redirections.
 func TestRedirect(t *testing.T) {
 	g := &gsi{}
 	g.answer = func(m *mad.Message) *mad.Message {
@@ -54,7 +54,7 @@ func TestRedirect(t *testing.T) {
 			if err := mad.Marshal(m.Data.Data(), &mad.PortCounters{PortSelect: 1, RcvErrors: 3}); err != nil {
 				t.Error(err)
 			}
-		case 8: // in a circle
+		case 8: // in a loop
 			m.Data.SetStatus(mad.StatusRedirect)
 			if err := mad.Marshal(m.Data.Data(), &mad.ClassPortInfo{RedirectLID: 8}); err != nil {
 				t.Error(err)
@@ -86,7 +86,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestKeys checks where the keys of requests are.
+// TestKeys checks the positions of keys in requests.
 func TestKeys(t *testing.T) {
 	g := &gsi{}
 	var got *mad.Message
@@ -104,7 +104,7 @@ func TestKeys(t *testing.T) {
 	if d := got.Data; d.SMKey() != 0x3344 || got.Addr.LID != 77 || got.Addr.QPN != 1 || got.Addr.QKey != mad.QKeyGSI || d.ComponentMask() != mad.MaskPathDLID || d.ClassVersion() != 2 {
 		t.Errorf("%+v, % x", got.Addr, d)
 	}
-	// An answer of something else is refused.
+	// A response with another attribute is refused.
 	g.answer = func(m *mad.Message) *mad.Message { m.Data.SetAttrID(mad.AttrSwitchInfo); return m }
 	if err := c.Get(t.Context(), mad.ByLID(3), 1, &mad.PortInfo{}); err == nil || !strings.Contains(err.Error(), "SwitchInfo") {
 		t.Errorf("%v", err)

@@ -9,20 +9,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fabric is what a discovery found.
+// Fabric is the result of a discovery.
 type Fabric struct {
-	// Nodes are in the order in which C's libibnetdisc finds them: in rounds, by port number. The
+	// Nodes are in the order in which C's libibnetdisc finds them: breadth first, by port number. The
 	// first is the node where the discovery began.
 	Nodes []*Node
 
-	From *Port // where the discovery began: the port of the first node
+	From *Port // the port of the first node where the discovery began
 
-	// Problems are what could not be read and what contradicts itself. The rest of the fabric is
-	// complete in spite of them.
+	// Problems lists failed requests and contradictory responses. They don't affect the rest of the
+	// fabric, which is complete.
 	Problems []*Problem
 
 	MaxHops  int // length of the longest route
-	Requests int // sent requests, without repetitions
+	Requests int // number of requests, without retries
 
 	byGUID map[verbs.GUID]*Node
 	byLID  map[uint16]*Port
@@ -31,10 +31,10 @@ type Fabric struct {
 // Node is a channel adapter, a switch or a router.
 type Node struct {
 	Info        mad.NodeInfo
-	Description string          // as received: see mad.Printable
-	Switch      *mad.SwitchInfo // of a switch, if it answered
-	Ports       []*Port         // by number; nil: unknown. Port 0 is that of a switch itself
-	Route       mad.Route       // the first that led to it
+	Description string          // as received; see mad.Printable
+	Switch      *mad.SwitchInfo // nil unless the node is a switch that answered
+	Ports       []*Port         // by number; unknown ports are nil; port 0 is the switch itself
+	Route       mad.Route       // the first route that was found
 }
 
 // Port is a port of a node.
@@ -44,14 +44,14 @@ type Port struct {
 	GUID   verbs.GUID
 	Info   *mad.PortInfo // nil if the port did not answer
 	Mlnx   *mad.MlnxExtPortInfo
-	Remote *Port // the other end of its link
+	Remote *Port // the port at the other end of the link, or nil
 }
 
 // Problem is a request that failed during a discovery, or a contradiction.
 type Problem struct {
 	Route mad.Route
-	Node  *Node // that was asked; nil if it is unknown
-	Port  int   // of Node, by which the route leaves or that was asked; -1: none
+	Node  *Node // the node that was asked; nil if it is unknown
+	Port  int   // the port of Node that was asked, or the last output port of the route; -1 if none
 	Err   error
 }
 
@@ -68,7 +68,7 @@ func (p *Problem) Error() string {
 
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Contradictions that Problems match.
+// Contradictions in responses. The errors of Problems match them.
 var (
 	ErrDuplicateGUID = errors.New("another node has the same GUID")
 	ErrLinkConflict  = errors.New("two ports claim the same link")
@@ -76,7 +76,7 @@ var (
 	ErrTooLarge      = errors.New("the fabric is too large")
 )
 
-// LID returns the base LID of the port; that of a switch's port is the switch's.
+// LID returns the base LID of the port. All ports of a switch have the LID of its port 0.
 func (p *Port) LID() uint16 {
 	if p.Node.Info.Type == mad.NodeSwitch {
 		return p.Node.LID()
@@ -87,7 +87,7 @@ func (p *Port) LID() uint16 {
 	return p.Info.LID
 }
 
-// LMC returns the LMC of the port; that of a switch's port is the switch's.
+// LMC returns the LMC of the port. All ports of a switch have the LMC of its port 0.
 func (p *Port) LMC() uint8 {
 	q := p
 	if p.Node.Info.Type == mad.NodeSwitch {
@@ -110,7 +110,7 @@ func (n *Node) Port(number int) *Port {
 	return n.Ports[number]
 }
 
-// LID returns the LID of a switch, and 0 of other nodes.
+// LID returns the LID of a switch. It returns 0 for other nodes, whose ports have LIDs.
 func (n *Node) LID() uint16 {
 	if p := n.Port(0); n.Info.Type == mad.NodeSwitch && p != nil && p.Info != nil {
 		return p.Info.LID
@@ -121,10 +121,10 @@ func (n *Node) LID() uint16 {
 // Node returns the node with a GUID, or nil.
 func (f *Fabric) Node(guid verbs.GUID) *Node { return f.byGUID[guid] }
 
-// PortByLID returns the port that a LID leads to, or nil. For a switch it is port 0.
+// PortByLID returns the port with a LID, or nil. A switch has the LIDs of its port 0.
 func (f *Fabric) PortByLID(lid uint16) *Port { return f.byLID[lid] }
 
-// PortByGUID returns the port with a port GUID, or nil. For a switch it is port 0.
+// PortByGUID returns the port with a port GUID, or nil. For the GUID of a switch it returns port 0.
 func (f *Fabric) PortByGUID(guid verbs.GUID) *Port {
 	for _, n := range f.Nodes {
 		for _, p := range n.Ports {
@@ -136,20 +136,20 @@ func (f *Fabric) PortByGUID(guid verbs.GUID) *Port {
 	return nil
 }
 
-// DiscoverOptions limit a discovery. The zero value is what C's tools use.
+// DiscoverOptions configures a discovery. The zero value has the defaults of C's tools.
 type DiscoverOptions struct {
-	From     mad.Route // where to begin; zero: this port
-	MaxHops  int       // beyond From; 0: no limit but that of directed routes
-	InFlight int       // requests under way; 0 means 2. More is faster, and may drop packets of busy switches
+	From     mad.Route // route to the first node; the zero Route is this port
+	MaxHops  int       // maximum number of hops after From; 0 means the limit of directed routes
+	InFlight int       // maximum number of outstanding requests; 0 means 2; with more, busy switches may drop some
 	MlnxExt  bool      // ask Mellanox devices about FDR10
 }
 
-// maxNodes bounds what a hostile switch can make of a fabric. LIDs suffice for 48 k ports.
+// maxNodes limits the number of nodes that a hostile switch can invent. There are 48 k unicast LIDs.
 var maxNodes = 1 << 16
 
-// Discover walks the subnet from the port of the client. It fails if the first node doesn't answer.
-// If the context ends, it returns what it found, and an error that matches ctx.Err(). What fails
-// elsewhere is among the Problems of the fabric.
+// Discover finds all nodes and links of the subnet, beginning at the port of the client. It fails if
+// the first node doesn't answer. Later failures are Problems of the fabric. If the context ends, it
+// returns the nodes found so far, and an error that matches ctx.Err().
 func (c *Client) Discover(ctx context.Context, o DiscoverOptions) (*Fabric, error) {
 	from, err := c.complete(o.From)
 	if err != nil {
@@ -186,17 +186,18 @@ func (c *Client) Discover(ctx context.Context, o DiscoverOptions) (*Fabric, erro
 	return f, nil
 }
 
-// request is a request of a discovery. Its answer is decoded by the goroutine that waited for it.
+// request is a request of a discovery. The goroutine that waits for the response decodes it.
 type request struct {
 	route    mad.Route
 	modifier uint32
 	attr     mad.Attribute
-	node     *Node // that is asked, or by whose port the route leaves, if attr is a NodeInfo
+	node     *Node // the node that is asked, or for NodeInfo, the node before it on the route
 	port     int
 	err      error
 }
 
-// discovery is a walk under way. One goroutine has the graph; workers ask and decode.
+// discovery is a discovery in progress. One goroutine owns the graph. Workers send requests and
+// decode responses.
 type discovery struct {
 	client  *Client
 	options DiscoverOptions
@@ -223,8 +224,8 @@ func (d *discovery) worker(ctx context.Context) {
 
 func (d *discovery) ask(r *request) { d.queue = append(d.queue, r) }
 
-// run asks and handles answers until there is nothing to ask. It always waits for the requests under
-// way, which end with the context.
+// run sends requests and handles responses until there are no more. It waits for all outstanding
+// requests, which end with the context.
 func (d *discovery) run(ctx context.Context) {
 	head := 0
 	for {
@@ -273,7 +274,7 @@ func (d *discovery) problem(r *request, err error) {
 	d.problems = append(d.problems, &Problem{Route: r.route, Node: r.node, Port: r.port, Err: err})
 }
 
-// nodeInfo handles the answer of a node, at the start or behind a port of another.
+// nodeInfo handles the NodeInfo of the first node, or of a node at the other end of a link.
 func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	n := d.byGUID[info.NodeGUID]
 	isNew := n == nil
@@ -317,7 +318,7 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	}
 }
 
-// link notes that two ports are the ends of a link. It reports false if one has another link.
+// link connects two ports. It reports false if one of them is already connected to a third.
 func (d *discovery) link(r *request, a, b *Port) bool {
 	if a == b {
 		d.problem(r, fmt.Errorf("%w: 0x%016x port %d is connected to itself", ErrLinkConflict, uint64(a.Node.Info.NodeGUID), a.Number))
@@ -357,8 +358,8 @@ func (d *discovery) portInfo(r *request, info *mad.PortInfo) {
 	d.extend(r, p)
 }
 
-// extends reports whether the walk goes on by a port: from a switch by each port but the one that it
-// was entered by, and from another node only at the start.
+// extends reports whether the discovery continues through a port. It continues through all ports of
+// a switch but the one it entered by, and through the port of another node only at the start.
 func extends(p *Port, enteredBy uint8, start *Node, fromPort uint8) bool {
 	if p.Number == 0 || !p.LinkUp() {
 		return false
@@ -369,13 +370,13 @@ func extends(p *Port, enteredBy uint8, start *Node, fromPort uint8) bool {
 	return p.Node == start && p.Number == fromPort
 }
 
-// extend asks the node behind a port.
+// extend requests the NodeInfo of the node at the other end of a port's link.
 func (d *discovery) extend(r *request, p *Port) {
 	if d.tooLarge || p.Info == nil || !extends(p, p.Info.LocalPort, d.start, d.fromPort) || len(r.route.Hops)-len(d.from.Hops) >= d.options.MaxHops || len(r.route.Hops) >= mad.MaxHops {
 		return
 	}
 	if r.route.LID != 0 && p.Node.Info.Type != mad.NodeSwitch {
-		return // a route that begins by LID doesn't go on from an adapter
+		return // hops after a LID can't begin at an adapter
 	}
 	next, err := d.client.complete(d.beyond(r.route, p))
 	if err != nil {
@@ -385,8 +386,9 @@ func (d *discovery) extend(r *request, p *Port) {
 	d.ask(&request{route: next, attr: &mad.NodeInfo{}, node: p.Node, port: int(p.Number)})
 }
 
-// beyond returns the route that goes on by a port of the node at the end of a route. A directed route
-// doesn't go on through an adapter, but back to what it is connected to.
+// beyond returns a route to the node at the other end of a port's link. r leads to the node of the
+// port. A directed route can't pass through an adapter, so beyond then returns the route to the
+// adapter's neighbor.
 func (d *discovery) beyond(r mad.Route, p *Port) mad.Route {
 	if p.Node == d.start && p.Node.Info.Type != mad.NodeSwitch && len(r.Hops) > 1 {
 		r.Hops = r.Hops[:len(r.Hops)-1]
@@ -395,8 +397,8 @@ func (d *discovery) beyond(r mad.Route, p *Port) mad.Route {
 	return r.Append(p.Number)
 }
 
-// fabric returns the result. The answers came in an order that depends on the network, so it walks
-// the graph again in the order in which C asks.
+// fabric returns the result. The order of the responses depends on the network, so it walks
+// the graph again in the order in which C sends requests.
 func (d *discovery) fabric() *Fabric {
 	f := &Fabric{Problems: d.problems, Requests: d.requests, byGUID: d.byGUID, byLID: make(map[uint16]*Port)}
 	if d.start == nil {
@@ -404,17 +406,17 @@ func (d *discovery) fabric() *Fabric {
 	}
 	f.From = d.start.Ports[d.fromPort]
 
-	// An event is an answer: of a node, of a switch's port 0, or of another port. There is one or more
-	// for each port of the fabric, so it is small.
+	// An event is a response: from a node, from port 0 of a switch, or about another port. There are
+	// one or more for each port of the fabric, so an event is small.
 	type event struct {
 		node *Node
-		from *Port // the port of another node that leads to the node; nil at the start
+		from *Port // the port at the other end of the link to the node; nil at the start
 		kind uint8
 		by   uint8 // the port by which the route enters the node
 		port uint8
 	}
 	seen := make(map[*Node]bool, len(d.byGUID))
-	walked := make(map[*Port]bool) // of adapters, which a hostile neighbor may lead back to
+	walked := make(map[*Port]bool) // ports of adapters; a hostile neighbor may lead to one again
 	const (
 		nodeEvent uint8 = iota
 		port0Event
@@ -467,7 +469,7 @@ func (d *discovery) fabric() *Fabric {
 	return f
 }
 
-// index notes the ports by LID.
+// index fills the map from LIDs to ports.
 func (f *Fabric) index() {
 	for _, n := range f.Nodes {
 		for _, p := range n.Ports {
@@ -483,8 +485,9 @@ func (f *Fabric) index() {
 	}
 }
 
-// ExtSpeed returns the active extended speed of the port: 1 FDR, 2 EDR, 4 HDR, 8 NDR, 32 XDR, 0 none.
-// Whether those are valid is in the CapMask of the port, or of a switch's port 0.
+// ExtSpeed returns the active extended speed of the port: 1 for FDR, 2 for EDR, 4 for HDR, 8 for NDR,
+// 32 for XDR, 0 for none. The CapMask of the port, or of port 0 of a switch, determines which of them
+// are valid.
 func (p *Port) ExtSpeed() int {
 	if p.Info == nil {
 		return 0
@@ -499,7 +502,8 @@ func (p *Port) ExtSpeed() int {
 	return 0
 }
 
-// ExtSpeedSupported returns the extended speeds that the port supports, as bits of ExtSpeed.
+// ExtSpeedSupported returns the extended speeds that the port supports, as a set of the values of
+// ExtSpeed.
 func (p *Port) ExtSpeedSupported() int {
 	if p.Info == nil {
 		return 0
@@ -515,7 +519,7 @@ func (p *Port) ExtSpeedSupported() int {
 	return speed
 }
 
-// ExtSpeedEnabled returns the extended speeds that are enabled, as bits of ExtSpeed.
+// ExtSpeedEnabled returns the extended speeds that are enabled, as a set of the values of ExtSpeed.
 func (p *Port) ExtSpeedEnabled() int {
 	if p.Info == nil {
 		return 0
@@ -531,7 +535,7 @@ func (p *Port) ExtSpeedEnabled() int {
 	return speed
 }
 
-// extCaps reports whether the extended speeds of the port, and those beyond NDR, are valid.
+// extCaps reports whether the extended speeds of the port are valid, and whether those above NDR are.
 func (p *Port) extCaps() (ext, ext2 bool) {
 	q := p
 	if p.Node.Info.Type == mad.NodeSwitch {

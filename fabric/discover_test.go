@@ -22,13 +22,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// world is a subnet that answers directed routes as a test wants it, also wrongly. It is a port, and
-// an agent of that port.
+// world is a subnet whose answers to directed routes a test can change. It implements both the port
+// and the agent of that port.
 type world struct {
 	mad.Port
 	mad.Agent
 	mu     sync.Mutex
-	nodes  []*fakeNode // the first is where the port is, at its port 1
+	nodes  []*fakeNode // port 1 of the first one is the port
 	answer func(n *fakeNode, in uint8, m mad.MAD) (silent bool)
 	delay  func() time.Duration
 	under  atomic.Int32
@@ -128,7 +128,7 @@ func (w *world) Do(ctx context.Context, req *mad.Message, _ mad.Retry) (*mad.Mes
 	return m, nil
 }
 
-// tree returns a fabric of two layers of switches with two hosts each.
+// tree returns a fabric with two layers of switches and two hosts at each switch.
 func tree() *world {
 	w := &world{}
 	host := w.add(mad.NodeCA, 1)
@@ -170,8 +170,8 @@ func topology(t *testing.T, f *fabric.Fabric) string {
 	return b.String()
 }
 
-// TestOrder delays answers at random. The result is always the same, and never more requests are
-// under way than allowed.
+// TestOrder delays answers at random. It checks that the result is always the same, and that the
+// number of outstanding requests stays within the limit.
 func TestOrder(t *testing.T) {
 	want := topology(t, discover(t, tree(), fabric.DiscoverOptions{InFlight: 1}))
 	if n := strings.Count(want, "guid=0x"); n != 2*18 {
@@ -201,13 +201,13 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestHostile has nodes answer what they shouldn't. The rest of the fabric is found in spite of it.
+// TestHostile discovers fabrics with nodes that give wrong answers. The rest must still be found.
 func TestHostile(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		spoil func(w *world)
-		want  error // that a problem matches
-		lost  int   // nodes that aren't found
+		want  error // a problem matches it
+		lost  int   // number of nodes that aren't found
 	}{
 		{"a silent host", func(w *world) {
 			w.answer = func(n *fakeNode, _ uint8, _ mad.MAD) bool { return n == w.nodes[len(w.nodes)-1] }
@@ -285,7 +285,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// check checks that a fabric is consistent and that each of its forms can be made.
+// check checks that a fabric is consistent and can be written in each format.
 func check(t *testing.T, f *fabric.Fabric) {
 	t.Helper()
 	for _, n := range f.Nodes {
@@ -315,7 +315,7 @@ func check(t *testing.T, f *fabric.Fabric) {
 	}
 }
 
-// TestEndless discovers a fabric in which each port leads to a new switch.
+// TestEndless discovers a fabric in which each port is connected to a new switch.
 func TestEndless(t *testing.T) {
 	defer fabric.SetMaxNodes(1000)()
 	w := tree()
@@ -351,7 +351,7 @@ func TestEndless(t *testing.T) {
 	check(t, f)
 }
 
-// TestCancelDiscovery ends the context in the middle.
+// TestCancelDiscovery cancels the context of a discovery.
 func TestCancelDiscovery(t *testing.T) {
 	w := tree()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -372,7 +372,7 @@ func TestCancelDiscovery(t *testing.T) {
 	}
 }
 
-// TestChanging discovers while links come and go.
+// TestChanging runs discoveries while links go down and come up.
 func TestChanging(t *testing.T) {
 	for seed := range uint64(30) {
 		w := tree()
@@ -433,7 +433,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestReadJSON reads a fabric that was written, and hostile ones.
+// TestReadJSON reads a fabric that MarshalJSON wrote, and hostile input.
 func TestReadJSON(t *testing.T) {
 	f := discover(t, tree(), fabric.DiscoverOptions{})
 	text, err := json.Marshal(f)
@@ -479,7 +479,7 @@ func FuzzReadJSON(f *testing.F) {
 	})
 }
 
-// TestRecords splits answers of subnet administration, also hostile ones.
+// TestRecords splits responses of subnet administration, including hostile ones.
 func TestRecords(t *testing.T) {
 	answer := func(records, offset int, flags mad.RMPPFlags, length uint32) mad.MAD {
 		m := append(mad.New(mad.ClassSA, mad.GetTableResp, mad.AttrPathRecord, 0)[:56], make([]byte, records*offset*8)...)

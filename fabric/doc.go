@@ -1,6 +1,6 @@
-// Package fabric asks the nodes of an InfiniBand subnet: typed requests of subnet management,
-// performance management and subnet administration, and the discovery of all nodes and links.
+// Package fabric queries the nodes of an InfiniBand subnet. It sends typed requests of subnet
+// management, performance management and subnet administration, and discovers all nodes and links.
 //
-// A Client sends requests by a port, which package umad opens. Discover walks the subnet from that
-// port by directed routes, so it needs no LIDs and no subnet manager.
+// A Client sends requests through a port, which package umad opens. Client.Discover walks the subnet
+// from that port. It uses directed routes, so it needs no LIDs and no subnet manager.
 package fabric

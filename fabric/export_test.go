@@ -1,6 +1,6 @@
 package fabric
 
-// SetMaxNodes changes the greatest size of a fabric until restore is called.
+// SetMaxNodes changes the maximum number of nodes of a fabric until restore is called.
 func SetMaxNodes(n int) (restore func()) {
 	old := maxNodes
 	maxNodes = n

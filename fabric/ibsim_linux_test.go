@@ -39,13 +39,13 @@ func client(t *testing.T, c umad.IBSim, config fabric.Config) *fabric.Client {
 
 var generated = regexp.MustCompile(`(?m)^# Topology file: .*\n`)
 
-// link is a line of a topology file for ibsim, without its other half.
+// link returns the two lines of a topology file for ibsim that describe a link, one for each end.
 func link(a string, p int, b string, q int) (string, string) {
 	return fmt.Sprintf("[%d]\t\"%s\"[%d]\n", p, b, q), fmt.Sprintf("[%d]\t\"%s\"[%d]\n", q, a, p)
 }
 
-// generated returns topologies for ibsim: a fat tree, a ring, a mesh with double links, a chain and a
-// star. The discovery begins at the first host.
+// generatedTopologies returns topologies for ibsim: a fat tree, a ring, a mesh with double links, a
+// chain and a star. The discovery begins at the first host.
 func generatedTopologies() map[string]string {
 	type graph struct {
 		order []string
@@ -116,8 +116,8 @@ func generatedTopologies() map[string]string {
 	return all
 }
 
-// TestIBNetDiscover compares with C's ibnetdiscover on the topologies of ibsim's package, and on
-// generated ones that opensm has brought up.
+// TestIBNetDiscover compares discoveries with C's ibnetdiscover, on the topologies of ibsim's package
+// and on generated ones that opensm has brought up.
 func TestIBNetDiscover(t *testing.T) {
 	topologies := generatedTopologies()
 	for _, file := range ibsimtest.Examples(t) {
@@ -175,7 +175,7 @@ func TestIBNetDiscover(t *testing.T) {
 	}
 }
 
-// TestIBTracert compares with C's ibtracert, for all pairs of LIDs.
+// TestIBTracert compares traces with C's ibtracert.
 func TestIBTracert(t *testing.T) {
 	sim := ibsimtest.Start(t, example(t, "net.2sw2path4hca"))
 	sim.OpenSM(t, "Hca1")
@@ -211,7 +211,7 @@ func TestIBTracert(t *testing.T) {
 				t.Errorf("%d to %d: %v", from, to, err)
 				continue
 			}
-			if to%3 != 0 && from%2 != 0 { // a third of the pairs, for the sake of time
+			if to%3 != 0 && from%2 != 0 { // only some of the pairs, to save time
 				continue
 			}
 			if d := cmp.Diff(sim.Tool(t, "Hca2", "ibtracert", "-n", fmt.Sprint(from), fmt.Sprint(to)), text(hops)); d != "" {
@@ -243,7 +243,7 @@ func example(t *testing.T, name string) string {
 	return ""
 }
 
-// TestDumps compares attributes of nodes with what C's smpquery and perfquery print of them.
+// TestDumps compares the attributes of nodes with the output of C's smpquery and perfquery.
 func TestDumps(t *testing.T) {
 	sim := ibsimtest.Start(t, example(t, "net.2sw2path4hca"))
 	sim.OpenSM(t, "Hca1")
@@ -278,7 +278,7 @@ func TestDumps(t *testing.T) {
 		{"smpquery", []string{"portinfo", "2", "4"}, "# Port info: Lid 2 port 4\n" + get(2, 4, &mad.PortInfo{})},
 	} {
 		theirs := sim.Tool(t, "Hca2", test.tool, test.args...)
-		// C's release of 2022 doesn't know what came later.
+		// C's release of 2022 lacks these newer fields.
 		ours := regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(test.ours, "")
 		if d := cmp.Diff(theirs, ours); d != "" {
 			t.Errorf("%s %v (-C +ours):\n%s", test.tool, test.args, d)
@@ -313,7 +313,7 @@ func TestDumps(t *testing.T) {
 	if err != nil || lid != 5 {
 		t.Errorf("LID %d, %v", lid, err)
 	}
-	// ibsim carries one segment, which has one record.
+	// ibsim carries only one segment, which holds one record.
 	nodes, err := fabric.Query(t.Context(), c, 0, &mad.NodeRecord{})
 	if !errors.Is(err, fabric.ErrTruncated) || len(nodes) != 1 {
 		t.Errorf("%+v, %v", nodes, err)
@@ -365,8 +365,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestOpenSMOnSubnet has opensm bring up a subnet in this process by ibsim's protocol. C's tools and ours
-// then read the same from it.
+// TestOpenSMOnSubnet runs opensm on a subnet in this process, over ibsim's protocol. It then compares
+// the output of C's tools with ours.
 func TestOpenSMOnSubnet(t *testing.T) {
 	top, err := madtest.FatTree(6, 2)
 	if err != nil {

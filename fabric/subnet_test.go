@@ -32,7 +32,7 @@ func openSubnet(t testing.TB, top *madtest.Topology, node string) (*madtest.Subn
 	return s, c
 }
 
-// BenchmarkDiscover walks a fat tree of 11,271 nodes, with the answers of its nodes.
+// BenchmarkDiscover discovers a fat tree of 11,271 nodes. Its time includes that of the nodes' answers.
 func BenchmarkDiscover(b *testing.B) {
 	top, err := madtest.FatTree(34, 3)
 	if err != nil {
@@ -40,7 +40,7 @@ func BenchmarkDiscover(b *testing.B) {
 	}
 	_, c := openSubnet(b, top, "h1")
 	nodes := len(top.Nodes)
-	top = nil // the subnet has its own
+	top = nil // the subnet has a copy
 	b.ReportAllocs()
 	for b.Loop() {
 		f, err := c.Discover(b.Context(), fabric.DiscoverOptions{InFlight: 8})
@@ -50,7 +50,7 @@ func BenchmarkDiscover(b *testing.B) {
 	}
 }
 
-// reachable returns the nodes that a walk from a node finds, and the number of their links that are up.
+// reachable returns the nodes that links connect with a node, and the number of those links.
 func reachable(from *madtest.Node) (found map[verbs.GUID]bool, links int) {
 	found = map[verbs.GUID]bool{from.Info().NodeGUID: true}
 	for queue := []*madtest.Node{from}; len(queue) > 0; queue = queue[1:] {
@@ -73,8 +73,8 @@ func reachable(from *madtest.Node) (found map[verbs.GUID]bool, links int) {
 	return found, links
 }
 
-// TestDiscoverModel pulls and plugs random cables. A discovery meanwhile ends, with a fabric whose links
-// have two ends; one afterwards finds what is reachable, and no more.
+// TestDiscoverModel unplugs and plugs random cables. A discovery meanwhile must end and find only links
+// with two ends. A discovery afterwards must find exactly the reachable nodes.
 func TestDiscoverModel(t *testing.T) {
 	top, err := madtest.FatTree(6, 2)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestDiscoverModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer port.Close()
-	// Nodes answer at once, or a link on the way is down.
+	// Nodes answer at once unless a link on the route is down.
 	c := fabric.NewClient(port, fabric.Config{Retry: mad.Retry{Timeout: time.Millisecond, Tries: 1}})
 	defer c.Close()
 	var cables []*madtest.Port
@@ -146,8 +146,7 @@ func TestDiscoverModel(t *testing.T) {
 	}
 }
 
-// TestDiscoverMemory bounds what a fabric of 11,271 nodes occupies: that of the discovery, and that of the
-// subnet.
+// TestDiscoverMemory bounds the memory of a discovery of 11,271 nodes, and that of their subnet.
 func TestDiscoverMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it walks 11,271 nodes")

@@ -14,11 +14,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Names are the names of nodes that replace their descriptions, by node GUID. It is the content of
+// Names maps node GUIDs to names that replace the descriptions of the nodes. It is the content of
 // C's ib-node-name-map.
 type Names map[verbs.GUID]string
 
-// Of returns the name of a node, with spaces in place of what is not printable.
+// Of returns the name of a node, in which spaces replace characters that are not printable.
 func (names Names) Of(n *Node) string {
 	if s, ok := names[n.Info.NodeGUID]; ok {
 		return s
@@ -26,8 +26,8 @@ func (names Names) Of(n *Node) string {
 	return mad.Printable(n.Description)
 }
 
-// ReadNames reads a node name map: lines of a GUID in hexadecimal and a name in quotes. Empty lines
-// and those that begin with # are skipped.
+// ReadNames reads a node name map. Each line has a GUID in hexadecimal and a name in quotes. ReadNames
+// skips empty lines and lines that begin with #.
 func ReadNames(r io.Reader) (Names, error) {
 	names := make(Names)
 	in := bufio.NewScanner(r)
@@ -49,16 +49,16 @@ func ReadNames(r io.Reader) (Names, error) {
 	return names, in.Err()
 }
 
-// TopologyOptions select what the text forms of a fabric show.
+// TopologyOptions selects the details that WriteTopology writes.
 type TopologyOptions struct {
 	Names   Names
-	Time    time.Time // of the discovery, in the heading
-	Full    bool      // speed, width and VLCap of each link as numbers
-	MaxHops bool      // lengths of routes and number of requests in the heading
+	Time    time.Time // time of the discovery, for the heading
+	Full    bool      // write speed, width and VLCap of each link as numbers
+	MaxHops bool      // write the length of routes and the number of requests in the heading
 }
 
-// NewestFirst returns the nodes of a type, or of all types for 0, in the order of C's tools: what was
-// found last comes first.
+// NewestFirst returns the nodes of a type, or of all types if t is 0. The node that was found last
+// comes first, as in the output of C's tools.
 func (f *Fabric) NewestFirst(t mad.NodeType) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for i := len(f.Nodes) - 1; i >= 0; i-- {
@@ -69,7 +69,7 @@ func (f *Fabric) NewestFirst(t mad.NodeType) iter.Seq[*Node] {
 	}
 }
 
-// WriteTopology writes the fabric in the form of C's ibnetdiscover, which ibsim and other tools read.
+// WriteTopology writes the fabric in the format of C's ibnetdiscover, which ibsim and other tools read.
 func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "#\n# Topology file: generated on %s\n#\n", o.Time.Format(time.ANSIC))
@@ -153,7 +153,7 @@ func (o *TopologyOptions) writeLink(w io.Writer, p *Port) {
 	fmt.Fprintln(w)
 }
 
-// SpeedName returns width and speed of the link as ibnetdiscover prints them: 4xHDR.
+// SpeedName returns width and speed of the link in the format of ibnetdiscover, such as "4xHDR".
 func (p *Port) SpeedName() string { return p.width() + p.speed() }
 
 func (p *Port) width() string {
@@ -199,7 +199,7 @@ func (p *Port) speed() string {
 	return "???"
 }
 
-// WritePorts writes a line for each known port, in the form of ibnetdiscover -p.
+// WritePorts writes a line for each known port, in the format of ibnetdiscover -p.
 func (f *Fabric) WritePorts(w io.Writer, names Names) error {
 	b := bufio.NewWriter(w)
 	for n := range f.NewestFirst(0) {
@@ -231,7 +231,7 @@ func shortType(n *Node) string {
 	return "??"
 }
 
-// WriteList writes a line for each node of a type, or of all types for 0, in the form of
+// WriteList writes a line for each node of a type, or of all types if t is 0, in the format of
 // ibnetdiscover -l.
 func (f *Fabric) WriteList(w io.Writer, t mad.NodeType, names Names) error {
 	b := bufio.NewWriter(w)
@@ -249,7 +249,7 @@ func (f *Fabric) WriteList(w io.Writer, t mad.NodeType, names Names) error {
 	return b.Flush()
 }
 
-// links yields each link once, by its port that was found first.
+// links returns each link once, as the one of its ports that was found first.
 func (f *Fabric) links() iter.Seq[*Port] {
 	return func(yield func(*Port) bool) {
 		seen := make(map[*Port]bool)
@@ -320,8 +320,8 @@ type (
 	}
 )
 
-// MarshalJSON returns nodes with their attributes, links and problems. The keys of attributes are
-// libibmad's names; see mad.AppendJSON. It has no M_Keys.
+// MarshalJSON returns the nodes with their attributes, the links and the problems. The keys of
+// attributes are libibmad's names; see mad.AppendJSON. M_Keys are left out.
 func (f *Fabric) MarshalJSON() ([]byte, error) {
 	guid := func(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }
 	name := func(p *Port) portName { return portName{guid(p.Node.Info.NodeGUID), p.Number} }
@@ -353,7 +353,8 @@ func (f *Fabric) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, for Diff. Problems and routes are not restored.
+// UnmarshalJSON reads the output of MarshalJSON, so that Diff can compare it. It doesn't restore
+// problems and routes.
 func (f *Fabric) UnmarshalJSON(data []byte) error {
 	var in fabricJSON
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -438,11 +439,11 @@ func (f *Fabric) UnmarshalJSON(data []byte) error {
 // Change is a difference between two discoveries.
 type Change struct {
 	Kind     ChangeKind
-	Old, New *Node // nil if there is no such node
-	Port     int   // the number of the port that differs; -1: the node itself
+	Old, New *Node // nil if the node doesn't exist
+	Port     int   // number of the port that differs, or -1 for the node itself
 }
 
-// ChangeKind says what differs.
+// ChangeKind is the kind of a difference.
 type ChangeKind uint8
 
 // The kinds of differences.
@@ -468,7 +469,7 @@ func (k ChangeKind) String() string {
 	return fmt.Sprintf("ChangeKind(%d)", uint8(k))
 }
 
-// String returns the change in a line, without control characters.
+// String returns a line that describes the change, without control characters.
 func (c Change) String() string {
 	n := c.New
 	if n == nil {
@@ -512,7 +513,7 @@ func portText(n *Node, number int, text func(*Port) string) string {
 	return "unknown"
 }
 
-// farEnd names the other end of a port's link.
+// farEnd returns the name of the port at the other end of a link.
 func farEnd(n *Node, number int) string {
 	p := n.Port(number)
 	if p == nil || p.Remote == nil {
@@ -521,8 +522,8 @@ func farEnd(n *Node, number int) string {
 	return fmt.Sprintf("0x%016x port %d", uint64(p.Remote.Node.Info.NodeGUID), p.Remote.Number)
 }
 
-// Diff returns what differs between two discoveries of a fabric, in the order of old, then what only
-// the new one has.
+// Diff returns the differences between two discoveries of a fabric. They are in the order of old,
+// followed by those of nodes that only the new one has.
 func Diff(old, now *Fabric) []Change {
 	var all []Change
 	for _, a := range old.Nodes {

@@ -9,19 +9,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Hop is a node that a packet comes through.
+// Hop is a node on the route of a packet.
 type Hop struct {
-	Node        mad.NodeInfo // with the GUID of the port that is entered, or of the switch
+	Node        mad.NodeInfo // PortGUID is that of the input port, or of the switch
 	Description string       // as received
-	In, Out     uint8        // ports; In is 0 at the source, Out at the destination
-	LID         uint16       // of the port that is entered, or of the switch
+	In, Out     uint8        // input and output port; In is 0 at the source, Out at the destination
+	LID         uint16       // of the input port, or of the switch
 	LMC         uint8
 }
 
-// TraceError is why a route ends before its destination.
+// TraceError is the error of a route that ends before its destination.
 type TraceError struct {
 	Node   verbs.GUID
-	Port   uint8 // the output port, or the one whose state is bad
+	Port   uint8 // the output port, or the port that is down
 	Reason error
 }
 
@@ -40,9 +40,10 @@ var (
 	ErrBadTarget = errors.New("the destination is no unicast LID")
 )
 
-// Trace follows the forwarding tables from the port with a LID to that with another, as packets go,
-// and returns the nodes on the way. It returns those up to the fault together with a *TraceError. It
-// asks by directed routes, along which the tables lead from this port to the first LID.
+// Trace follows the forwarding tables from the port with one LID to the port with another, and
+// returns the nodes on the route. If the route ends early, Trace returns the nodes up to there and a
+// *TraceError. Trace sends its requests along directed routes. It finds the beginning of the route by
+// following the tables from this port.
 func (c *Client) Trace(ctx context.Context, from, to uint16) ([]Hop, error) {
 	for _, lid := range []uint16{from, to} {
 		if lid == 0 || lid >= mad.MinMulticast {
@@ -57,8 +58,8 @@ func (c *Client) Trace(ctx context.Context, from, to uint16) ([]Hop, error) {
 	return hops, err
 }
 
-// follow follows the forwarding tables from the end of a directed route, and returns the route to the
-// destination, too.
+// follow follows the forwarding tables from the end of a directed route. It also returns the directed
+// route to the destination.
 func (c *Client) follow(ctx context.Context, route mad.Route, to uint16) (hops []Hop, _ mad.Route, err error) {
 	var target mad.NodeInfo
 	if err := c.Get(ctx, mad.ByLID(to), 0, &target); err != nil {
@@ -94,7 +95,7 @@ func (c *Client) follow(ctx context.Context, route mad.Route, to uint16) (hops [
 		case len(hops) > 0:
 			return fail(n.LocalPort, ErrDeadEnd)
 		case len(route.Hops) > 0:
-			// A directed route doesn't go on through an adapter, but back to its switch.
+			// A directed route can't pass through an adapter. It continues from the adapter's switch.
 			hop.Out = n.LocalPort
 			next.Hops = route.Hops[:len(route.Hops)-1]
 		default:
@@ -119,8 +120,8 @@ func (c *Client) follow(ctx context.Context, route mad.Route, to uint16) (hops [
 	return hops, route, &TraceError{hop.Node.NodeGUID, hop.Out, ErrLoop}
 }
 
-// hop asks the node at the end of a route, and the port by which it is entered, or port 0 of a
-// switch.
+// hop returns the node at the end of a route, and the PortInfo of the port that the route enters it
+// by, or of port 0 of a switch.
 func (c *Client) hop(ctx context.Context, route mad.Route) (h Hop, info mad.PortInfo, err error) {
 	var d mad.NodeDescription
 	for _, a := range []mad.Attribute{&h.Node, &d, &info} {
@@ -132,7 +133,7 @@ func (c *Client) hop(ctx context.Context, route mad.Route) (h Hop, info mad.Port
 	return h, info, nil
 }
 
-// forward returns the output port of a switch for a LID; 255 is none.
+// forward returns the output port of a switch for a LID, or 255 if there is none.
 func (c *Client) forward(ctx context.Context, route mad.Route, lid uint16) (uint8, error) {
 	var s mad.SwitchInfo
 	if err := c.Get(ctx, route, 0, &s); err != nil {

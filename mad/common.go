@@ -2,7 +2,7 @@ package mad
 
 import "github.com/goverbs/goverbs/verbs"
 
-// The attributes that all classes have.
+// Attributes of all classes.
 const (
 	AttrClassPortInfo AttrID = 0x0001
 	AttrNotice        AttrID = 0x0002
@@ -29,7 +29,8 @@ const (
 	TrapSwitchBadPKey   uint16 = 259
 )
 
-// ClassPortInfo describes the agent of a class at a port, and where it redirects requests to.
+// ClassPortInfo describes the agent of a class at a port. It may name another agent, to which
+// requests are redirected.
 type ClassPortInfo struct {
 	BaseVersion       uint8     `mad:"0:8,BaseVersion,uint"`
 	ClassVersion      uint8     `mad:"1:8,ClassVersion,uint"`
@@ -57,22 +58,22 @@ type ClassPortInfo struct {
 
 func (*ClassPortInfo) attribute() *Layout { return layoutClassPortInfo }
 
-// Notice is an event: the data of a trap, or of the report of one.
+// Notice describes an event. It is the attribute of traps and reports.
 type Notice struct {
 	Generic      bool      `mad:"0:1,NoticeIsGeneric,uint"`
 	Type         uint8     `mad:"0.1:7,NoticeType,uint"`
-	ProducerType uint32    `mad:"1:24,NoticeProducerType,uint"` // a NodeType, of generic notices
+	ProducerType uint32    `mad:"1:24,NoticeProducerType,uint"` // a NodeType, in generic notices
 	TrapNumber   uint16    `mad:"4:16,NoticeTrapNumber,uint"`
 	IssuerLID    uint16    `mad:"6:16,NoticeIssuerLID,uint"`
 	Toggle       bool      `mad:"8:1,NoticeToggle,uint"`
 	Count        uint16    `mad:"8.1:15,NoticeCount,uint"`
 	Details      [54]byte  `mad:"10:432,NoticeDataDetails,array"`
-	IssuerGID    verbs.GID `mad:"64:128,NoticeIssuerGID,array"` // of a report by class SA only
+	IssuerGID    verbs.GID `mad:"64:128,NoticeIssuerGID,array"` // only in reports of class SA
 }
 
 func (*Notice) attribute() *Layout { return layoutNotice }
 
-// InformInfo subscribes to the reports of events.
+// InformInfo subscribes to reports of events.
 type InformInfo struct {
 	GID           verbs.GID `mad:"0:128,InformGID,array"`
 	LIDRangeBegin uint16    `mad:"16:16,InformLIDRangeBegin,uint"`
@@ -88,7 +89,7 @@ type InformInfo struct {
 
 func (*InformInfo) attribute() *Layout { return layoutInformInfo }
 
-// Layouts, for their methods.
+// The layouts of the attributes in this file.
 var (
 	layoutClassPortInfo = layoutOf[ClassPortInfo](0, AttrClassPortInfo, 72)
 	layoutNotice        = layoutOf[Notice](0, AttrNotice, 64)

@@ -1,8 +1,8 @@
-// Package mad has the management datagrams (MADs) of InfiniBand: their headers, their attributes in
-// typed form, and the interface of what sends and receives them.
+// Package mad defines the management datagrams (MADs) of InfiniBand: their headers, their
+// attributes as Go types, and the interface of the ports that send and receive them.
 //
 // # Implementation
 //
-// Each attribute is a struct whose tags are the layout on the wire, the name that C's tools print,
-// and the form of the value. Marshal, Unmarshal, Dump and AppendJSON work from these tags.
+// Each attribute is a struct. The tag of a field holds its position on the wire, the name that C's
+// tools print, and the format of its value. Marshal, Unmarshal, Dump and AppendJSON use these tags.
 package mad

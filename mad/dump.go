@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Kind is the form in which the value of a field is printed.
+// Kind is the format in which the value of a field is printed.
 type Kind uint8
 
 // The kinds of values.
 const (
 	KindUint   Kind = iota + 1
-	KindHex         // with as many digits as the field's bytes have
-	KindMKey        // a key that dumps don't show
+	KindHex         // with leading zeros, two digits a byte
+	KindMKey        // a key, hidden unless DumpOptions.ShowKeys is set
 	KindArray       // bytes
 	KindString      // 'text'
 	KindNodeType
@@ -40,7 +40,7 @@ const (
 	KindPortCapMask2
 )
 
-// The names in tags are those of libibmad's functions.
+// kindNamed returns the kind with a name of struct tags. The names are those of libibmad's functions.
 func kindNamed(s string) Kind {
 	return map[string]Kind{
 		"uint": KindUint, "hex": KindHex, "mkey": KindMKey, "array": KindArray, "string": KindString, "node_type": KindNodeType, "portstate": KindPortState,
@@ -52,7 +52,7 @@ func kindNamed(s string) Kind {
 	}[s]
 }
 
-// names are the names of values, from 0 on.
+// names holds the names of the values from 0 on.
 type names []string
 
 func (n names) text(v uint64, unknown string) string {
@@ -94,7 +94,7 @@ var (
 	}
 )
 
-// set joins the names of the bits of v.
+// set returns the names of the bits of v, joined.
 func (n names) set(v uint64) string {
 	var s []string
 	for bit := uint64(1); bit < uint64(len(n)); bit <<= 1 {
@@ -113,7 +113,7 @@ func linkWidthSet(v uint64) string {
 	return s
 }
 
-// join appends what C appends to the names of known bits.
+// join appends a formatted number to the names of the known bits, as C does.
 func join(s, format string, v uint64) string {
 	if s != "" {
 		s += " or "
@@ -208,12 +208,12 @@ func (k Kind) text(v uint64, width int) string {
 
 // DumpOptions select what a dump shows.
 type DumpOptions struct {
-	ShowKeys bool                    // M_Keys, too
-	Omit     func(field *Field) bool // reports whether a field is left out; nil: all are shown
+	ShowKeys bool                    // also show M_Keys
+	Omit     func(field *Field) bool // reports whether to leave out a field; nil shows all
 }
 
-// Dump returns the fields of an attribute in the form of C's libibmad, a line each: the name, dots
-// up to column 33, the value. Control characters in strings become spaces.
+// Dump returns the fields of an attribute as C's libibmad prints them. Each line has the name of a
+// field, dots up to column 33, and the value. Control characters in strings become spaces.
 func Dump(a Attribute, o DumpOptions) string {
 	var s strings.Builder
 	l := a.attribute()
@@ -234,8 +234,8 @@ func Dump(a Attribute, o DumpOptions) string {
 	return s.String()
 }
 
-// Printable returns a string from the fabric with spaces in place of what is not printable ASCII,
-// as C's tools print node descriptions.
+// Printable replaces all characters that are not printable ASCII with spaces, as C's tools do in
+// node descriptions.
 func Printable(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -246,9 +246,9 @@ func Printable(s string) string {
 	return string(b)
 }
 
-// AppendJSON appends an attribute as a JSON object. Its keys are the names that libibmad prints, in
-// the order of the attribute. Counts are numbers; what C prints in hexadecimal is a string, because
-// 64 bits don't fit into a JavaScript number; states, widths and speeds are C's words.
+// AppendJSON appends an attribute to b as a JSON object. Its keys are the names that libibmad
+// prints, in the order of the attribute. Counts are numbers. Values that C prints in hexadecimal
+// are strings, because a JavaScript number can't hold 64 bits. States, widths and speeds are C's words.
 func AppendJSON(b []byte, a Attribute, o DumpOptions) []byte {
 	b = append(b, '{')
 	l := a.attribute()
@@ -295,15 +295,15 @@ func (f *Field) appendJSON(b []byte, a Attribute) []byte {
 	return appendQuoted(b, f.Text(a))
 }
 
-// appendQuoted appends a string as encoding/json does, which makes U+FFFD of invalid UTF-8.
+// appendQuoted appends a string as encoding/json does, which replaces invalid UTF-8 with U+FFFD.
 func appendQuoted(b []byte, s string) []byte {
-	q, _ := json.Marshal(s) // a string always has a form
+	q, _ := json.Marshal(s) // a string can always be encoded
 	return append(b, q...)
 }
 
-// ParseJSON sets an attribute to what AppendJSON wrote of it. Fields that the object doesn't have
-// become zero: M_Keys, if they were not shown. It ignores keys that the attribute doesn't have, and
-// fails if a value doesn't fit its field.
+// ParseJSON sets an attribute from JSON that AppendJSON wrote. Fields that are missing from the
+// object become zero, such as M_Keys that were not shown. Unknown keys are ignored. ParseJSON fails
+// if a value doesn't fit its field.
 func ParseJSON(data []byte, a Attribute) error {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil {
@@ -351,7 +351,7 @@ func (f *Field) parseJSON(a Attribute, value json.RawMessage) error {
 	}
 	switch f.Kind {
 	case KindString:
-		if most := f.Width / 8; len(s) > most { // AppendJSON made U+FFFD of what is no UTF-8
+		if most := f.Width / 8; len(s) > most { // AppendJSON replaced invalid UTF-8 with the longer U+FFFD
 			s = strings.ToValidUTF8(s[:most], "")
 		}
 		f.setText(pointer(a), s)
@@ -380,7 +380,7 @@ func (f *Field) parseJSON(a Attribute, value json.RawMessage) error {
 	return nil
 }
 
-// valueKey is a form of values with words.
+// valueKey identifies the words of a kind for fields of a width.
 type valueKey struct {
 	kind  Kind
 	width int
@@ -391,7 +391,7 @@ var (
 	values   = make(map[valueKey]map[string]uint64)
 )
 
-// values returns the values of the words of a kind, whose fields have at most 8 bits.
+// values maps the words of a kind to their values. It is for fields of at most 8 bits.
 func (k Kind) values(width int) map[string]uint64 {
 	valuesMu.Lock()
 	defer valuesMu.Unlock()

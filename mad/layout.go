@@ -8,36 +8,36 @@ import (
 	"strings"
 )
 
-// Attribute is a pointer to one of the attributes of this package, such as *PortInfo.
+// Attribute is a pointer to an attribute of this package, such as *PortInfo.
 type Attribute interface {
 	attribute() *Layout
 }
 
-// Layout is how an attribute lies in a MAD.
+// Layout describes the position of each field of an attribute in a MAD.
 type Layout struct {
 	Name   string // of the Go type
-	Class  Class  // ClassLID for attributes of both classes of subnet management; 0: of all classes
+	Class  Class  // ClassLID for attributes of both classes of subnet management; 0 for those of all classes
 	AttrID AttrID
-	Size   int // bytes that Unmarshal and Marshal need
+	Size   int // length in bytes, which Unmarshal and Marshal need at least
 	Fields []Field
 
 	typ reflect.Type
 }
 
-// Field is a value of an attribute. An array in the attribute has a Field for each element, and an
-// attribute in a record has its own Fields.
+// Field describes one value of an attribute. An array has a Field for each element. The fields of
+// an attribute that is embedded in a record are Fields of the record.
 type Field struct {
 	Name  string // as C's libibmad prints it
-	Bit   int    // first bit, counted from the start of the attribute, most significant first
-	Width int    // bits
+	Bit   int    // position of the first bit in the attribute, most significant bit first
+	Width int    // in bits
 	Kind  Kind
-	Array string // name of the array of which the field is an element, or ""
+	Array string // name of the array that has the field as an element, or ""
 
 	offset uintptr // in the Go struct
 	memory memory
 }
 
-// memory is the form of a field in the Go struct.
+// memory is the type of a field in the Go struct.
 type memory uint8
 
 const (
@@ -50,13 +50,13 @@ const (
 	memoryString
 )
 
-// layouts has the layouts of all attributes.
+// layouts holds the layouts of all attributes.
 var layouts []*Layout
 
 // Layouts returns the layouts of all attributes.
 func Layouts() []*Layout { return layouts }
 
-// FindLayout returns the layout of an attribute of a class, or nil.
+// FindLayout returns the layout of an attribute of a class, or nil if this package doesn't know it.
 func FindLayout(class Class, id AttrID) *Layout {
 	if class == ClassDirected {
 		class = ClassLID
@@ -72,12 +72,12 @@ func FindLayout(class Class, id AttrID) *Layout {
 // LayoutOf returns the layout of an attribute.
 func LayoutOf(a Attribute) *Layout { return a.attribute() }
 
-// New returns a new attribute with the layout.
+// New returns a new, zero attribute with this layout.
 func (l *Layout) New() Attribute { return reflect.New(l.typ).Interface().(Attribute) }
 
-// layoutOf reads the tags of T, when the program starts. A tag is a position, as byte.bit:width, a
-// name and a kind. The width of an array is that of an element. An attribute in a record has a
-// position only.
+// layoutOf reads the tags of T when the program starts. A tag consists of a position
+// (byte.bit:width), a name and a kind. The width of an array is that of one element. The tag of an
+// attribute that is embedded in a record has a position only.
 func layoutOf[T any](class Class, id AttrID, size int) *Layout {
 	t := reflect.TypeFor[T]()
 	l := &Layout{Name: t.Name(), Class: class, AttrID: id, Size: size, typ: t}
@@ -86,8 +86,8 @@ func layoutOf[T any](class Class, id AttrID, size int) *Layout {
 	return l
 }
 
-// add adds the fields of a struct that lies at a bit of the attribute and at an offset of the Go
-// struct. index is the struct's number in an array, or "".
+// add adds the fields of a struct. The struct begins at a bit of the attribute and at an offset in
+// the Go struct. index is the struct's index in an array, or "".
 func (l *Layout) add(t reflect.Type, bit int, offset uintptr, index string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -170,8 +170,8 @@ func memoryOf(k reflect.Kind) memory {
 	panic("mad: an attribute has a field of kind " + k.String())
 }
 
-// Unmarshal sets an attribute to what data has. It fails if data is shorter than the attribute.
-// Optional fields behind the end of data become zero.
+// Unmarshal decodes data into an attribute. It fails if data is shorter than the attribute.
+// Optional fields beyond the end of data become zero.
 func Unmarshal(data []byte, a Attribute) error {
 	l := a.attribute()
 	if len(data) < l.Size {
@@ -198,10 +198,10 @@ func Unmarshal(data []byte, a Attribute) error {
 	return nil
 }
 
-// Marshal writes the fields of an attribute into data, and leaves the bits between them as they
-// are. So an attribute that was received, changed and sent back keeps what this package doesn't
-// know. Marshal fails if data is shorter than the attribute, or if a value doesn't fit into its
-// field.
+// Marshal encodes the fields of an attribute into data. It doesn't change the bits between the
+// fields, so a program that receives an attribute, changes it and sends it back preserves bits that
+// this package doesn't know. Marshal fails if data is shorter than the attribute, or if a value
+// doesn't fit into its field.
 func Marshal(data []byte, a Attribute) error {
 	l := a.attribute()
 	if len(data) < l.Size {
@@ -234,7 +234,7 @@ func Marshal(data []byte, a Attribute) error {
 	return nil
 }
 
-// bits returns up to 64 bits of data.
+// bits returns width bits of data, at most 64.
 func bits(data []byte, bit, width int) uint64 {
 	if bit%8 == 0 {
 		d := data[bit/8:]
@@ -272,8 +272,8 @@ func setBits(data []byte, bit, width int, v uint64) {
 	}
 }
 
-// Uint returns the value of a field of the attribute, which must be one of its Layout's. It is 0 for
-// strings and arrays of bytes.
+// Uint returns the value of the field in an attribute. The field must belong to the attribute's
+// Layout. Uint returns 0 for strings and arrays of bytes.
 func (f *Field) Uint(a Attribute) uint64 {
 	if f.memory >= memoryBytes {
 		return 0
@@ -281,8 +281,8 @@ func (f *Field) Uint(a Attribute) uint64 {
 	return f.get(pointer(a))
 }
 
-// Text returns the value of a field of the attribute as C's libibmad prints it. The bytes of a
-// string are as they were received.
+// Text returns the value of the field in an attribute as C's libibmad prints it. It returns the
+// bytes of a string unchanged.
 func (f *Field) Text(a Attribute) string {
 	switch p := pointer(a); f.memory {
 	case memoryBytes:

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestLayouts checks that no bit belongs to two fields, that names and positions are sound, and that
-// each field has room in its Go type.
+// TestLayouts checks that no bit belongs to two fields, that names and positions are valid, and that
+// each field fits its Go type.
 func TestLayouts(t *testing.T) {
 	room := map[memory]int{memoryBool: 1, memoryUint8: 8, memoryUint16: 16, memoryUint32: 32, memoryUint64: 64}
 	for _, l := range Layouts() {
@@ -46,7 +46,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestWire compares with bytes that ibsim and opensm sent, and with what C's tools printed of them.
+// TestWire decodes bytes that ibsim and opensm sent, and compares with the output of C's tools.
 func TestWire(t *testing.T) {
 	var node NodeInfo
 	wire := []byte{1, 1, 1, 2, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 1, 0, 0x40, 0, 0, 0, 0, 0, 0xa1, 1, 0, 0, 0}
@@ -79,7 +79,7 @@ VendorId:........................0x000000
 	}
 }
 
-// TestPositions writes fields at the odd places of PortInfo.
+// TestPositions writes fields of PortInfo that don't begin at a byte.
 func TestPositions(t *testing.T) {
 	data := make([]byte, 64)
 	for i, test := range []struct {
@@ -135,7 +135,7 @@ func TestMarshalTooLarge(t *testing.T) {
 	}
 }
 
-// TestMarshalKeepsReserved checks that what no field covers survives.
+// TestMarshalKeepsReserved checks that Marshal doesn't change bits outside of fields.
 func TestMarshalKeepsReserved(t *testing.T) {
 	data := bytes.Repeat([]byte{0xff}, 64)
 	var s SwitchInfo
@@ -251,13 +251,13 @@ func TestMethodMask(t *testing.T) {
 	}
 }
 
-// FuzzAttributes checks for all layouts that bytes survive decoding and encoding, and that every
-// dump and JSON object can be made of any bytes.
+// FuzzAttributes checks for all layouts that decoding and encoding preserves any bytes, and that
+// any bytes can be printed as a dump and as JSON.
 func FuzzAttributes(f *testing.F) {
 	f.Add(0, make([]byte, 256))
 	f.Add(1, bytes.Repeat([]byte{0xff}, 256))
 	f.Add(4, []byte("\x01\x02short"))
-	f.Add(slices.IndexFunc(layouts, func(l *Layout) bool { return l.Name == "NodeDescription" }), bytes.Repeat([]byte{0x80}, 64)) // no UTF-8
+	f.Add(slices.IndexFunc(layouts, func(l *Layout) bool { return l.Name == "NodeDescription" }), bytes.Repeat([]byte{0x80}, 64)) // invalid UTF-8
 	f.Fuzz(func(t *testing.T, n int, data []byte) {
 		l := layouts[uint(n)%uint(len(layouts))]
 		a, b := l.New(), l.New()

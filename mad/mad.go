@@ -9,14 +9,14 @@ import (
 // Size is the length of a MAD in bytes.
 const Size = 256
 
-// MAD is a management datagram in its form on the wire: a header of 24 bytes that all classes
-// share, headers of its class, and an attribute. Its methods read and write the headers. They panic
-// if the MAD has less than Size bytes, which Parse checks.
+// MAD is a management datagram as it is sent: a header of 24 bytes that is common to all classes,
+// the headers of its class, and an attribute. Its methods read and write the headers. They panic
+// if the MAD has less than Size bytes. Parse checks the length.
 //
 // C: struct ib_mad, struct ib_smp
 type MAD []byte
 
-// New returns a MAD with its common header and zeros behind it.
+// New returns a MAD with a common header. All bytes after the header are zero.
 func New(class Class, method Method, attr AttrID, modifier uint32) MAD {
 	m := make(MAD, Size)
 	m[0] = 1
@@ -28,8 +28,8 @@ func New(class Class, method Method, attr AttrID, modifier uint32) MAD {
 	return m
 }
 
-// Parse returns the bytes of a received packet as a MAD. It fails if they are too few, or of
-// another version of the header.
+// Parse returns the bytes of a received packet as a MAD. It fails if there are less than Size bytes,
+// or if the header has an unknown version.
 func Parse(b []byte) (MAD, error) {
 	switch {
 	case len(b) < Size:
@@ -57,7 +57,7 @@ func (m MAD) Status() Status {
 	return Status(s)
 }
 
-// SetStatus sets the status of a response and leaves the direction bit of a directed route as it is.
+// SetStatus sets the status of a response. It doesn't change the direction bit of a directed route.
 func (m MAD) SetStatus(s Status) {
 	v := uint16(s)
 	if m.Class() == ClassDirected {
@@ -68,7 +68,7 @@ func (m MAD) SetStatus(s Status) {
 
 const directionBit = 0x8000
 
-// TID returns the transaction ID, which is equal in a request and its response.
+// TID returns the transaction ID. A response has the transaction ID of its request.
 func (m MAD) TID() uint64          { return binary.BigEndian.Uint64(m[8:]) }
 func (m MAD) SetTID(v uint64)      { binary.BigEndian.PutUint64(m[8:], v) }
 func (m MAD) AttrID() AttrID       { return AttrID(binary.BigEndian.Uint16(m[16:])) }
@@ -76,8 +76,8 @@ func (m MAD) SetAttrID(v AttrID)   { binary.BigEndian.PutUint16(m[16:], uint16(v
 func (m MAD) Modifier() uint32     { return binary.BigEndian.Uint32(m[20:]) }
 func (m MAD) SetModifier(v uint32) { binary.BigEndian.PutUint32(m[20:], v) }
 
-// Data returns the attribute: what follows the headers of the MAD's class. The Data of a message by
-// RMPP has the payload of all its segments.
+// Data returns the bytes of the attribute, which follow the headers of the MAD's class. For an RMPP
+// message they are the payload of all segments.
 func (m MAD) Data() []byte {
 	switch m.Class() {
 	case ClassLID, ClassDirected:
@@ -86,12 +86,12 @@ func (m MAD) Data() []byte {
 	return m[m.Class().dataOffset():]
 }
 
-// MKey returns the M_Key of an SMP; the B_Key and CC_Key of their classes are at the same place.
+// MKey returns the M_Key of an SMP. The B_Key and the CC_Key of their classes are at the same offset.
 func (m MAD) MKey() uint64     { return binary.BigEndian.Uint64(m[24:]) }
 func (m MAD) SetMKey(v uint64) { binary.BigEndian.PutUint64(m[24:], v) }
 
-// The header of a directed route. DrSLID and DrDLID are PermissiveLID, unless a part of the route
-// before or after the hops is by LID.
+// The header of a directed route. DrSLID is PermissiveLID unless a part of the route before the hops
+// is routed by LID. DrDLID is PermissiveLID unless a part after the hops is.
 
 func (m MAD) HopPointer() uint8     { return m[6] }
 func (m MAD) SetHopPointer(v uint8) { m[6] = v }
@@ -102,10 +102,10 @@ func (m MAD) SetDrSLID(v uint16)    { binary.BigEndian.PutUint16(m[32:], v) }
 func (m MAD) DrDLID() uint16        { return binary.BigEndian.Uint16(m[34:]) }
 func (m MAD) SetDrDLID(v uint16)    { binary.BigEndian.PutUint16(m[34:], v) }
 
-// Returning reports whether a MAD by a directed route is on its way back.
+// Returning reports whether a MAD with a directed route is on its way back.
 func (m MAD) Returning() bool { return m[4]&0x80 != 0 }
 
-// SetReturning sets the direction of a MAD by a directed route.
+// SetReturning sets the direction of a MAD with a directed route.
 func (m MAD) SetReturning(back bool) {
 	m[4] &^= 0x80
 	if back {
@@ -113,16 +113,16 @@ func (m MAD) SetReturning(back bool) {
 	}
 }
 
-// InitialPath returns the part of the MAD that has the ports of a directed route, 64 bytes: the
-// port by which hop i leaves is at index i, and index 0 is unused.
+// InitialPath returns the 64 bytes of the MAD that hold the ports of a directed route. Byte i is the
+// output port of hop i. Byte 0 is unused.
 func (m MAD) InitialPath() []byte { return m[128:192] }
 
-// ReturnPath returns the part of the MAD that has the ports by which a directed route came in, with
-// the indexes of InitialPath.
+// ReturnPath returns the 64 bytes of the MAD that hold the input ports of a directed route, with the
+// indexes of InitialPath.
 func (m MAD) ReturnPath() []byte { return m[192:256] }
 
-// The header of RMPP, for classes SA and vendor range 2. Transports do RMPP; programs see these of a
-// message's first segment.
+// The RMPP header of class SA and vendor range 2. Transports implement RMPP. A program sees the
+// header of a message's first segment.
 
 func (m MAD) RMPPVersion() uint8       { return m[24] }
 func (m MAD) SetRMPPVersion(v uint8)   { m[24] = v }
@@ -137,9 +137,9 @@ func (m MAD) SetRMPPStatus(v uint8)    { m[27] = v }
 func (m MAD) RMPPSegment() uint32      { return binary.BigEndian.Uint32(m[28:]) }
 func (m MAD) SetRMPPSegment(v uint32)  { binary.BigEndian.PutUint32(m[28:], v) }
 
-// RMPPLength returns the payload's length of a DATA segment: that of the whole message, with the
-// class header of each segment, in the first, and its own in the last. In an ACK it is the last
-// segment of the window.
+// RMPPLength returns the PayloadLength of a DATA segment, or the NewWindowLast of an ACK. In the
+// first segment of a message the payload length is the length of the whole message with the class
+// header of each segment. In the last segment it is the length of that segment.
 func (m MAD) RMPPLength() uint32     { return binary.BigEndian.Uint32(m[32:]) }
 func (m MAD) SetRMPPLength(v uint32) { binary.BigEndian.PutUint32(m[32:], v) }
 
@@ -168,18 +168,18 @@ const (
 func (m MAD) SMKey() uint64     { return binary.BigEndian.Uint64(m[36:]) }
 func (m MAD) SetSMKey(v uint64) { binary.BigEndian.PutUint64(m[36:], v) }
 
-// AttrOffset returns the distance of records in an answer of class SA, in units of 8 bytes.
+// AttrOffset returns the distance between records in a response of class SA, in units of 8 bytes.
 func (m MAD) AttrOffset() uint16     { return binary.BigEndian.Uint16(m[44:]) }
 func (m MAD) SetAttrOffset(v uint16) { binary.BigEndian.PutUint16(m[44:], v) }
 
-// ComponentMask returns the mask of the fields of a record that a query of class SA asks for.
+// ComponentMask returns the mask of the record's fields that a query of class SA selects by.
 func (m MAD) ComponentMask() ComponentMask     { return ComponentMask(binary.BigEndian.Uint64(m[48:])) }
 func (m MAD) SetComponentMask(v ComponentMask) { binary.BigEndian.PutUint64(m[48:], uint64(v)) }
 
-// OUI returns the organization of a MAD of vendor range 2.
+// OUI returns the organization identifier of a MAD of vendor range 2.
 func (m MAD) OUI() uint32 { return uint32(m[37])<<16 | uint32(m[38])<<8 | uint32(m[39]) }
 
-// SetOUI sets the organization of a MAD of vendor range 2.
+// SetOUI sets the organization identifier of a MAD of vendor range 2.
 func (m MAD) SetOUI(v uint32) { m[37], m[38], m[39] = byte(v>>16), byte(v>>8), byte(v) }
 
 // Class is a management class.
@@ -203,7 +203,7 @@ const (
 	ClassDirected Class = 0x81 // subnet management, by a directed route
 )
 
-// OUIOpenIB is the organization of ClassPing and ClassSysStat.
+// OUIOpenIB is the organization identifier of ClassPing and ClassSysStat.
 const OUIOpenIB uint32 = 0x001405
 
 var classNames = map[Class]string{
@@ -227,7 +227,7 @@ func (c Class) Version() uint8 {
 	return 1
 }
 
-// Vendor2 reports whether the class is of vendor range 2, whose MADs have an OUI and may use RMPP.
+// Vendor2 reports whether the class is in vendor range 2. MADs of that range have an OUI and may use RMPP.
 func (c Class) Vendor2() bool { return c >= 0x30 && c <= 0x4f }
 
 // SubnetManagement reports whether MADs of the class go to QP 0.
@@ -245,11 +245,11 @@ func (c Class) dataOffset() int {
 	return 64
 }
 
-// AttrID names an attribute within a management class.
+// AttrID identifies an attribute within a management class.
 type AttrID uint16
 
-// AttrName returns the name of an attribute of a class: NodeInfo, or attribute 0x0015 if this
-// package doesn't know it.
+// AttrName returns the name of an attribute of a class, such as "NodeInfo". If this package doesn't
+// know the attribute, the name is its number, as in "attribute 0x0015".
 func AttrName(class Class, id AttrID) string {
 	if l := FindLayout(class, id); l != nil {
 		return l.Name
@@ -257,7 +257,7 @@ func AttrName(class Class, id AttrID) string {
 	return fmt.Sprintf("attribute 0x%04x", uint16(id))
 }
 
-// Method is what a MAD wants of an attribute, or answers.
+// Method is the operation that a MAD requests or answers.
 type Method uint8
 
 const methodResponse Method = 0x80
@@ -275,7 +275,7 @@ const (
 	GetMulti      Method = 0x14
 	Delete        Method = 0x15
 
-	GetResp           = Get | methodResponse // also the answer to Set
+	GetResp           = Get | methodResponse // also the response to Set
 	ReportResp        = Report | methodResponse
 	GetTableResp      = GetTable | methodResponse
 	GetTraceTableResp = GetTraceTable | methodResponse
@@ -283,10 +283,10 @@ const (
 	DeleteResp        = Delete | methodResponse
 )
 
-// IsResponse reports whether a MAD with the method answers a request. TrapRepress answers a trap.
+// IsResponse reports whether the method is that of a response. TrapRepress is the response to a trap.
 func (m Method) IsResponse() bool { return m&methodResponse != 0 || m == TrapRepress }
 
-// Response returns the method of the answer to a request.
+// Response returns the method of the response to a request.
 func (m Method) Response() Method {
 	switch m {
 	case Set:
@@ -313,7 +313,8 @@ func (m Method) String() string {
 // Status is the status of a response.
 type Status uint16
 
-// The statuses of all classes, but for the first they are bits or numbers in bits 2 to 4.
+// The statuses of all classes. StatusBusy and StatusRedirect are bits; the others are values of bits
+// 2 to 4.
 const (
 	StatusOK            Status = 0
 	StatusBusy          Status = 0x01
@@ -350,13 +351,13 @@ var statusTextSA = map[Status]string{
 // StatusError is the error of a response whose status isn't StatusOK.
 type StatusError struct {
 	Class    Class
-	Method   Method // of the response
+	Method   Method // method of the response
 	AttrID   AttrID
 	Modifier uint32
 	Status   Status
 }
 
-// Err returns a *StatusError if the status of the MAD, a response, isn't StatusOK.
+// Err returns a *StatusError if the status of the MAD isn't StatusOK. The MAD must be a response.
 func (m MAD) Err() error {
 	s := m.Status()
 	if s == StatusOK {
@@ -376,8 +377,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%v %v of %s: status 0x%04x (%s)", e.Class, e.Method, AttrName(e.Class, e.AttrID), uint16(e.Status), text)
 }
 
-// Is reports whether target is errors.ErrUnsupported, which matches a class, method or attribute that
-// the other end lacks.
+// Is reports whether target is errors.ErrUnsupported and the other end doesn't support the class,
+// the method or the attribute.
 func (e *StatusError) Is(target error) bool {
 	switch e.Status & 0x1c {
 	case StatusBadVersion, StatusBadMethod, StatusBadMethodAttr:

@@ -1,6 +1,6 @@
 package mad
 
-// The attributes of performance management. The modifier is 0; the attribute itself selects a port.
+// Attributes of performance management. The modifier is 0. A field of the attribute selects the port.
 const (
 	AttrPortSamplesControl            AttrID = 0x0010
 	AttrPortSamplesResult             AttrID = 0x0011
@@ -25,10 +25,11 @@ const (
 	AttrPortRcvDataSL                 AttrID = 0x0037
 )
 
-// AllPorts is the PortSelect of all ports of a node, which ClassPortInfo.CapMask permits by bit 8.
+// AllPorts is the PortSelect that means all ports of a node. A node supports it if bit 8 of
+// ClassPortInfo.CapMask is set.
 const AllPorts = 255
 
-// PortCounters are the counters of a port. They stay at their maximum when they reach it.
+// PortCounters holds the counters of a port. A counter that has reached its maximum stays there.
 //
 // C: ib_port_counters
 type PortCounters struct {
@@ -52,12 +53,13 @@ type PortCounters struct {
 	RcvData                      uint32 `mad:"28:32,PortRcvData,uint"`  // in words of 4 bytes
 	XmitPkts                     uint32 `mad:"32:32,PortXmitPkts,uint"`
 	RcvPkts                      uint32 `mad:"36:32,PortRcvPkts,uint"`
-	XmitWait                     uint32 `mad:"40:32,PortXmitWait,uint"` // ticks with data and no credit
+	XmitWait                     uint32 `mad:"40:32,PortXmitWait,uint"` // ticks in which data waited for credits
 }
 
 func (*PortCounters) attribute() *Layout { return layoutPortCounters }
 
-// PortCountersExtended are the counters of a port with 64 bits. Those from CounterSelect2 on are valid if ClassPortInfo.CapMask2 has bit 1.
+// PortCountersExtended holds the 64-bit counters of a port. The counters after CounterSelect2 are valid if
+// bit 1 of ClassPortInfo.CapMask2 is set.
 type PortCountersExtended struct {
 	PortSelect                   uint8  `mad:"1:8,PortSelect,uint"` // 255: all ports
 	CounterSelect                uint16 `mad:"2:16,CounterSelect,hex"`
@@ -114,7 +116,7 @@ type PortXmitDiscardDetails struct {
 
 func (*PortXmitDiscardDetails) attribute() *Layout { return layoutPortXmitDiscardDetails }
 
-// PortOpRcvCounters counts what a port received with a chosen opcode.
+// PortOpRcvCounters counts packets and data that a port received with a chosen opcode.
 type PortOpRcvCounters struct {
 	PortSelect    uint8  `mad:"1:8,PortSelect,uint"` // 255: all ports
 	CounterSelect uint16 `mad:"2:16,CounterSelect,hex"`
@@ -161,7 +163,7 @@ type PortVLXmitFlowCtlUpdateErrors struct {
 
 func (*PortVLXmitFlowCtlUpdateErrors) attribute() *Layout { return layoutPortVLXmitFlowCtlUpdateErrors }
 
-// PortVLXmitWait counts ticks with data and no credit by virtual lane.
+// PortVLXmitWait counts ticks in which data waited for credits by virtual lane.
 type PortVLXmitWait struct {
 	PortSelect    uint8      `mad:"1:8,PortSelect,uint"` // 255: all ports
 	CounterSelect uint16     `mad:"2:16,CounterSelect,hex"`
@@ -234,7 +236,7 @@ type PortRcvConCtrl struct {
 
 func (*PortRcvConCtrl) attribute() *Layout { return layoutPortRcvConCtrl }
 
-// PortXmitConCtrl has the congested time of a port.
+// PortXmitConCtrl holds the congested time of a port.
 type PortXmitConCtrl struct {
 	PortSelect    uint8  `mad:"1:8,PortSelect,uint"` // 255: all ports
 	CounterSelect uint16 `mad:"2:16,CounterSelect,hex"`
@@ -243,7 +245,8 @@ type PortXmitConCtrl struct {
 
 func (*PortXmitConCtrl) attribute() *Layout { return layoutPortXmitConCtrl }
 
-// PortExtendedSpeedsCounters are the error counters of the lanes of a link of FDR or faster. With RS-FEC they are PortExtendedSpeedsRSFECCounters.
+// PortExtendedSpeedsCounters holds the error counters of the lanes of a link of FDR or faster. A link with RS-FEC has
+// PortExtendedSpeedsRSFECCounters instead.
 type PortExtendedSpeedsCounters struct {
 	PortSelect             uint8      `mad:"1:8,PortSelect,uint"`
 	CounterSelect          uint64     `mad:"8:64,CounterSelect,hex"`
@@ -294,7 +297,7 @@ type PortSamplesControl struct {
 
 func (*PortSamplesControl) attribute() *Layout { return layoutPortSamplesControl }
 
-// PortSamplesResult has the sampled counters.
+// PortSamplesResult holds the sampled counters.
 type PortSamplesResult struct {
 	Tag          uint16     `mad:"0:16,Tag,hex"`
 	SampleStatus uint8      `mad:"3.6:2,SampleStatus,uint"`
@@ -303,7 +306,7 @@ type PortSamplesResult struct {
 
 func (*PortSamplesResult) attribute() *Layout { return layoutPortSamplesResult }
 
-// Layouts, for their methods.
+// The layouts of the attributes in this file.
 var (
 	layoutPortCounters                    = layoutOf[PortCounters](ClassPerf, AttrPortCounters, 44)
 	layoutPortCountersExtended            = layoutOf[PortCountersExtended](ClassPerf, AttrPortCountersExtended, 184)

@@ -9,53 +9,53 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Port sends and receives management datagrams (MADs) by one port of an adapter, of a router, or by
-// port 0 of a switch. It is the seam between programs and what carries their datagrams: the kernel
-// (package umad), the simulator ibsim (also package umad), or a subnet in this process.
+// Port sends and receives management datagrams (MADs) through one port of an adapter or a router, or
+// through port 0 of a switch. Package umad implements it for the kernel and for the simulator ibsim,
+// package madtest for subnets in this process.
 //
-// Its methods can be called from several goroutines at a time.
+// Its methods may be called concurrently.
 type Port interface {
-	// Attr returns the state of the port as its own host knows it, without a MAD. It is read anew
-	// at each call, because a subnet manager changes LID and state while the port is open.
+	// Attr returns the state of the port that the local host knows, without sending a MAD. Each call
+	// reads it again, because a subnet manager may change LID and state while the port is open.
 	Attr() (PortAttr, error)
 
-	// Register returns an agent of the port: the sender of requests of one management class, and
-	// the receiver of their answers.
+	// Register returns an agent of the port, which sends requests of one management class and
+	// receives the responses.
 	//
-	// It fails with an error that matches syscall.EBUSY if another agent of the port receives the
-	// same methods of the same class, and with one that matches errors.ErrUnsupported if the port
-	// has no such class: RoCE has no subnet management.
+	// The error matches syscall.EBUSY if another agent of the port receives the same methods of the
+	// same class. It matches errors.ErrUnsupported if the port doesn't support the class; RoCE has no
+	// subnet management.
 	Register(AgentConfig) (Agent, error)
 
 	// OpenSM sets the bit IsSM in the port's CapabilityMask until the returned Closer is closed or
-	// the process ends. A port has one holder of that bit. OpenSM fails with an error that matches
-	// syscall.EBUSY while there is another.
+	// the process ends. Only one program can hold that bit at a time. While another one does, the
+	// error of OpenSM matches syscall.EBUSY.
 	OpenSM() (io.Closer, error)
 
-	// Close closes the agents of the port, then the port. Calls that are blocked in one of its
-	// agents return an error that matches net.ErrClosed.
+	// Close closes the agents of the port, then the port. Blocked calls of its agents return an error
+	// that matches net.ErrClosed.
 	Close() error
 }
 
 // Agent sends and receives the MADs of one management class.
 //
-// Its methods can be called from several goroutines at a time.
+// Its methods may be called concurrently.
 type Agent interface {
-	// Do sends a request and returns the response to it. It sets the transaction ID itself, in a
-	// copy of the request: several requests may be under way. Those beyond the transport's limit
-	// wait for their turn.
+	// Do sends a request and returns the response. It chooses the transaction ID and sets it in a
+	// copy of the request. Several requests may be outstanding. A request beyond the transport's
+	// limit waits for another one to end.
 	//
-	// Do returns the response whatever its status is; StatusError has that. It returns an error
-	// that matches ErrTimeout if no response came to any try, one that matches ctx.Err() if the
-	// context ended before, and one that matches net.ErrClosed if the agent or its port was closed.
+	// Do returns the response whatever its status is; MAD.Err turns the status into an error. The
+	// error of Do matches ErrTimeout if no try got a response, ctx.Err() if the context ended first,
+	// and net.ErrClosed if the agent or its port was closed.
 	Do(ctx context.Context, req *Message, retry Retry) (*Message, error)
 
-	// Send sends a MAD that has no answer: the response to a received request, with the transaction
-	// ID of that request, or a trap. It doesn't wait until the MAD has left.
+	// Send sends a MAD that expects no response: a trap, or the response to a received request, which
+	// has the transaction ID of the request. It doesn't wait until the MAD has left.
 	Send(ctx context.Context, m *Message) error
 
-	// Receive returns the next request that the agent's method mask selects. The agent keeps at
-	// least 64 requests that nobody has received yet, and may drop those beyond.
+	// Receive waits for a request with one of the agent's methods and returns it. The agent queues at
+	// least 64 requests, and may drop more than that.
 	Receive(ctx context.Context) (*Message, error)
 
 	// Close ends the agent. A second Close returns an error that matches net.ErrClosed.
@@ -65,26 +65,25 @@ type Agent interface {
 // AgentConfig describes the MADs that an agent sends and receives.
 type AgentConfig struct {
 	Class   Class
-	Version uint8 // of the class; 0 means the current version
+	Version uint8 // version of the class; 0 means the current one
 
-	// Methods has the requests that the agent receives, as bits of their method numbers. An agent
-	// without any only receives the responses to its own requests, and may exist beside others of
-	// the same class.
+	// Methods is the set of methods whose requests the agent receives. If it is empty, the agent
+	// receives only the responses to its own requests. A port may have several such agents of a class.
 	Methods MethodMask
 
-	// OUI is the 24-bit organization of a class of vendor range 2, 0x30 to 0x4f, and zero for other
-	// classes.
+	// OUI is the 24-bit organization identifier of a class of vendor range 2, 0x30 to 0x4f. It is zero
+	// for other classes.
 	OUI uint32
 
-	// RMPP lets messages of the agent be longer than a MAD, up to 16 MiB: the transport cuts them
-	// into segments and joins them. Class SA always has it.
+	// RMPP permits messages that are longer than a MAD, up to 16 MiB. The transport splits them into
+	// segments and joins them. RMPP is always on for class SA.
 	RMPP bool
 }
 
-// MethodMask is a set of methods: bit m%64 of word m/64 is method m, where m is below 128.
+// MethodMask is a set of methods. Method m, which is below 128, is bit m%64 of word m/64.
 type MethodMask [2]uint64
 
-// Methods returns the set of the given methods. The response bit of a method is ignored.
+// Methods returns the set of the given methods. It ignores the response bit of a method.
 func Methods(methods ...Method) MethodMask {
 	var mask MethodMask
 	for _, m := range methods {
@@ -94,7 +93,7 @@ func Methods(methods ...Method) MethodMask {
 	return mask
 }
 
-// Has reports whether a method is in the set. The response bit of a method is ignored.
+// Has reports whether a method is in the set. It ignores the response bit of the method.
 func (mask MethodMask) Has(m Method) bool {
 	m &^= methodResponse
 	return mask[m/64]&(1<<(m%64)) != 0
@@ -104,28 +103,28 @@ func (mask MethodMask) Has(m Method) bool {
 type Message struct {
 	Addr Addr // destination of a MAD to be sent, source of a received one
 
-	// Data is the MAD, 256 bytes. A message by RMPP is longer: it has the headers of its first
-	// segment, then the payload of all segments without a header between.
+	// Data is the MAD. It has 256 bytes, unless it is an RMPP message. Such a message consists of the
+	// headers of its first segment and the payload of all segments, without headers between them.
 	//
-	// The Data of a received message has at least 256 bytes, so that MAD's methods may be called.
+	// The Data of a received message has at least 256 bytes, so MAD's methods don't panic.
 	Data MAD
 }
 
 // Addr is the other end of a MAD.
 type Addr struct {
-	LID       uint16 // PermissiveLID: a directed route from this port
-	QPN       uint32 // 0 for subnet management, else 1, or that of a redirection
+	LID       uint16 // PermissiveLID for a directed route from this port
+	QPN       uint32 // 0 for subnet management, else 1 or the QPN of a redirection
 	QKey      uint32 // 0 for subnet management, else QKeyGSI
 	SL        uint8
-	PathBits  uint8 // of the other port's LID
+	PathBits  uint8 // of the local port's LID
 	PKeyIndex uint16
-	GRH       *GRH // nil: none
+	GRH       *GRH // may be nil
 }
 
-// GRH is the global route of a MAD, which routers and RoCE need.
+// GRH is the global route header of a MAD. Routers and RoCE need it.
 type GRH struct {
 	GID          verbs.GID // destination of a MAD to be sent, source of a received one
-	GIDIndex     uint8     // of this port's GID
+	GIDIndex     uint8     // index of this port's GID
 	HopLimit     uint8
 	TrafficClass uint8
 	FlowLabel    uint32 // 20 bits
@@ -140,20 +139,20 @@ const (
 	QKeyGSI uint32 = 0x80010000 // Q_Key of QP 1
 )
 
-// Retry is how long and how often a request is tried.
+// Retry configures how often a request is sent, and how long each try waits for the response.
 type Retry struct {
 	Timeout time.Duration // of one try; 0 means DefaultTimeout
-	Tries   int           // 0 means DefaultTries
+	Tries   int           // number of tries; 0 means DefaultTries
 }
 
-// What the C tools use, too.
+// The defaults of the C tools.
 const (
 	DefaultTimeout = time.Second
 	DefaultTries   = 3
 )
 
-// ErrTimeout is matched by the error of a request without a response. Such errors have a method
-// Timeout that returns true.
+// ErrTimeout is the error of a request without a response. Its Timeout method returns true, as does
+// the Timeout method of errors that match it.
 var ErrTimeout error = timeoutError{}
 
 type timeoutError struct{}
@@ -162,8 +161,8 @@ func (timeoutError) Error() string   { return "no response" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// ErrNoSMI is matched by the error of subnet management on a port that has none, as those of RoCE.
-// It matches errors.ErrUnsupported.
+// ErrNoSMI is the error of subnet management on a port that has none, such as a RoCE port. It
+// matches errors.ErrUnsupported.
 var ErrNoSMI error = noSMIError{}
 
 type noSMIError struct{}
@@ -171,11 +170,11 @@ type noSMIError struct{}
 func (noSMIError) Error() string        { return "the port has no subnet management (SMI)" }
 func (noSMIError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// PortAttr is the state of a port as its own host knows it.
+// PortAttr is the state of a port that its host knows.
 type PortAttr struct {
-	Device     string // of this host: mlx5_0, ibsim0
+	Device     string // name of the device on this host, such as mlx5_0 or ibsim0
 	Port       uint8
-	NumPorts   uint8 // of the device
+	NumPorts   uint8 // number of ports of the device
 	DeviceType string
 	Firmware   string
 	Hardware   string
@@ -185,17 +184,17 @@ type PortAttr struct {
 	SystemGUID verbs.GUID // of the system image
 	PortGUID   verbs.GUID
 
-	LinkLayer string // InfiniBand, Ethernet, or IB, as ibsim names it
+	LinkLayer string // InfiniBand, Ethernet, or IB from ibsim
 	State     verbs.PortState
 	PhysState verbs.PhysState
 	Rate      float64 // in Gb/s
-	RateText  string  // as sysfs has it: 400 Gb/sec (4X NDR)
+	RateText  string  // in the format of sysfs: 400 Gb/sec (4X NDR)
 	LID       uint16
 	LMC       uint8
 	SMLID     uint16
 	SMSL      uint8
 	CapMask   uint32
 
-	GIDs  []verbs.GID // the used slots up to the last
-	PKeys []uint16    // the table, by P_Key index
+	GIDs  []verbs.GID // by GID index, up to the last used entry
+	PKeys []uint16    // by P_Key index
 }

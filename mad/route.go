@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// MaxHops is the greatest length of a directed route.
+// MaxHops is the maximum number of hops of a directed route.
 const MaxHops = 63
 
-// Route is a way to a port: by LID, by the ports that a packet leaves by (a directed route, which
-// needs no LIDs), or by LID to a switch and from there by ports.
+// Route is a route from this port to another one. It consists of a LID, of the output ports of all
+// nodes on the way (a directed route, which needs no LIDs), or of the LID of a switch and the output
+// ports from there.
 type Route struct {
-	LID   uint16  // 0: directed from this port
-	Hops  []uint8 // ports by which the packet leaves, this port's first; empty without LID: this port itself
-	DrLID uint16  // of this port, if both LID and Hops are given
+	LID   uint16  // 0 for a directed route from this port
+	Hops  []uint8 // output ports, that of this node first; without LID and Hops the route leads to this port
+	DrLID uint16  // LID of this port, if both LID and Hops are set
 }
 
 // ByLID returns the route to a LID.
@@ -23,7 +24,8 @@ func ByLID(lid uint16) Route { return Route{LID: lid} }
 // Directed returns a directed route from this port.
 func Directed(hops ...uint8) Route { return Route{Hops: hops} }
 
-// ParseRoute reads a directed route as C's tools write it, 0,1,3: the leading 0 is this port.
+// ParseRoute parses a directed route in the format of C's tools, such as "0,1,3". The leading 0 is
+// this port.
 func ParseRoute(s string) (Route, error) {
 	var r Route
 	for i, f := range strings.Split(s, ",") {
@@ -42,10 +44,10 @@ func ParseRoute(s string) (Route, error) {
 	return r, nil
 }
 
-// IsDirected reports whether requests by the route are of class ClassDirected.
+// IsDirected reports whether requests with the route are of class ClassDirected.
 func (r Route) IsDirected() bool { return r.LID == 0 || len(r.Hops) > 0 }
 
-// Append returns the route that goes on by another port. The routes share no memory.
+// Append returns a copy of the route with one more output port.
 func (r Route) Append(port uint8) Route {
 	hops := make([]uint8, len(r.Hops)+1)
 	copy(hops, r.Hops)
@@ -54,7 +56,7 @@ func (r Route) Append(port uint8) Route {
 	return r
 }
 
-// Path returns the hops as C's tools write them: 0,1,3.
+// Path returns the hops in the format of C's tools, such as "0,1,3".
 func (r Route) Path() string {
 	b := []byte{'0'}
 	for _, h := range r.Hops {
@@ -64,7 +66,8 @@ func (r Route) Path() string {
 	return string(b)
 }
 
-// String returns the route as C's tools print it: Lid 5, or DR path slid 65535; dlid 65535; 0,1,3.
+// String returns the route in the format of C's tools, such as "Lid 5" or
+// "DR path slid 65535; dlid 65535; 0,1,3".
 func (r Route) String() string {
 	switch {
 	case !r.IsDirected():
@@ -75,8 +78,8 @@ func (r Route) String() string {
 	return fmt.Sprintf("DR path slid %d; dlid %d; %s", PermissiveLID, PermissiveLID, r.Path())
 }
 
-// SMP returns a request of subnet management by the route. It panics if the route has more than
-// MaxHops.
+// SMP returns a request of subnet management with the route. It panics if the route has more than
+// MaxHops hops.
 func (r Route) SMP(method Method, attr AttrID, modifier uint32, mkey uint64) *Message {
 	if len(r.Hops) > MaxHops {
 		panic(fmt.Sprintf("mad: a directed route of %d hops", len(r.Hops)))

@@ -2,7 +2,7 @@ package mad
 
 import "github.com/goverbs/goverbs/verbs"
 
-// The records of subnet administration.
+// Records of subnet administration.
 const (
 	AttrNodeRecord                AttrID = 0x0011
 	AttrPortInfoRecord            AttrID = 0x0012
@@ -29,12 +29,12 @@ const (
 	AttrInformInfoRecord          AttrID = 0x00f3
 )
 
-// ComponentMask has a bit for each field of a record that a query selects by, in the order of the
-// record. Reserved fields count; some fields count twice.
+// ComponentMask is the set of fields of a record that a query selects by. It has a bit for each
+// field in the order of the record. Reserved fields have a bit too, and some fields have two.
 type ComponentMask uint64
 
-// The bits of a ComponentMask for the fields of a record. All records but PathRecord, MCMemberRecord
-// and ServiceRecord begin with a LID, which is MaskLID.
+// The bits of a ComponentMask. MaskLID is the LID at the start of all records but PathRecord,
+// MCMemberRecord and ServiceRecord.
 const (
 	MaskLID ComponentMask = 1 << 0
 
@@ -91,7 +91,7 @@ const (
 	MaskServiceName  ComponentMask = 1 << 6
 )
 
-// Selector says how a value of a record compares to the one that a query wants.
+// Selector is the comparison of a record's value with the value in a query.
 type Selector uint8
 
 // The selectors.
@@ -99,10 +99,11 @@ const (
 	GreaterThan Selector = 0
 	LessThan    Selector = 1
 	Exactly     Selector = 2
-	Best        Selector = 3 // the largest MTU and rate, the smallest life time
+	Best        Selector = 3 // the largest MTU or rate, the smallest life time
 )
 
-// NodeRecord is the record of a port of a node. A switch has one.
+// NodeRecord describes a node, and one of its ports. A switch has one record, other nodes have one
+// for each port.
 type NodeRecord struct {
 	LID         uint16          `mad:"0:16,Lid,uint"`
 	NodeInfo    NodeInfo        `mad:"4"`
@@ -111,7 +112,7 @@ type NodeRecord struct {
 
 func (*NodeRecord) attribute() *Layout { return layoutNodeRecord }
 
-// PortInfoRecord is the PortInfo of a port.
+// PortInfoRecord holds the PortInfo of a port.
 type PortInfoRecord struct {
 	LID      uint16   `mad:"0:16,EndPortLid,uint"`
 	PortNum  uint8    `mad:"2:8,PortNum,uint"`
@@ -121,7 +122,7 @@ type PortInfoRecord struct {
 
 func (*PortInfoRecord) attribute() *Layout { return layoutPortInfoRecord }
 
-// SwitchInfoRecord is the SwitchInfo of a switch.
+// SwitchInfoRecord holds the SwitchInfo of a switch.
 type SwitchInfoRecord struct {
 	LID        uint16     `mad:"0:16,Lid,uint"`
 	SwitchInfo SwitchInfo `mad:"4"`
@@ -129,7 +130,7 @@ type SwitchInfoRecord struct {
 
 func (*SwitchInfoRecord) attribute() *Layout { return layoutSwitchInfoRecord }
 
-// LFTRecord is a block of the forwarding table of a switch.
+// LFTRecord holds a block of the linear forwarding table of a switch.
 type LFTRecord struct {
 	LID   uint16                `mad:"0:16,Lid,uint"`
 	Block uint16                `mad:"2:16,Block,uint"`
@@ -138,17 +139,17 @@ type LFTRecord struct {
 
 func (*LFTRecord) attribute() *Layout { return layoutLFTRecord }
 
-// MFTRecord is a block of the multicast forwarding table of a switch.
+// MFTRecord holds a block of the multicast forwarding table of a switch.
 type MFTRecord struct {
 	LID      uint16                   `mad:"0:16,Lid,uint"`
-	Position uint8                    `mad:"2:4,Position,uint"` // of 16 ports
+	Position uint8                    `mad:"2:4,Position,uint"` // group of 16 ports
 	Block    uint16                   `mad:"2.7:9,Block,uint"`
 	Table    MulticastForwardingTable `mad:"8"`
 }
 
 func (*MFTRecord) attribute() *Layout { return layoutMFTRecord }
 
-// SL2VLTableRecord is an SL2VLTable of a port.
+// SL2VLTableRecord holds an SL2VLTable of a port.
 type SL2VLTableRecord struct {
 	LID     uint16     `mad:"0:16,Lid,uint"`
 	InPort  uint8      `mad:"2:8,InPort,uint"`
@@ -158,7 +159,7 @@ type SL2VLTableRecord struct {
 
 func (*SL2VLTableRecord) attribute() *Layout { return layoutSL2VLTableRecord }
 
-// VLArbTableRecord is a block of a table by which a port shares its link.
+// VLArbTableRecord holds a block of a VL arbitration table of a port.
 type VLArbTableRecord struct {
 	LID     uint16     `mad:"0:16,Lid,uint"`
 	OutPort uint8      `mad:"2:8,OutPort,uint"`
@@ -168,7 +169,7 @@ type VLArbTableRecord struct {
 
 func (*VLArbTableRecord) attribute() *Layout { return layoutVLArbTableRecord }
 
-// PKeyTableRecord is a block of the P_Key table of a port.
+// PKeyTableRecord holds a block of the P_Key table of a port.
 type PKeyTableRecord struct {
 	LID     uint16    `mad:"0:16,Lid,uint"`
 	Block   uint16    `mad:"2:16,Block,uint"`
@@ -178,7 +179,7 @@ type PKeyTableRecord struct {
 
 func (*PKeyTableRecord) attribute() *Layout { return layoutPKeyTableRecord }
 
-// GUIDInfoRecord is a block of the GUID table of a port.
+// GUIDInfoRecord holds a block of the GUID table of a port.
 type GUIDInfoRecord struct {
 	LID      uint16   `mad:"0:16,Lid,uint"`
 	Block    uint8    `mad:"2:8,BlockNum,uint"`
@@ -187,7 +188,7 @@ type GUIDInfoRecord struct {
 
 func (*GUIDInfoRecord) attribute() *Layout { return layoutGUIDInfoRecord }
 
-// SMInfoRecord is the SMInfo of a port with a subnet manager.
+// SMInfoRecord holds the SMInfo of a port with a subnet manager.
 type SMInfoRecord struct {
 	LID    uint16 `mad:"0:16,Lid,uint"`
 	SMInfo SMInfo `mad:"4"`
@@ -195,7 +196,7 @@ type SMInfoRecord struct {
 
 func (*SMInfoRecord) attribute() *Layout { return layoutSMInfoRecord }
 
-// LinkRecord is a link, seen from one end.
+// LinkRecord describes a link from the view of one end.
 type LinkRecord struct {
 	FromLID  uint16 `mad:"0:16,FromLID,uint"`
 	FromPort uint8  `mad:"2:8,FromPort,uint"`
@@ -205,7 +206,7 @@ type LinkRecord struct {
 
 func (*LinkRecord) attribute() *Layout { return layoutLinkRecord }
 
-// InformInfoRecord is a subscription to reports.
+// InformInfoRecord describes a subscription to reports.
 type InformInfoRecord struct {
 	SubscriberGID verbs.GID  `mad:"0:128,SubscriberGID,array"`
 	Enum          uint16     `mad:"16:16,Enum,uint"`
@@ -214,7 +215,7 @@ type InformInfoRecord struct {
 
 func (*InformInfoRecord) attribute() *Layout { return layoutInformInfoRecord }
 
-// PathRecord is a path between two ports.
+// PathRecord describes a path between two ports.
 type PathRecord struct {
 	ServiceID      uint64    `mad:"0:64,ServiceID,hex"`
 	DGID           verbs.GID `mad:"8:128,PathRecDGid,array"`
@@ -241,7 +242,7 @@ type PathRecord struct {
 
 func (*PathRecord) attribute() *Layout { return layoutPathRecord }
 
-// MCMemberRecord is the membership of a port in a multicast group.
+// MCMemberRecord describes the membership of a port in a multicast group.
 type MCMemberRecord struct {
 	MGID           verbs.GID `mad:"0:128,McastMemMGid,array"`
 	PortGID        verbs.GID `mad:"16:128,McastMemPortGid,array"`
@@ -265,7 +266,7 @@ type MCMemberRecord struct {
 
 func (*MCMemberRecord) attribute() *Layout { return layoutMCMemberRecord }
 
-// ServiceRecord is a service that a port offers.
+// ServiceRecord describes a service that a port offers.
 type ServiceRecord struct {
 	ID     uint64    `mad:"0:64,ServRecID,hex"`
 	GID    verbs.GID `mad:"8:128,ServRecGid,array"`
@@ -281,7 +282,7 @@ type ServiceRecord struct {
 
 func (*ServiceRecord) attribute() *Layout { return layoutServiceRecord }
 
-// Layouts, for their methods.
+// The layouts of the attributes in this file.
 var (
 	layoutNodeRecord       = layoutOf[NodeRecord](ClassSA, AttrNodeRecord, 112)
 	layoutPortInfoRecord   = layoutOf[PortInfoRecord](ClassSA, AttrPortInfoRecord, 72)

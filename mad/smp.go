@@ -2,20 +2,20 @@ package mad
 
 import "github.com/goverbs/goverbs/verbs"
 
-// The attributes of subnet management. The attribute modifier is the number of a port, a block of a
-// table, or both.
+// Attributes of subnet management. The attribute modifier is the number of a port, the number of a
+// block of a table, or both.
 const (
 	AttrNodeDescription          AttrID = 0x0010
 	AttrNodeInfo                 AttrID = 0x0011
 	AttrSwitchInfo               AttrID = 0x0012
-	AttrGUIDInfo                 AttrID = 0x0014 // modifier: block of 8
-	AttrPortInfo                 AttrID = 0x0015 // modifier: port, and bit 31 to ask for extended speeds
-	AttrPKeyTable                AttrID = 0x0016 // modifier: port<<16 | block of 32
+	AttrGUIDInfo                 AttrID = 0x0014 // modifier: block of 8 entries
+	AttrPortInfo                 AttrID = 0x0015 // modifier: port, and ExtendedSpeeds
+	AttrPKeyTable                AttrID = 0x0016 // modifier: port<<16 | block of 32 entries
 	AttrSL2VLTable               AttrID = 0x0017 // modifier: input port<<8 | output port
 	AttrVLArbTable               AttrID = 0x0018 // modifier: block<<16 | port; blocks 1 and 2 have low priority, 3 and 4 high
-	AttrLinearForwardingTable    AttrID = 0x0019 // modifier: block of 64
+	AttrLinearForwardingTable    AttrID = 0x0019 // modifier: block of 64 entries
 	AttrRandomForwardingTable    AttrID = 0x001a
-	AttrMulticastForwardingTable AttrID = 0x001b // modifier: position of 16 ports<<28 | block of 32
+	AttrMulticastForwardingTable AttrID = 0x001b // modifier: group of 16 ports<<28 | block of 32 entries
 	AttrLinkSpeedWidthPairs      AttrID = 0x001c
 	AttrVendorMadsTable          AttrID = 0x001d
 	AttrHierarchyInfo            AttrID = 0x001e
@@ -24,10 +24,10 @@ const (
 	AttrLedInfo                  AttrID = 0x0031
 	AttrCableInfo                AttrID = 0x0032
 	AttrPortInfoExtended         AttrID = 0x0033 // modifier: port
-	AttrMlnxExtPortInfo          AttrID = 0xff90 // modifier: port; of Mellanox devices
+	AttrMlnxExtPortInfo          AttrID = 0xff90 // modifier: port; only Mellanox devices
 )
 
-// ExtendedSpeeds in the modifier of AttrPortInfo asks for extended speeds.
+// ExtendedSpeeds is the bit of the modifier of AttrPortInfo that requests extended speeds.
 const ExtendedSpeeds uint32 = 1 << 31
 
 // NodeType is the kind of a node.
@@ -54,7 +54,7 @@ const (
 	Width2X  LinkWidth = 16
 )
 
-// String returns the width as C's tools print it: 4X. It returns the widths of a set as 1X or 4X.
+// String returns the width in the format of C's tools, such as "4X", or "1X or 4X" for a set.
 func (w LinkWidth) String() string { return linkWidthSet(uint64(w)) }
 
 // Lanes returns the number of lanes of a width, or 0 if it isn't one of the constants.
@@ -87,14 +87,14 @@ const (
 
 func (s SMState) String() string { return smStates.text(uint64(s), "SMState(%d)") }
 
-// NodeDescription is the name that the host of a node gave it.
+// NodeDescription is the name of a node, which its host chooses.
 type NodeDescription struct {
-	Text string `mad:"0:512,NodeDesc,string"` // UTF-8, as received: print it with care
+	Text string `mad:"0:512,NodeDesc,string"` // UTF-8 as received; see Printable
 }
 
 func (*NodeDescription) attribute() *Layout { return layoutNodeDescription }
 
-// NodeInfo describes a node, and the port by which the request came in.
+// NodeInfo describes a node, and the port through which the node received the request.
 //
 // C: ib_node_info
 type NodeInfo struct {
@@ -104,8 +104,8 @@ type NodeInfo struct {
 	NumPorts     uint8      `mad:"3:8,NumPorts,uint"`   // without port 0 of a switch
 	SystemGUID   verbs.GUID `mad:"4:64,SystemGuid,hex"` // of the system image
 	NodeGUID     verbs.GUID `mad:"12:64,Guid,hex"`
-	PortGUID     verbs.GUID `mad:"20:64,PortGuid,hex"` // of a switch: that of its port 0
-	PartitionCap uint16     `mad:"28:16,PartCap,uint"` // entries of the P_Key table
+	PortGUID     verbs.GUID `mad:"20:64,PortGuid,hex"` // for a switch, the GUID of its port 0
+	PartitionCap uint16     `mad:"28:16,PartCap,uint"` // number of entries of the P_Key table
 	DeviceID     uint16     `mad:"30:16,DevId,hex"`
 	Revision     uint32     `mad:"32:32,Revision,hex"`
 	LocalPort    uint8      `mad:"36:8,LocalPort,uint"`
@@ -126,7 +126,7 @@ type SwitchInfo struct {
 	DefaultMulticastPrimaryPort    uint8  `mad:"9:8,DefMcastPrimPort,uint"`
 	DefaultMulticastNotPrimaryPort uint8  `mad:"10:8,DefMcastNotPrimPort,uint"`
 	LifeTime                       uint8  `mad:"11:5,LifeTime,uint"`
-	StateChange                    bool   `mad:"11.5:1,StateChange,uint"` // a port changed its state since this bit was cleared, by writing 1
+	StateChange                    bool   `mad:"11.5:1,StateChange,uint"` // a port has changed its state since this bit was cleared; writing 1 clears it
 	OptimizedSLtoVLMapping         uint8  `mad:"11.6:2,OptSLtoVLMapping,uint"`
 	LIDsPerPort                    uint16 `mad:"12:16,LidsPerPort,uint"`
 	PartitionEnforceCap            uint16 `mad:"14:16,PartEnforceCap,uint"`
@@ -140,14 +140,14 @@ type SwitchInfo struct {
 
 func (*SwitchInfo) attribute() *Layout { return layoutSwitchInfo }
 
-// GUIDInfo is a block of eight entries of the GUID table of a port.
+// GUIDInfo is a block of 8 entries of the GUID table of a port.
 type GUIDInfo struct {
 	GUIDs [8]verbs.GUID `mad:"0:64,GUID%d,hex"`
 }
 
 func (*GUIDInfo) attribute() *Layout { return layoutGUIDInfo }
 
-// PortInfo is the state and the configuration of a port.
+// PortInfo holds the state and the configuration of a port.
 //
 // C: ib_port_info
 type PortInfo struct {
@@ -158,7 +158,7 @@ type PortInfo struct {
 	CapMask                      uint32          `mad:"20:32,CapMask,portcapmask"`
 	DiagCode                     uint16          `mad:"24:16,DiagCode,hex"`
 	MKeyLeasePeriod              uint16          `mad:"26:16,MkeyLeasePeriod,uint"` // seconds
-	LocalPort                    uint8           `mad:"28:8,LocalPort,uint"`        // the port by which the request came in
+	LocalPort                    uint8           `mad:"28:8,LocalPort,uint"`        // the port that received the request
 	LinkWidthEnabled             LinkWidth       `mad:"29:8,LinkWidthEnabled,linkwidthen"`
 	LinkWidthSupported           LinkWidth       `mad:"30:8,LinkWidthSupported,linkwidthsup"`
 	LinkWidthActive              LinkWidth       `mad:"31:8,LinkWidthActive,linkwidth"`
@@ -209,61 +209,62 @@ type PortInfo struct {
 
 func (*PortInfo) attribute() *Layout { return layoutPortInfo }
 
-// PKeyTable is a block of 32 entries of the P_Key table of a port. Bit 15 of an entry means full membership; 0 and 0x8000 are unused.
+// PKeyTable is a block of 32 entries of the P_Key table of a port. Bit 15 of an entry means full membership. The
+// entries 0 and 0x8000 are unused.
 type PKeyTable struct {
 	PKeys [32]uint16 `mad:"0:16,PKey%d,hex"`
 }
 
 func (*PKeyTable) attribute() *Layout { return layoutPKeyTable }
 
-// SL2VLTable has the virtual lane of each service level, for one input and one output port.
+// SL2VLTable maps service levels to virtual lanes, for one input and one output port.
 type SL2VLTable struct {
 	VL [16]uint8 `mad:"0:4,VL%d,uint"`
 }
 
 func (*SL2VLTable) attribute() *Layout { return layoutSL2VLTable }
 
-// VLArbEntry is a turn of a virtual lane.
+// VLArbEntry gives a virtual lane a share of the link.
 type VLArbEntry struct {
 	VL     uint8 `mad:"0.4:4,VL%d,hex"`
-	Weight uint8 `mad:"1:8,Weight%d,hex"` // in units of 64 bytes; 0: the entry is skipped
+	Weight uint8 `mad:"1:8,Weight%d,hex"` // in units of 64 bytes; 0 skips the entry
 }
 
-// VLArbTable is a block of 32 entries of a table by which a port shares its link among virtual lanes.
+// VLArbTable is a block of 32 entries of a table that divides a link among virtual lanes.
 type VLArbTable struct {
 	Entries [32]VLArbEntry `mad:"0:16"`
 }
 
 func (*VLArbTable) attribute() *Layout { return layoutVLArbTable }
 
-// LinearForwardingTable is a block of 64 entries of a switch's forwarding table.
+// LinearForwardingTable is a block of 64 entries of a switch's linear forwarding table.
 type LinearForwardingTable struct {
-	Ports [64]uint8 `mad:"0:8,Port%d,uint"` // by LID: 0 is the switch itself, 255 nothing
+	Ports [64]uint8 `mad:"0:8,Port%d,uint"` // output port by LID; 0 is the switch itself, 255 means none
 }
 
 func (*LinearForwardingTable) attribute() *Layout { return layoutLinearForwardingTable }
 
 // MulticastForwardingTable is a block of 32 entries of a switch's multicast forwarding table, for 16 of its ports.
 type MulticastForwardingTable struct {
-	Ports [32]uint16 `mad:"0:16,PortMask%d,hex"` // by MLID: a bit a port
+	Ports [32]uint16 `mad:"0:16,PortMask%d,hex"` // a bit for each output port, by MLID
 }
 
 func (*MulticastForwardingTable) attribute() *Layout { return layoutMulticastForwardingTable }
 
-// SMInfo is the state of the subnet manager of a port.
+// SMInfo holds the state of the subnet manager of a port.
 //
 // C: ib_sm_info
 type SMInfo struct {
 	GUID     verbs.GUID `mad:"0:64,SmInfoGuid,hex"`
 	Key      uint64     `mad:"8:64,SmInfoKey,hex"`
-	Activity uint32     `mad:"16:32,SmActivity,uint"` // rises while the subnet manager works
+	Activity uint32     `mad:"16:32,SmActivity,uint"` // increases while the subnet manager works
 	Priority uint8      `mad:"20:4,SmPriority,uint"`
 	State    SMState    `mad:"20.4:4,SmState,uint"`
 }
 
 func (*SMInfo) attribute() *Layout { return layoutSMInfo }
 
-// PortInfoExtended has the modes of forward error correction of a port.
+// PortInfoExtended holds the modes of forward error correction of a port.
 type PortInfoExtended struct {
 	CapMask             uint32 `mad:"0:32,CapMask,hex"`
 	FECModeActive       uint16 `mad:"4:16,FECModeActive,hex"`
@@ -279,7 +280,7 @@ type PortInfoExtended struct {
 
 func (*PortInfoExtended) attribute() *Layout { return layoutPortInfoExtended }
 
-// MlnxExtPortInfo is an attribute of Mellanox devices, with bit 0 of a speed for FDR10.
+// MlnxExtPortInfo is an attribute of Mellanox devices. Bit 0 of a speed is FDR10.
 type MlnxExtPortInfo struct {
 	StateChangeEnable  uint8 `mad:"3:8,StateChangeEnable,hex"`
 	LinkSpeedSupported uint8 `mad:"7:8,LinkSpeedSupported,hex"`
@@ -289,7 +290,7 @@ type MlnxExtPortInfo struct {
 
 func (*MlnxExtPortInfo) attribute() *Layout { return layoutMlnxExtPortInfo }
 
-// Layouts, for their methods.
+// The layouts of the attributes in this file.
 var (
 	layoutNodeDescription          = layoutOf[NodeDescription](ClassLID, AttrNodeDescription, 64)
 	layoutNodeInfo                 = layoutOf[NodeInfo](ClassLID, AttrNodeInfo, 40)

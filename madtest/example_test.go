@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/madtest"
 )
 
-// A program asks the switch that its port is connected to who it is.
+// A program asks the switch at the other end of its port's link for its name.
 func ExampleNewSubnet() {
 	topology, err := madtest.FatTree(4, 2)
 	if err != nil {
@@ -31,7 +31,7 @@ func ExampleNewSubnet() {
 	request.SetDrSLID(mad.PermissiveLID)
 	request.SetDrDLID(mad.PermissiveLID)
 	request.SetHopCount(1)
-	request.InitialPath()[1] = 1 // the first hop leaves by port 1
+	request.InitialPath()[1] = 1 // the output port of the first hop
 	response, err := agent.Do(context.Background(), &mad.Message{Addr: mad.Addr{LID: mad.PermissiveLID}, Data: request}, mad.Retry{})
 	if err != nil {
 		panic(err)
@@ -44,7 +44,7 @@ func ExampleNewSubnet() {
 	// Output: leaf1
 }
 
-// A subnet manager gives each port a LID, so that any program reaches any port.
+// A subnet manager assigns a LID to each port, so any program can reach any port.
 func ExampleSubnet_StartSM() {
 	topology, err := madtest.Dragonfly(3, 2, 2)
 	if err != nil {

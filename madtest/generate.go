@@ -6,11 +6,11 @@ import (
 	"github.com/goverbs/goverbs/mad"
 )
 
-// FatTree returns a fat tree of switches with radix ports each and full bisection bandwidth. With two
-// levels it has radix²/2 hosts, named h1 …, below radix leaves and radix/2 spines; with three levels
-// radix³/4 hosts in radix pods. The radix is even and at most 64.
+// FatTree returns a fat tree with full bisection bandwidth, whose switches have radix ports each. With
+// two levels it has radix²/2 hosts, radix leaves and radix/2 spines. With three levels it has radix³/4
+// hosts in radix pods. The radix must be even and at most 64.
 //
-// Switches are named leaf1, agg1, spine1 …. Hosts have one port.
+// Switches are named leaf1, agg1, spine1 and so on, hosts h1 and so on. Hosts have one port.
 func FatTree(radix, levels int) (*Topology, error) {
 	if radix < 2 || radix > 64 || radix%2 != 0 {
 		return nil, fmt.Errorf("fat tree: a radix of %d isn't even and from 2 to 64", radix)
@@ -52,12 +52,12 @@ func FatTree(radix, levels int) (*Topology, error) {
 	return t, nil
 }
 
-// Dragonfly returns groups of switches: those of a group are connected each to each, and each pair of
-// groups by one cable. A switch has the given number of hosts, named h1 ….
+// Dragonfly returns a dragonfly topology. The switches of a group are fully connected, and one cable
+// connects each pair of groups. Each switch has the given number of hosts, which are named h1 and so on.
 func Dragonfly(groups, switches, hosts int) (*Topology, error) {
 	global := 0
 	if switches > 0 {
-		global = (groups - 1 + switches - 1) / switches // cables to other groups a switch
+		global = (groups - 1 + switches - 1) / switches // cables to other groups per switch
 	}
 	ports := hosts + switches - 1 + global
 	switch {
@@ -81,7 +81,7 @@ func Dragonfly(groups, switches, hosts int) (*Topology, error) {
 			}
 		}
 		for other := g + 1; other < groups; other++ {
-			// The cable to the k-th other group is the k/global-th switch's.
+			// Switch k/global has the cable to the k-th other group.
 			k, back := other-1, g
 			t.connect("switch", g*switches+k/global, hosts+switches+k%global, "switch", other*switches+back/global, hosts+switches+back%global)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Open opens a port for a program, as the host of the node would: port of an adapter or a router, or
-// port 0 of a switch. The Port sends and receives over the subnet. A port can be opened more than once.
+// Open opens a port of an adapter or a router, or port 0 of a switch, as a program on the node's host
+// would. The Port sends and receives over the subnet. A port can be opened more than once.
 func (s *Subnet) Open(node string, port int) (mad.Port, error) {
 	n := s.byName[node]
 	if n == nil || n.Port(port) == nil || n.sw != nil && port != 0 {
@@ -24,19 +24,19 @@ func (s *Subnet) Open(node string, port int) (mad.Port, error) {
 	h := &host{subnet: s, port: n.ports[port], pending: map[uint64]chan *mad.Message{}, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Transaction IDs of programs on the same port must differ, as those of the kernel's agents do.
+	// Programs on the same port must have different transaction IDs. The kernel ensures that for its agents.
 	s.nextHost++
 	h.tid = s.nextHost << 32
 	h.port.hosts = append(h.port.hosts, h)
 	return h, nil
 }
 
-// host is a program that has a port open. The subnet's lock guards it.
+// host is a program that has opened a port. The subnet's lock guards it.
 type host struct {
 	subnet  *Subnet
 	port    *Port
 	tid     uint64
-	pending map[uint64]chan *mad.Message // requests without a response yet
+	pending map[uint64]chan *mad.Message // outstanding requests
 	agents  []*agent
 	issm    *issm
 	done    chan struct{} // closed by Close
@@ -49,7 +49,7 @@ func (h *host) request(m *mad.Message) bool {
 		if sameClass && c.Methods.Has(m.Data.Method()) && (!c.Class.Vendor2() || c.OUI == m.Data.OUI()) {
 			select {
 			case a.requests <- m:
-			default: // as the kernel, which drops what nobody reads
+			default: // the queue is full; the kernel drops such requests too
 			}
 			return true
 		}
@@ -256,7 +256,7 @@ func (a *agent) Do(ctx context.Context, req *mad.Message, retry mad.Retry) (*mad
 			return nil, err
 		}
 		select {
-		case m := <-answer: // of a node's own agent, which is never slow: without a timer
+		case m := <-answer: // a node's own agent answers at once, so no timer is needed
 			return m, nil
 		default:
 		}

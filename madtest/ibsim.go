@@ -10,18 +10,19 @@ import (
 	"github.com/goverbs/goverbs/mad"
 )
 
-// IbsimServer lets programs attach to nodes of a subnet by the protocol of the simulator ibsim. C's
-// tools and opensm speak it under the library libumad2sim, with the same environment variables as for
-// ibsim: SIM_HOST is a node's name, IBSIM_SOCKNAME the name of the server's sockets.
+// IbsimServer lets programs attach to nodes of a subnet with the protocol of the simulator ibsim. C's
+// tools and opensm speak it with the library libumad2sim. The environment variables are those of
+// ibsim: SIM_HOST is the name of a node, IBSIM_SOCKNAME the name of the server's sockets.
 //
-// The protocol has no RMPP: a message longer than a MAD is cut to its first 256 bytes, as ibsim's is.
+// The protocol doesn't support RMPP: a longer message is cut to its first 256 bytes, as by ibsim.
 //
-// All answers to control messages leave by one socket. A client that asks some hundred times without
-// reading the answers holds up the control messages of the others until it ends, as with ibsim.
+// All answers to control messages are sent through one socket. A client that sends hundreds of
+// control messages without reading the answers blocks those of other clients until it ends, as with
+// ibsim.
 type IbsimServer struct {
 	subnet  *Subnet
 	network string
-	name    string // of Unix sockets
+	name    string // name of the Unix sockets
 	udp     *net.UDPAddr
 	control net.PacketConn
 
@@ -33,7 +34,7 @@ type IbsimServer struct {
 
 const maxIbsimClients = 10
 
-// The protocol's numbers. Numbers of control messages are in the byte order of the machine.
+// The constants of the protocol. Numbers in control messages are in the byte order of the machine.
 const (
 	ibsimMagic    = 0xdeadbeef
 	ibsimControl  = 80 // bytes of a control message
@@ -56,9 +57,9 @@ const (
 	ibsimGetPKeys
 )
 
-// ListenIbsim starts a server on network "unixgram", whose address is the name of its sockets, by
-// default "sim"; or on "udp", with an address such as 127.0.0.1:7070 for control and the next ten ports
-// for data. It serves until Close.
+// ListenIbsim starts a server, which runs until it is closed. On network "unixgram" the address is
+// the name of the server's sockets; the default is "sim". On network "udp" the address is that of the
+// control socket, such as 127.0.0.1:7070. The next ten ports are for data.
 func (s *Subnet) ListenIbsim(network, address string) (*IbsimServer, error) {
 	srv := &IbsimServer{subnet: s, network: network}
 	var err error
@@ -82,7 +83,7 @@ func (s *Subnet) ListenIbsim(network, address string) (*IbsimServer, error) {
 	return srv, nil
 }
 
-// ibsimName returns a name in the abstract namespace. The NUL at its end is a part of it.
+// ibsimName returns a name in the abstract namespace. The NUL at its end is part of the name.
 func ibsimName(name string) *net.UnixAddr {
 	return &net.UnixAddr{Name: "@" + name + "\x00", Net: "unixgram"}
 }
@@ -120,9 +121,9 @@ func (srv *IbsimServer) serveControl() {
 			binary.NativeEndian.PutUint32(buf[8:], ibsimError)
 		}
 		if u, ok := addr.(*net.UnixAddr); ok {
-			addr = ibsimName(trimAt(u.Name)) // Go cuts a name at its first NUL
+			addr = ibsimName(trimAt(u.Name)) // Go's name has bytes after the NUL
 		}
-		srv.control.WriteTo(buf, addr) // the client repeats what it needs
+		srv.control.WriteTo(buf, addr) // a client repeats its request if the answer is lost
 	}
 }
 
@@ -133,7 +134,7 @@ func trimAt(name string) string {
 	return name
 }
 
-// answer turns a control message into its answer and reports whether the server could do it.
+// answer handles a control message and replaces it with the answer. It reports whether it succeeded.
 func (srv *IbsimServer) answer(msg []byte, from net.Addr) bool {
 	kind := binary.NativeEndian.Uint32(msg[8:])
 	data := msg[16:ibsimControl]
@@ -155,7 +156,7 @@ func (srv *IbsimServer) answer(msg []byte, from net.Addr) bool {
 		return false
 	}
 	if kind == ibsimDisconnect {
-		c.data.Close() // its goroutine detaches it
+		c.data.Close() // ends serve, which detaches the client
 		return true
 	}
 	s := srv.subnet
@@ -209,7 +210,7 @@ func (srv *IbsimServer) answer(msg []byte, from net.Addr) bool {
 	return true
 }
 
-// connect attaches a client to the node that it names, or to the first one.
+// connect attaches a client to the node that it names, or to the first node if it names none.
 func (srv *IbsimServer) connect(data []byte, from net.Addr) (num int, ok bool) {
 	id := binary.NativeEndian.Uint32(data)
 	name, _, _ := cutNUL(data[12:44])
@@ -287,18 +288,18 @@ func (s *Subnet) byDescription(desc string) *Node {
 	return nil
 }
 
-// ibsimClient is a program that is attached to a port. The subnet's lock guards sm.
+// ibsimClient is a program that has attached to a port. The subnet's lock guards sm.
 type ibsimClient struct {
 	server *IbsimServer
 	num    int
 	port   *Port
 	peer   net.Addr
 	data   net.PacketConn
-	out    chan []byte // packets to the client; those beyond its capacity are lost
-	sm     bool        // takes requests to QP 0 and 1
+	out    chan []byte // packets to the client; if it is full, packets are lost
+	sm     bool        // the client receives requests to QP 0 and 1
 }
 
-// setSM sets whether the client is a subnet manager, with the subnet locked.
+// setSM sets whether the client is a subnet manager. The subnet is locked.
 func (c *ibsimClient) setSM(on bool) {
 	if c.sm == on {
 		return
@@ -312,7 +313,7 @@ func (c *ibsimClient) setSM(on bool) {
 	c.port.node.trapLocalChange()
 }
 
-// serve carries the client's MADs until its socket is closed.
+// serve reads the client's packets until its socket is closed.
 func (c *ibsimClient) serve() {
 	buf := make([]byte, 2*ibsimRequest)
 	for {
@@ -330,20 +331,20 @@ func (c *ibsimClient) serve() {
 	c.port.detach(c)
 	c.setSM(false)
 	s.unlock()
-	close(c.out) // nothing finds the client any more
+	close(c.out) // the client has been detached, so nobody sends to it
 	c.server.mu.Lock()
 	c.server.clients[c.num] = nil
 	c.server.mu.Unlock()
 }
 
-// write sends the client its packets. A client that is gone doesn't hold up the subnet.
+// write sends packets to the client. It has its own goroutine, so a slow client doesn't block the subnet.
 func (c *ibsimClient) write() {
 	for b := range c.out {
 		c.data.WriteTo(b, c.peer)
 	}
 }
 
-// queue sends a packet to the client, with the subnet locked.
+// queue queues a packet for the client. The subnet is locked.
 func (c *ibsimClient) queue(b []byte) {
 	select {
 	case c.out <- b:
@@ -351,7 +352,7 @@ func (c *ibsimClient) queue(b []byte) {
 	}
 }
 
-// packet sends a client's MAD. One that nobody answers goes back as timed out, at once.
+// packet sends a client's MAD. If nobody will answer a request, packet returns it as timed out.
 func (c *ibsimClient) packet(b []byte) {
 	data, err := mad.Parse(append([]byte(nil), b[ibsimMAD:ibsimMAD+mad.Size]...))
 	if err != nil {
@@ -359,14 +360,14 @@ func (c *ibsimClient) packet(b []byte) {
 	}
 	m := &mad.Message{Data: data, Addr: mad.Addr{LID: binary.BigEndian.Uint16(b), QPN: binary.BigEndian.Uint32(b[8:])}}
 	if !data.IsResponse() {
-		// Responses find their client by these bits.
+		// These bits identify the client of a response.
 		data.SetTID(data.TID()&(1<<48-1) | uint64(c.num+1)<<48)
 	}
 	s := c.server.subnet
 	s.mu.Lock()
 	defer s.unlock()
 	if !s.send(c.port, m) && !data.IsResponse() && data.Method() != mad.Trap {
-		// The header of a directed route is as it was sent.
+		// The returned header of a directed route is the one that was sent.
 		copy(b[ibsimMAD+8:ibsimMAD+16], data[8:16])
 		binary.BigEndian.PutUint32(b[16:], ibsimTimedOut)
 		c.queue(append([]byte(nil), b...))

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/mad"
 )
 
-// Bits of the CapMask of performance management, and of its second one.
+// Bits of the CapMask and the CapMask2 of performance management.
 const (
 	pmAllPortSelect   = 1 << 8
 	pmExtendedWidth   = 1 << 9
@@ -17,7 +17,7 @@ const (
 	counterSelect2Bit = 1
 )
 
-// measure answers a request of performance management in its own bytes.
+// measure handles a request of performance management and replaces it with the response.
 func (n *Node) measure(at *Port, m mad.MAD) mad.Status {
 	set := m.Method() == mad.Set
 	data := m.Data()
@@ -81,8 +81,8 @@ func (n *Node) measure(at *Port, m mad.MAD) mad.Status {
 	return mad.StatusBadMethodAttr
 }
 
-// CountDetails changes the details of the port's received errors and discarded packets with f. f must
-// not call the subnet's methods.
+// CountDetails calls f to change the details of the port's received errors and discarded packets. f
+// must not call methods of the subnet.
 func (p *Port) CountDetails(f func(*mad.PortRcvErrorDetails, *mad.PortXmitDiscardDetails)) {
 	p.node.subnet.mu.Lock()
 	defer p.node.subnet.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *Port) detail() *errorDetails {
 	return p.details
 }
 
-// selected returns the ports that a PortSelect means, or nil.
+// selected returns the ports that a PortSelect selects, or nil.
 func (n *Node) selected(at *Port, sel uint8) []*Port {
 	switch {
 	case sel == mad.AllPorts && n.sw != nil:
@@ -112,7 +112,7 @@ func (n *Node) selected(at *Port, sel uint8) []*Port {
 	return []*Port{n.ports[sel]}
 }
 
-// sum returns the counters of some ports, added up.
+// sum returns the sums of the counters of some ports.
 func sum(ports []*Port) (t mad.PortCountersExtended) {
 	for _, p := range ports {
 		if c := p.counters; c != nil {
@@ -124,8 +124,8 @@ func sum(ports []*Port) (t mad.PortCountersExtended) {
 	return t
 }
 
-// fieldsOf returns the counters in the order of the bits of CounterSelect in PortCounters; then
-// XmitWait, QP1Dropped and those that only PortCountersExtended has.
+// fieldsOf returns the counters in the order of the bits of CounterSelect in PortCounters. XmitWait,
+// QP1Dropped and those that only PortCountersExtended has follow.
 func fieldsOf(c *mad.PortCountersExtended) [22]*uint64 {
 	return [22]*uint64{
 		&c.SymbolErrors, &c.LinkErrorRecoveries, &c.LinkDowned, &c.RcvErrors, &c.RcvRemotePhysicalErrors, &c.RcvSwitchRelayErrors,
@@ -135,7 +135,7 @@ func fieldsOf(c *mad.PortCountersExtended) [22]*uint64 {
 	}
 }
 
-// Places in fieldsOf.
+// Indexes of fieldsOf.
 const (
 	fieldXmitWait = 16
 	fieldUnicast  = 18
@@ -147,8 +147,8 @@ func counters(ports []*Port, set bool, data []byte) mad.Status {
 		return mad.StatusInvalid
 	}
 	if set {
-		// The counters that a bit selects are set to the value that the MAD has, which is 0 in practice;
-		// this agent clears them.
+		// A Set writes the values of the MAD to the selected counters. In practice the values are 0, so
+		// this agent clears the counters.
 		for _, p := range ports {
 			for i, v := range fieldsOf(p.count()) {
 				if i < 16 && c.CounterSelect&(1<<i) != 0 || i == fieldXmitWait && c.CounterSelect2&counterSelect2Bit != 0 {

@@ -7,15 +7,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxHops ends MADs that a loop in the forwarding tables keeps going, as their packets' life time does.
+// maxHops ends loops in the forwarding tables. On hardware the life time of packets does.
 const maxHops = 64
 
-// Words of 4 bytes that a MAD has as a packet.
+// packetWords is the length of a packet with a MAD in words of 4 bytes.
 const packetWords = 72
 
-// send carries a MAD from a port to its destination, with the subnet locked. The answer of a node's
-// own agents comes back at once; that of a program comes when the program sends it.
-// send reports whether the MAD, and an answer at once, got through.
+// send carries a MAD from a port to its destination, and carries back the response of a node's own
+// agents. Programs send their responses later. The subnet is locked. send reports whether the MAD and
+// an immediate response have arrived.
 func (s *Subnet) send(from *Port, m *mad.Message) bool {
 	request := !m.Data.IsResponse()
 	at, via := from, from
@@ -55,8 +55,8 @@ func (s *Subnet) send(from *Port, m *mad.Message) bool {
 	return s.arrive(at, via, received)
 }
 
-// arrive gives a request to the agents of a node, then to the programs of the port. via is the port by
-// which it came in.
+// arrive passes a request to the agents of a node, then to the programs of the port. via is the port
+// that received it.
 func (s *Subnet) arrive(at, via *Port, m *mad.Message) bool {
 	n := at.node
 	if n.fault.Silent {
@@ -88,8 +88,8 @@ func (s *Subnet) arrive(at, via *Port, m *mad.Message) bool {
 	return true
 }
 
-// cross carries a MAD over the link of a port and returns the port at the other end, or nil if it
-// doesn't get there. Only subnet management crosses a link that no subnet manager has activated.
+// cross carries a MAD over the link of a port and returns the port at the other end, or nil if the MAD
+// is lost. A link that no subnet manager has activated carries only subnet management.
 func (s *Subnet) cross(out *Port, smp bool) *Port {
 	in := out.peer
 	if in == nil || out.info.PhysLinkState != verbs.PhysLinkUp || in.info.PhysLinkState != verbs.PhysLinkUp {
@@ -112,8 +112,8 @@ func (s *Subnet) cross(out *Port, smp bool) *Port {
 	return in
 }
 
-// byLID follows the forwarding tables from a port to the one with a LID. It returns that port, and the
-// port by which the MAD enters its node.
+// byLID follows the forwarding tables from a port to the one with a LID. It returns that port and the
+// port through which the MAD enters its node.
 func (s *Subnet) byLID(from *Port, lid uint16, smp bool) (at, via *Port, ok bool) {
 	if lid == 0 || lid >= mad.MinMulticast {
 		return nil, nil, false
@@ -140,7 +140,7 @@ func (s *Subnet) byLID(from *Port, lid uint16, smp bool) (at, via *Port, ok bool
 		case in == nil:
 			return nil, nil, false
 		case in.node.sw == nil && !in.hasLID(lid):
-			return nil, nil, false // an adapter forwards nothing
+			return nil, nil, false // an adapter doesn't forward
 		case in.node.sw == nil:
 			return in, in, true
 		}
@@ -161,8 +161,8 @@ func (p *Port) hasLID(lid uint16) bool {
 	return base != 0 && lid >= base && lid-base < 1<<p.info.LMC
 }
 
-// directed follows the route in a MAD, which may have a part by LID before its hops. It fills in the
-// ports by which the MAD came in.
+// directed follows the directed route of a MAD. A part that is routed by LID may precede the hops.
+// directed fills in the return path.
 func (s *Subnet) directed(from *Port, m *mad.Message) (at, via *Port, ok bool) {
 	data := m.Data
 	hops := int(data.HopCount())
@@ -184,7 +184,7 @@ func (s *Subnet) directed(from *Port, m *mad.Message) (at, via *Port, ok bool) {
 		out := p
 		switch num := path[i]; {
 		case p.node.sw == nil && (i > 1 || num != p.num):
-			return nil, nil, false // only the first hop leaves an adapter, and by the port that is open
+			return nil, nil, false // only the first hop leaves an adapter, through the port that was opened
 		case p.node.sw != nil && (num == 0 || int(num) >= len(p.node.ports)):
 			return nil, nil, false
 		case p.node.sw != nil:
@@ -201,7 +201,7 @@ func (s *Subnet) directed(from *Port, m *mad.Message) (at, via *Port, ok bool) {
 	return p.owner(), p, true
 }
 
-// directedBack returns a response by a directed route to the port that it began at.
+// directedBack carries a response with a directed route back to the port that the route began at.
 func (s *Subnet) directedBack(from *Port, m *mad.Message) (*Port, bool) {
 	data := m.Data
 	hops := int(data.HopCount())

@@ -8,19 +8,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Capabilities of subnet administration, and limits of what programs may leave with it.
+// Capabilities of subnet administration, and limits for the records that programs create.
 const (
 	saUDMulticast   = 1 << 9
 	saOptional      = 1 << 8
 	saReverseRate   = 0x10
-	matchCapMask    = 1 << 31 // in the modifier: all bits of the CapMask that the query has
+	matchCapMask    = 1 << 31 // bit of the modifier: match records that have all CapMask bits of the query
 	maxGroups       = 1024
 	maxServices     = 1024
 	maxInforms      = 1024
 	pathsPerRequest = 1
 )
 
-// administer answers a request of subnet administration.
+// administer returns the response to a request of subnet administration.
 func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 	req := m.Data
 	resp := append(mad.MAD(nil), req[:mad.Size]...)
@@ -77,7 +77,7 @@ func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 	return resp
 }
 
-// table returns the answer of GetTable, which RMPP carries.
+// table returns the response to GetTable, which is an RMPP message.
 func table(resp mad.MAD, records [][]byte) mad.MAD {
 	const headers = 56
 	resp = resp[:headers]
@@ -87,7 +87,7 @@ func table(resp mad.MAD, records [][]byte) mad.MAD {
 		resp = append(resp, r...)
 		resp = append(resp, make([]byte, size-len(r))...)
 	}
-	// The class header of each segment counts, too.
+	// The length includes the class header of each segment.
 	const segment, classHeader = 200, 20
 	length := len(resp) - headers
 	segments := max(1, (length+segment-1)/segment)
@@ -103,7 +103,7 @@ func table(resp mad.MAD, records [][]byte) mad.MAD {
 	return resp
 }
 
-// marshal returns an attribute as a record.
+// marshal returns the bytes of a record.
 func marshal(a mad.Attribute) []byte {
 	b := make([]byte, (mad.LayoutOf(a).Size+7)/8*8)
 	if err := mad.Marshal(b, a); err != nil {
@@ -112,7 +112,7 @@ func marshal(a mad.Attribute) []byte {
 	return b
 }
 
-// Widths of the components of records in bits, in the order of the bits of a component mask.
+// Widths in bits of the components of records, in the order of the bits of a component mask.
 var (
 	portInfoWidths = []int{64, 64, 16, 16, 32, 16, 16, 8, 8, 8, 8, 4, 4, 4, 4, 2, 3, 3, 4, 4, 4, 4, 4, 4, 8, 8, 8, 4, 4, 3, 5, 4, 1, 1, 1, 1, 16, 16, 16, 8}
 
@@ -134,7 +134,7 @@ var (
 	}
 )
 
-// matches reports whether the components of a record that a mask selects are equal to the query's.
+// matches reports whether a record and a query are equal in the components that a mask selects.
 func matches(record, query []byte, mask mad.ComponentMask, widths []int) bool {
 	bit := 0
 	for i, w := range widths {
@@ -192,7 +192,7 @@ func (sm *subnetManager) query(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	return records, mad.StatusOK
 }
 
-// records calls yield with the records of an attribute, all if the mask doesn't select by LID.
+// records calls yield with the records of an attribute. If the mask selects by LID, it skips other LIDs.
 func (sm *subnetManager) records(attr mad.AttrID, want []byte, mask mad.ComponentMask, yield func(mad.Attribute)) {
 	switch attr {
 	case mad.AttrServiceRecord:
@@ -226,7 +226,7 @@ func (sm *subnetManager) records(attr mad.AttrID, want []byte, mask mad.Componen
 
 func (sm *subnetManager) portRecords(attr mad.AttrID, p *Port, yield func(mad.Attribute)) {
 	n, lid := p.node, p.info.LID
-	each := func(f func(*Port)) { // the ports with the LID of p
+	each := func(f func(*Port)) { // calls f for the ports with the LID of p
 		if n.sw == nil {
 			f(p)
 			return
@@ -299,7 +299,7 @@ func (sm *subnetManager) portRecords(attr mad.AttrID, p *Port, yield func(mad.At
 	}
 }
 
-// arbitration yields the tables of virtual lanes, which the port's own agent has.
+// arbitration yields the tables of virtual lanes. It reads them from the port's own agent.
 func (sm *subnetManager) arbitration(attr mad.AttrID, lid uint16, p *Port, yield func(mad.Attribute)) {
 	var data [64]byte
 	if attr == mad.AttrVLArbTableRecord {
@@ -326,7 +326,7 @@ func (sm *subnetManager) arbitration(attr mad.AttrID, lid uint16, p *Port, yield
 	}
 }
 
-// memberships yields groups: each once, unless the query selects by port.
+// memberships yields multicast groups. It yields each group once, unless the query selects by port.
 func (sm *subnetManager) memberships(mask mad.ComponentMask, yield func(mad.Attribute)) {
 	for _, g := range sm.groups {
 		r := g.record
@@ -341,7 +341,7 @@ func (sm *subnetManager) memberships(mask mad.ComponentMask, yield func(mad.Attr
 	}
 }
 
-// paths returns the path that a PathRecord asks for.
+// paths returns the paths that a PathRecord query selects.
 func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	var want mad.PathRecord
 	if mad.Unmarshal(req.Data(), &want) != nil {
@@ -383,7 +383,7 @@ func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	if dst == nil {
 		dsts = sm.byLID
 	}
-	const maxPaths = 1 << 15 // what RMPP's 16 MiB hold is more
+	const maxPaths = 1 << 15 // fewer than fit into the 16 MiB of an RMPP message
 	var records [][]byte
 	for _, a := range srcs {
 		for _, b := range dsts {
@@ -402,7 +402,7 @@ func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	return records, mad.StatusOK
 }
 
-// path follows the forwarding tables from one port to another.
+// path returns the path along the forwarding tables from one port to another.
 func (sm *subnetManager) path(a, b *Port) (mad.PathRecord, bool) {
 	pkey, ok := shared(a, b)
 	if !ok {
@@ -449,7 +449,7 @@ func gbps(info *mad.PortInfo) float64 {
 	return lanes * speed
 }
 
-// rateCode returns the code of the specification for a rate.
+// rateCode returns the specification's code for a rate.
 func rateCode(gbps float64) uint8 {
 	codes := []struct {
 		gbps float64
@@ -464,7 +464,7 @@ func rateCode(gbps float64) uint8 {
 	return code
 }
 
-// change answers Set: a port joins a group, or a service is registered.
+// change handles Set, which joins a group or registers a service.
 func (sm *subnetManager) change(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	switch req.AttrID() {
 	case mad.AttrMCMemberRecord:
@@ -533,7 +533,7 @@ func (sm *subnetManager) freeMLID() uint16 {
 	}
 }
 
-// remove answers Delete: a port leaves a group, or a service ends.
+// remove handles Delete, which leaves a group or removes a service.
 func (sm *subnetManager) remove(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 	switch req.AttrID() {
 	case mad.AttrMCMemberRecord:
@@ -572,7 +572,7 @@ func (sm *subnetManager) remove(from *Port, req mad.MAD) ([][]byte, mad.Status) 
 	return nil, mad.StatusBadMethodAttr
 }
 
-// inform begins or ends a subscription to reports.
+// inform adds or removes a subscription to reports.
 func (sm *subnetManager) inform(m *mad.Message, from *Port) mad.Status {
 	var info mad.InformInfo
 	if m.Data.Method() != mad.Set || mad.Unmarshal(m.Data.Data(), &info) != nil {

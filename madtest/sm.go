@@ -8,15 +8,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// subnetManager is the subnet manager that runs in this process. It writes the nodes' registers
-// directly, where a real one sends MADs.
+// subnetManager is the subnet manager in this process. It changes the nodes directly, where a real
+// one sends MADs.
 type subnetManager struct {
 	subnet     *Subnet
 	port       *Port
-	lids       map[verbs.GUID]uint16 // by the GUID of the port
+	lids       map[verbs.GUID]uint16 // by port GUID
 	byLID      []*Port
 	next       uint16
-	dirty      bool // a trap came
+	dirty      bool // a trap has arrived since the last sweep
 	groups     []*group
 	services   []mad.ServiceRecord
 	informs    []subscription
@@ -43,9 +43,10 @@ type partition struct {
 // at reports whether the subnet manager runs at a port.
 func (sm *subnetManager) at(p *Port) bool { return sm != nil && sm.port == p.owner() }
 
-// StartSM starts a subnet manager on the first port of a node that has a link, or on a switch. It
-// gives all ports that it reaches LIDs, fills the forwarding tables with shortest paths, activates the
-// links, and answers queries of subnet administration. It sweeps the subnet again when a trap comes.
+// StartSM starts a subnet manager on a switch, or on the first port of another node that has a link.
+// The subnet manager assigns LIDs to all ports that it reaches, fills the forwarding tables with
+// shortest paths, and activates the links. It answers queries of subnet administration. When it
+// receives a trap, it sweeps the subnet again.
 func (s *Subnet) StartSM(node string) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -78,7 +79,7 @@ func (s *Subnet) StartSM(node string) error {
 	return nil
 }
 
-// StopSM ends the subnet manager of StartSM. The subnet stays as it is.
+// StopSM stops the subnet manager. The configuration of the subnet doesn't change.
 func (s *Subnet) StopSM() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -90,7 +91,7 @@ func (s *Subnet) StopSM() {
 	s.sm = nil
 }
 
-// Sweep lets the subnet manager look at the subnet again, as it does when a trap comes.
+// Sweep makes the subnet manager sweep the subnet, as it does when it receives a trap.
 func (s *Subnet) Sweep() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -99,9 +100,10 @@ func (s *Subnet) Sweep() {
 	}
 }
 
-// SetPartition makes ports the full members of a partition and writes it into their P_Key tables. The
-// subnet manager names no path between ports without a partition in common. Ports leave a partition by
-// another SetPartition without them. The default partition 0x7fff has all ports, unless it is set.
+// SetPartition sets the full members of a partition and writes their P_Key tables. Ports that were
+// members before and are not in members leave the partition. The subnet manager returns no paths
+// between ports without a common partition. Until SetPartition changes it, the default partition
+// 0x7fff has all ports.
 func (s *Subnet) SetPartition(key uint16, members ...*Port) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -115,9 +117,9 @@ func (s *Subnet) SetPartition(key uint16, members ...*Port) error {
 	return nil
 }
 
-// unlock ends a change of the subnet and lets the subnet manager see it.
+// unlock lets the subnet manager handle the changes that were made, then unlocks the subnet.
 func (s *Subnet) unlock() {
-	for range 4 { // a sweep changes states, for which switches may send traps
+	for range 4 { // a sweep changes port states, so switches may send further traps
 		if s.sm == nil || !s.sm.dirty {
 			break
 		}
@@ -130,7 +132,7 @@ func (s *Subnet) unlock() {
 	s.mu.Unlock()
 }
 
-// trap takes a notice, reports it to the programs that subscribed, and sweeps the subnet later.
+// trap handles a notice. It reports the notice to the programs that have subscribed, and requests a sweep.
 func (sm *subnetManager) trap(m *mad.Message) {
 	var notice mad.Notice
 	if mad.Unmarshal(m.Data.Data(), &notice) != nil {
@@ -149,7 +151,7 @@ func (sm *subnetManager) trap(m *mad.Message) {
 	}
 }
 
-// sweep brings up all that the subnet manager reaches.
+// sweep configures all nodes that the subnet manager reaches.
 func (sm *subnetManager) sweep() {
 	reached := sm.reach()
 	sm.byLID = sm.byLID[:0]
@@ -174,7 +176,8 @@ func (sm *subnetManager) sweep() {
 	sm.multicast(reached)
 }
 
-// managed reports whether a port has a LID: port 0 of a switch, and linked ports of other nodes.
+// managed reports whether a port gets a LID. Port 0 of a switch does, and so do the linked ports of
+// other nodes.
 func (sm *subnetManager) managed(p *Port) bool {
 	if p.node.sw != nil {
 		return p.num == 0
@@ -196,12 +199,12 @@ func (sm *subnetManager) assign(p *Port) {
 	sm.byLID[lid] = p
 }
 
-// reach returns the nodes that links connect with the subnet manager's, nearest first.
+// reach returns the nodes that links connect with the subnet manager's node, nearest first.
 func (sm *subnetManager) reach() []*Node {
 	start := sm.port.node
 	seen := map[*Node]bool{start: true}
 	nodes := []*Node{start}
-	// The subnet manager's own port comes first, because it gets the first LID.
+	// The node of the subnet manager comes first, because its port gets the first LID.
 	if start.sw == nil {
 		sm.assign(sm.port)
 	}
@@ -231,8 +234,8 @@ type edge struct {
 	to   int
 }
 
-// route fills the forwarding tables of the switches with shortest paths. LIDs behind the same switch
-// take turns among equal paths.
+// route fills the forwarding tables of the switches with shortest paths. It distributes the LIDs at a
+// switch evenly among paths of equal length.
 func (sm *subnetManager) route(nodes []*Node) {
 	index := map[*Node]int{}
 	var switches []*Node
@@ -243,7 +246,7 @@ func (sm *subnetManager) route(nodes []*Node) {
 		}
 	}
 	edges := make([][]edge, len(switches))
-	behind := make([][]*Port, len(switches)) // ports with a LID, by the switch that they are at
+	behind := make([][]*Port, len(switches)) // ports with a LID, by the switch they are connected to
 	ports := make([]map[*Port]uint8, len(switches))
 	for i, n := range switches {
 		n.sw.info.LinearFDBTop = uint16(len(sm.byLID) - 1)
@@ -305,7 +308,7 @@ func (sm *subnetManager) partition() {
 		if byDefault || p == sm.port {
 			p.pkeys = append(p.pkeys, defaultPKey)
 		} else {
-			p.pkeys = append(p.pkeys, defaultPKey&0x7fff) // all ports may talk to the subnet manager
+			p.pkeys = append(p.pkeys, defaultPKey&0x7fff) // limited members can talk to the subnet manager
 		}
 		for _, part := range sm.partitions {
 			if !slices.Contains(part.members, p) {
@@ -320,7 +323,7 @@ func (sm *subnetManager) partition() {
 	}
 }
 
-// shared returns a P_Key of one port that another may talk to, which needs one full member.
+// shared returns a P_Key with which two ports can communicate. At least one of them is a full member.
 func shared(a, b *Port) (uint16, bool) {
 	for _, k := range slices.Backward(a.pkeys) {
 		for _, l := range b.pkeys {
@@ -332,8 +335,8 @@ func shared(a, b *Port) (uint16, bool) {
 	return 0, false
 }
 
-// multicast fills the multicast forwarding tables: the ports of a group are on a tree of shortest
-// paths from the first switch.
+// multicast fills the multicast forwarding tables. A group uses a tree of shortest paths from the
+// first switch.
 func (sm *subnetManager) multicast(nodes []*Node) {
 	parent := map[*Node]*Port{} // the port of a switch that leads to the root
 	var order []*Node
@@ -371,7 +374,8 @@ func (sm *subnetManager) multicast(nodes []*Node) {
 			if at == nil {
 				continue
 			}
-			// The group's packets leave by the member's port, and each switch's parent hears of it.
+			// Packets of the group leave through the port of the member, and through the ports on the
+			// path between that switch and the root, in both directions.
 			for hop := at; hop != nil; {
 				hop.join(g.record.MLID)
 				up := parent[hop.node]

@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// answer returns the answer of a node's own agents to a request, or nil if it has none or the request
-// is for a program. It may change the request's own bytes.
+// answer returns the response of a node's own agents to a request. It returns nil if there is none,
+// or if the request is for a program. It may overwrite the request.
 func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 	req := m.Data
 	method := req.Method()
@@ -20,7 +20,7 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 			return nil
 		}
 		if req.AttrID() == mad.AttrSMInfo && at.smInfo == nil {
-			return nil // a program may be the subnet manager
+			return nil // for a program, which may be the subnet manager
 		}
 		if !at.checkMKey(req) {
 			return nil
@@ -55,8 +55,7 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 	return resp
 }
 
-// checkMKey reports whether a request may read or change what the M_Key of the port protects. It
-// counts those that may not.
+// checkMKey reports whether a request has the M_Key that it needs for the port. It counts violations.
 func (p *Port) checkMKey(req mad.MAD) bool {
 	key := p.info.MKey
 	if key == 0 || req.MKey() == key || req.Method() == mad.Get && p.info.ProtectBits < 2 {
@@ -72,7 +71,7 @@ func (p *Port) checkMKey(req mad.MAD) bool {
 	return false
 }
 
-// manage answers a request of subnet management in its own bytes.
+// manage handles a request of subnet management and replaces it with the response.
 func (n *Node) manage(at, via *Port, m mad.MAD) mad.Status {
 	set := m.Method() == mad.Set
 	data, modifier := m.Data(), m.Modifier()
@@ -117,7 +116,7 @@ func (n *Node) manage(at, via *Port, m mad.MAD) mad.Status {
 	return mad.StatusBadMethodAttr
 }
 
-// put writes an attribute over data.
+// put encodes an attribute into data.
 func put(data []byte, a mad.Attribute) mad.Status {
 	clear(data)
 	if err := mad.Marshal(data, a); err != nil {
@@ -146,7 +145,8 @@ func (n *Node) switchInfo(set bool, data []byte) mad.Status {
 	return put(data, info)
 }
 
-// portOf returns the port that a modifier names. Adapters answer for the port that was asked only.
+// portOf returns the port that a modifier names, or nil. An adapter answers only for the port that
+// received the request.
 func (n *Node) portOf(at *Port, num uint32) *Port {
 	switch {
 	case n.sw == nil && (num == 0 || num == uint32(at.num)):
@@ -161,7 +161,7 @@ func (n *Node) portInfo(at, via *Port, m mad.MAD, set bool) mad.Status {
 	num := m.Modifier() &^ mad.ExtendedSpeeds
 	p := n.portOf(at, num)
 	if p == nil && !set && num > 0 && num < uint32(len(n.ports)) {
-		p = n.ports[num] // adapters show their other ports
+		p = n.ports[num] // reading other ports of an adapter is permitted
 	}
 	if p == nil {
 		return mad.StatusInvalid
@@ -180,7 +180,7 @@ func (n *Node) portInfo(at, via *Port, m mad.MAD, set bool) mad.Status {
 	return put(m.Data(), &info)
 }
 
-// configure changes the port as a Set of PortInfo wants, and reports whether it may.
+// configure applies a Set of PortInfo to the port. It reports whether the values are valid.
 func (p *Port) configure(want *mad.PortInfo) bool {
 	info := &p.info
 	link := p.num != 0
@@ -234,8 +234,8 @@ func (p *Port) configure(want *mad.PortInfo) bool {
 	return true
 }
 
-// enable sets the widths and speeds that the port offers when its link trains the next time. 0 leaves
-// one as it is, and all bits mean the supported ones.
+// enable sets the widths and speeds that the port offers when its link trains the next time. The value
+// 0 means no change, and all bits mean all supported ones.
 func (p *Port) enable(want *mad.PortInfo) {
 	info := &p.info
 	switch want.LinkWidthEnabled {
@@ -261,7 +261,7 @@ func (p *Port) enable(want *mad.PortInfo) {
 	}
 }
 
-// retrain takes the link down and up again, if its cable and the other end permit.
+// retrain takes the link down. It brings the link up again if the cable and the other end permit.
 func (p *Port) retrain() {
 	q := p.peer
 	if q == nil {
@@ -295,7 +295,7 @@ func (p *Port) guidInfo(set bool, block uint32, data []byte) mad.Status {
 		copy(info.GUIDs[:], p.guids[first:])
 	}
 	if first == 0 {
-		info.GUIDs[0] = p.guid // burnt in
+		info.GUIDs[0] = p.guid // read-only
 	}
 	return put(data, &info)
 }
@@ -360,7 +360,7 @@ func (n *Node) vlArbTable(at *Port, set bool, modifier uint32, data []byte) mad.
 		p = at
 	}
 	if p == nil || block < 1 || block > 4 || block%2 == 0 {
-		return mad.StatusInvalid // blocks 2 and 4 have the entries from 32 on; the tables have 8
+		return mad.StatusInvalid // the tables have 8 entries; blocks 2 and 4 would hold those from 32 on
 	}
 	table, ok := p.vlarb[uint8(block)]
 	if set {
@@ -418,8 +418,8 @@ func (n *Node) multicastTable(set bool, modifier uint32, data []byte) mad.Status
 	return put(data, &table)
 }
 
-// trap sends a notice to the subnet manager that the port knows, if it knows one. fill writes the
-// notice's details.
+// trap sends a notice to the subnet manager whose LID is in the PortInfo, if there is one. fill writes
+// the notice's details.
 func (n *Node) trap(from *Port, number uint16, fill func(details []byte)) {
 	from = from.owner()
 	if from.info.SMLID == 0 || from.info.LID == 0 {
@@ -437,7 +437,7 @@ func (n *Node) trap(from *Port, number uint16, fill func(details []byte)) {
 	n.subnet.send(from, &mad.Message{Addr: mad.Addr{LID: from.info.SMLID, SL: from.info.SMSL}, Data: m})
 }
 
-// trapType returns the type of a notice: 1 is urgent, 2 security, 4 informational.
+// trapType returns the type of a notice: 1 for urgent, 2 for security, 4 for informational.
 func trapType(number uint16) uint8 {
 	switch number {
 	case mad.TrapLinkState:

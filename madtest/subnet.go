@@ -11,17 +11,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Subnet is an InfiniBand subnet in this process. Its methods, and those of its nodes and ports, can
-// be called from several goroutines at a time.
+// Subnet is an InfiniBand subnet in this process. Its methods, and those of its nodes and ports, may
+// be called concurrently.
 type Subnet struct {
 	mu     sync.Mutex // guards all nodes and ports as well
 	nodes  []*Node
 	byName map[string]*Node
 	random *rand.Rand
-	sm     *subnetManager // nil while none runs in this process
+	sm     *subnetManager // nil unless StartSM has started one
 	prefix uint64
 
-	nextHost uint64 // programs that opened a port so far
+	nextHost uint64 // number of calls of Open
 }
 
 // Node is a switch, an adapter or a router of a subnet.
@@ -30,7 +30,7 @@ type Node struct {
 	name   string
 	desc   string
 	info   mad.NodeInfo
-	ports  []*Port // by number; of a switch 0 is its own, elsewhere nil
+	ports  []*Port // by number; port 0 is nil unless the node is a switch
 	sw     *switchState
 	fault  Fault
 
@@ -39,7 +39,7 @@ type Node struct {
 
 type switchState struct {
 	info mad.SwitchInfo
-	lft  []uint8                 // by LID up to the last block that was written
+	lft  []uint8                 // linear forwarding table, up to the last written block
 	mft  map[mftBlock][32]uint16 // multicast forwarding table
 }
 
@@ -55,16 +55,16 @@ type Port struct {
 	guid     verbs.GUID
 	info     mad.PortInfo
 	peer     *Port // at the other end of the cable
-	plugged  bool  // the cable is in
+	plugged  bool  // the cable is plugged in
 	loss     float64
-	counters *mad.PortCountersExtended // nil: all are zero
+	counters *mad.PortCountersExtended // nil if all are zero
 	details  *errorDetails
 	pkeys    []uint16
-	guids    []verbs.GUID // entries of the GUID table but the first
+	guids    []verbs.GUID // the GUID table; its first entry is unused
 	sl2vl    map[uint16]mad.SL2VLTable
 	vlarb    map[uint8]mad.VLArbTable
 	smInfo   *mad.SMInfo
-	hosts    []endpoint // programs that hold the port open
+	hosts    []endpoint // programs that have opened the port
 }
 
 type errorDetails struct {
@@ -72,26 +72,27 @@ type errorDetails struct {
 	xmit mad.PortXmitDiscardDetails
 }
 
-// endpoint is a program with the port open: in this process, or a client of the ibsim protocol.
+// endpoint is a program that has opened a port: one in this process, or a client of an IbsimServer.
 type endpoint interface {
-	// request offers a request, or a MAD without an answer, and reports whether the endpoint takes it.
+	// request passes a request, or a MAD that expects no response. It reports whether the endpoint
+	// accepts it.
 	request(m *mad.Message) bool
-	// response offers a response and reports whether the endpoint waited for it.
+	// response passes a response. It reports whether the endpoint has an outstanding request for it.
 	response(m *mad.Message) bool
 }
 
-// Fault is what a node does wrong. The zero Fault is a node without.
+// Fault describes the faults of a node. The zero Fault means that the node works correctly.
 type Fault struct {
-	Silent bool          // the node forwards MADs and answers none
-	Delay  time.Duration // of each answer
-	Busy   int           // so many requests get the status busy, then the count is 0
+	Silent bool          // the node forwards MADs but answers none
+	Delay  time.Duration // delay of each response
+	Busy   int           // number of requests that are answered with the status busy; counts down
 
-	// Alter changes an answer before it leaves, or drops it by returning nil. It runs with the subnet
-	// locked: it must not call the subnet's methods.
+	// Alter returns the response that the node sends instead of its own, or nil for none. It must not
+	// call methods of the subnet, which is locked.
 	Alter func(request, response mad.MAD) mad.MAD
 }
 
-// Defaults of nodes without other values.
+// Default values of nodes.
 const (
 	defaultPrefix    = 0xfe80000000000000
 	defaultWidths    = 1 | 2
@@ -118,8 +119,8 @@ const (
 	capMcastFDBTop  = 1 << 30
 )
 
-// NewSubnet builds the nodes of a topology and plugs in the cables. The links are up, and their ports
-// wait in the state Initialize for a subnet manager.
+// NewSubnet creates the nodes of a topology and plugs in the cables. The links are up, and their ports
+// are in the state Initialize until a subnet manager activates them.
 func NewSubnet(t *Topology) (*Subnet, error) {
 	s := &Subnet{byName: make(map[string]*Node, len(t.Nodes)), random: rand.New(rand.NewPCG(1, 2)), prefix: defaultPrefix}
 	if len(t.Nodes) == 0 || len(t.Nodes) > maxNodes {
@@ -245,7 +246,7 @@ func newPortInfo(n *Node, num int, link LinkSpec) mad.PortInfo {
 		info.GUIDCap, info.SubnetTimeout, info.RespTime = 8, 18, 16
 	}
 	if num == 0 {
-		// The port of the switch itself has no link, so it is always up.
+		// Port 0 has no link, so it is always up.
 		info.LinkState, info.PhysLinkState = verbs.PortActive, verbs.PhysLinkUp
 		info.LinkWidthActive, info.LinkSpeedActive, info.CapMask = mad.LinkWidth(1), 1, info.CapMask|capMcastFDBTop
 	}
@@ -255,13 +256,13 @@ func newPortInfo(n *Node, num int, link LinkSpec) mad.PortInfo {
 // Nodes returns the nodes in the order of the topology.
 func (s *Subnet) Nodes() []*Node { return append([]*Node(nil), s.nodes...) }
 
-// Node returns the node with a name of the topology, or nil.
+// Node returns the node with a name, or nil. Names are those of the topology.
 func (s *Subnet) Node(name string) *Node { return s.byName[name] }
 
 // Name returns the name of the node in the topology.
 func (n *Node) Name() string { return n.name }
 
-// Port returns a port by its number, or nil. Port 0 is the switch itself; other nodes have none.
+// Port returns the port with a number, or nil. Port 0 is the switch itself. Other nodes have no port 0.
 func (n *Node) Port(num int) *Port {
 	if num < 0 || num >= len(n.ports) {
 		return nil
@@ -269,10 +270,10 @@ func (n *Node) Port(num int) *Port {
 	return n.ports[num]
 }
 
-// Info returns the NodeInfo of the node, without the fields of a port.
+// Info returns the NodeInfo of the node. The fields that depend on a port are zero.
 func (n *Node) Info() mad.NodeInfo { return n.info }
 
-// SetDescription changes the NodeDescription, as a host does that got a name, and sends the trap 144.
+// SetDescription changes the NodeDescription and sends trap 144, as a host does when its name changes.
 func (n *Node) SetDescription(text string) {
 	n.subnet.mu.Lock()
 	defer n.subnet.unlock()
@@ -280,7 +281,7 @@ func (n *Node) SetDescription(text string) {
 	n.trapLocalChange()
 }
 
-// SetFault sets what the node does wrong from now on.
+// SetFault replaces the faults of the node.
 func (n *Node) SetFault(f Fault) {
 	n.subnet.mu.Lock()
 	defer n.subnet.mu.Unlock()
@@ -293,7 +294,7 @@ func (p *Port) Node() *Node { return p.node }
 // Num returns the number of the port.
 func (p *Port) Num() int { return int(p.num) }
 
-// GUID returns the port's GUID. Ports of a switch have that of the switch.
+// GUID returns the port's GUID. All ports of a switch have the GUID of the switch.
 func (p *Port) GUID() verbs.GUID { return p.guid }
 
 // Peer returns the port at the other end of the cable, or nil.
@@ -306,16 +307,16 @@ func (p *Port) Info() mad.PortInfo {
 	return p.info
 }
 
-// Change changes the PortInfo of the port with f, past all checks, as a fault or another subnet
-// manager may have done. f must not call the subnet's methods.
+// Change calls f to change the PortInfo of the port. The subnet doesn't check the change, so a test can
+// imitate faults and other subnet managers. f must not call methods of the subnet.
 func (p *Port) Change(f func(*mad.PortInfo)) {
 	p.node.subnet.mu.Lock()
 	defer p.node.subnet.mu.Unlock()
 	f(&p.info)
 }
 
-// Count adds to the counters of the port with f, as errors on the link do. f must not call the
-// subnet's methods.
+// Count calls f to change the counters of the port, so a test can imitate errors on the link. f must
+// not call methods of the subnet.
 func (p *Port) Count(f func(*mad.PortCountersExtended)) {
 	p.node.subnet.mu.Lock()
 	defer p.node.subnet.mu.Unlock()
@@ -329,10 +330,10 @@ func (p *Port) count() *mad.PortCountersExtended {
 	return p.counters
 }
 
-// Unplug pulls the cable out of the port. Switches at its ends send the trap 128.
+// Unplug unplugs the cable of the port. Switches at its ends send trap 128.
 func (p *Port) Unplug() { p.setPlugged(false) }
 
-// Plug puts the cable into the port again.
+// Plug plugs the cable into the port again.
 func (p *Port) Plug() { p.setPlugged(true) }
 
 func (p *Port) setPlugged(in bool) {
@@ -345,7 +346,7 @@ func (p *Port) setPlugged(in bool) {
 	p.train()
 }
 
-// Connect plugs a new cable between two ports without one.
+// Connect connects two ports with a new cable. The ports must not have one.
 func (s *Subnet) Connect(a, b *Port) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -357,8 +358,8 @@ func (s *Subnet) Connect(a, b *Port) error {
 	return nil
 }
 
-// SetLoss sets the share of the MADs that the link of the port loses, from 0 to 1, each way. Which are
-// lost is the same in each run of the same sequence of MADs.
+// SetLoss sets the share of MADs that the link of the port loses in each direction, from 0 to 1. The
+// choice of the lost MADs is deterministic: the same sequence of MADs loses the same ones.
 func (p *Port) SetLoss(share float64) {
 	p.node.subnet.mu.Lock()
 	defer p.node.subnet.mu.Unlock()
@@ -368,14 +369,14 @@ func (p *Port) SetLoss(share float64) {
 	}
 }
 
-// train brings the link of the port up or down, as its cable and both ends' physical states permit,
-// and chooses its width and speed.
+// train brings the link of the port up if the cable and the physical states of both ends permit it,
+// and down otherwise. It chooses width and speed.
 func (p *Port) train() {
 	q := p.peer
 	if q == nil {
 		return
 	}
-	// A subnet manager sweeps again when its port comes up.
+	// A subnet manager sweeps when the link of its port comes up.
 	if sm := p.node.subnet.sm; sm != nil && (sm.port == p || sm.port == q) {
 		sm.dirty = true
 	}
@@ -426,7 +427,7 @@ func highest(bits uint8, order ...uint8) uint8 {
 	return 0
 }
 
-// stateChanged sets a switch's bit for it and sends the trap 128.
+// stateChanged sets the switch's StateChange bit and sends trap 128.
 func (p *Port) stateChanged() {
 	if p.node.sw == nil {
 		return
@@ -438,7 +439,7 @@ func (p *Port) stateChanged() {
 	})
 }
 
-// owner returns the port that has the LID of a port: for those of a switch, its port 0.
+// owner returns the port that holds the LID of a port, which is port 0 for all ports of a switch.
 func (p *Port) owner() *Port {
 	if p.node.sw != nil {
 		return p.node.ports[0]

@@ -72,7 +72,7 @@ func open(t testing.TB, s *Subnet, node string, port int) *program {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	// Nodes answer before Do waits: what isn't there at once never comes, but for a slow node.
+	// Nodes answer before Do waits, so a short timeout is enough except for slow nodes.
 	return &program{t, p, map[mad.Class]mad.Agent{}, mad.Retry{Timeout: time.Millisecond, Tries: 1}}
 }
 
@@ -87,7 +87,7 @@ func (p *program) agent(c mad.Class) mad.Agent {
 	return p.agents[c]
 }
 
-// direct asks by a directed route.
+// direct sends a request with a directed route and returns the response.
 func (p *program) direct(method mad.Method, attr mad.AttrID, mod uint32, data []byte, path ...uint8) (mad.MAD, error) {
 	m := mad.New(mad.ClassDirected, method, attr, mod)
 	m.SetHopCount(uint8(len(path)))
@@ -139,7 +139,7 @@ func TestDirectedRoute(t *testing.T) {
 	for _, c := range []struct {
 		path []uint8
 		guid verbs.GUID
-		port uint8 // by which it came in
+		port uint8 // the port that received the request
 	}{
 		{nil, 0x100000, 1},
 		{[]uint8{1}, 0x200000, 1},
@@ -164,7 +164,7 @@ func TestDirectedRoute(t *testing.T) {
 	}
 }
 
-// TestSM checks what the subnet manager made: any port reaches any other by LID.
+// TestSM checks that after a sweep any port reaches any other by LID.
 func TestSM(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	p := open(t, s, "Hca4", 1)
@@ -193,7 +193,7 @@ func TestSM(t *testing.T) {
 	}
 }
 
-// TestReroute unplugs one of two cables between the switches; the other one carries all.
+// TestReroute unplugs one of two cables between the switches. The other one must carry all packets.
 func TestReroute(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	p := open(t, s, "Hca1", 1)
@@ -468,7 +468,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestPrograms has two programs ask each other: vendor class ping.
+// TestPrograms runs two programs that ping each other with a vendor class.
 func TestPrograms(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	server := open(t, s, "Hca4", 1)
@@ -558,7 +558,7 @@ func TestFaults(t *testing.T) {
 				lost++
 			}
 		}
-		if lost < 50 || lost > 95 { // both ways: three of four
+		if lost < 50 || lost > 95 { // lost on either way: 3 of 4
 			t.Errorf("a link that loses half: %d of 100 lost", lost)
 		}
 	})
@@ -672,7 +672,7 @@ func TestGenerators(t *testing.T) {
 	}
 }
 
-// TestIbsim speaks the protocol as libumad2sim does: connect, ask the server, exchange MADs.
+// TestIbsim uses the protocol as libumad2sim does: it connects, asks the server and exchanges MADs.
 func TestIbsim(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	name := fmt.Sprintf("madtest%d", os.Getpid())
@@ -697,7 +697,7 @@ func TestIbsim(t *testing.T) {
 	if status, _ := client.exchange(99, 1, req); status != ibsimTimedOut {
 		t.Errorf("a request to nobody has status %d, want %d", status, ibsimTimedOut)
 	}
-	// A client with the bit of a subnet manager takes requests; another client's answer finds its way.
+	// A client that is a subnet manager receives requests, and its response reaches the other client.
 	manager := attach(t, name, 2, "Hca3")
 	binary.NativeEndian.PutUint32(manager.msg[16:], 1)
 	manager.call(ibsimSetSM)
@@ -716,17 +716,17 @@ func TestIbsim(t *testing.T) {
 		t.Errorf("the client got %v", resp.Method())
 	}
 	client.call(ibsimDisconnect)
-	for i := range 3 * maxIbsimClients { // more than there are places for at a time
+	for i := range 3 * maxIbsimClients { // more than can be attached at a time
 		attach(t, name, 10+i, "Hca4").call(ibsimDisconnect)
 	}
-	// Garbage is ignored.
+	// Invalid messages are ignored.
 	for _, b := range [][]byte{nil, {1}, make([]byte, ibsimControl), make([]byte, 400)} {
 		manager.control.Write(b)
 	}
 	manager.call(ibsimGetPort)
 }
 
-// TestIbsimHostile has a client that sends what no client sends, and reads no MAD.
+// TestIbsimHostile runs a client that sends invalid messages and reads no MADs.
 func TestIbsimHostile(t *testing.T) {
 	s := newSubnet(t, smallNet, "Hca1")
 	name := fmt.Sprintf("hostile%d", os.Getpid())
@@ -746,7 +746,7 @@ func TestIbsimHostile(t *testing.T) {
 		}
 		if i%2 == 0 {
 			binary.NativeEndian.PutUint32(b, ibsimMagic)
-			binary.NativeEndian.PutUint32(b[4:], 1) // itself
+			binary.NativeEndian.PutUint32(b[4:], 1) // its own number
 			binary.NativeEndian.PutUint32(b[8:], []uint32{ibsimGetPort, ibsimGetVendor, ibsimGetGID, ibsimGetGUID, ibsimGetNodeInfo, ibsimGetPortInfo, ibsimSetSM, ibsimGetPKeys, 11, 1 << 31}[random.IntN(10)])
 		}
 		bad.control.Write(b[:random.IntN(2*ibsimControl)])
@@ -765,7 +765,8 @@ func TestIbsimHostile(t *testing.T) {
 	}
 }
 
-// FuzzMAD sends any MAD to a node of a subnet with a loop, through its agents and subnet manager.
+// FuzzMAD sends arbitrary MADs to a node of a subnet with a loop. Its agents and the subnet manager
+// handle them.
 func FuzzMAD(f *testing.F) {
 	for _, seed := range []mad.MAD{
 		mad.New(mad.ClassLID, mad.Set, mad.AttrPortInfo, 1), mad.New(mad.ClassDirected, mad.Set, mad.AttrSwitchInfo, 0), mad.New(mad.ClassLID, mad.Set, mad.AttrLinearForwardingTable, 0),
@@ -782,7 +783,7 @@ func FuzzMAD(f *testing.F) {
 		s := newSubnet(t, smallNet, "Hca1")
 		p := open(t, s, "Hca2", 1)
 		a := p.agent(mad.ClassDirected)
-		// The second MAD meets what the first has changed.
+		// The first MAD may change the state that the second one finds.
 		for _, b := range [][]byte{first, second} {
 			m := &mad.Message{Addr: mad.Addr{LID: lid, QPN: 1, QKey: mad.QKeyGSI}, Data: make(mad.MAD, mad.Size)}
 			copy(m.Data, b)
@@ -812,12 +813,12 @@ func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
 	p.control = dial(fmt.Sprintf(":ctl%d", id), ":ctl")
 	binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	copy(p.msg[16+12:], node)
-	// The server frees the place of a client that left a moment later.
+	// The server may detach a client some time after the client has left.
 	for p.try(ibsimConnect) == ibsimError {
 		time.Sleep(time.Millisecond)
 		binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	}
-	// As libumad2sim does, bind first: here the peer is named only now.
+	// libumad2sim also connects its data socket after the answer, which has the number of the peer's.
 	num := binary.NativeEndian.Uint32(p.msg[4:])
 	p.data = dial(fmt.Sprintf(":in%d", id), fmt.Sprintf(":out%d", num))
 	return p
@@ -873,7 +874,7 @@ func (p *ibsimProgram) exchange(lid uint16, qpn uint32, m mad.MAD) (status uint3
 	return binary.BigEndian.Uint32(b[16:]), mad.MAD(b[ibsimMAD : ibsimMAD+mad.Size])
 }
 
-// BenchmarkBringUp makes a fat tree of 11,271 nodes and brings it up.
+// BenchmarkBringUp creates a fat tree of 11,271 nodes and sweeps it.
 func BenchmarkBringUp(b *testing.B) {
 	top, err := FatTree(34, 3)
 	if err != nil {
@@ -890,7 +891,7 @@ func BenchmarkBringUp(b *testing.B) {
 	}
 }
 
-// BenchmarkGet asks for the PortInfo of a port six hops away.
+// BenchmarkGet reads the PortInfo of a port six hops away.
 func BenchmarkGet(b *testing.B) {
 	top, err := FatTree(4, 3)
 	if err != nil {

@@ -18,30 +18,30 @@ type Topology struct {
 	Cables []Cable
 }
 
-// NodeSpec describes one node. GUIDs that are zero are given out by NewSubnet.
+// NodeSpec describes one node. NewSubnet assigns GUIDs to nodes whose GUIDs are zero.
 type NodeSpec struct {
 	Name        string // unique in the topology
-	Description string // the NodeDescription; the name if it is empty
+	Description string // the NodeDescription; defaults to Name
 	Type        mad.NodeType
 	Ports       int // external ports, 1 to 254
 
 	GUID       verbs.GUID
-	SystemGUID verbs.GUID         // of the system image; GUID if it is zero
-	PortGUIDs  map[int]verbs.GUID // of ports whose GUID isn't the node's plus the port's number
+	SystemGUID verbs.GUID         // of the system image; defaults to GUID
+	PortGUIDs  map[int]verbs.GUID // by port number; the default is the node's GUID plus the port number
 	VendorID   uint32             // 24 bits
 	DeviceID   uint16
-	Links      map[int]LinkSpec // of ports that differ from the default
+	Links      map[int]LinkSpec // by port number, for ports that differ from the default
 
-	// WideErrors makes the node count errors with 64 bits, in PortCountersExtended. C's tools under
+	// WideErrors makes the node report 64-bit error counters in PortCountersExtended. C's tools with
 	// libumad2sim read the last of these counters wrongly.
 	WideErrors bool
 }
 
-// LinkSpec has the link widths and speeds that a port supports, in the bits of PortInfo. Zero means
-// the default: 1X and 4X, up to 25.78125 Gb/s a lane (EDR).
+// LinkSpec holds the link widths and speeds that a port supports, as bits of PortInfo. The defaults
+// for zero fields are 1X and 4X, up to 25.78125 Gb/s per lane (EDR).
 type LinkSpec struct {
 	Widths    uint8 // 1: 1X, 2: 4X, 4: 8X, 8: 12X, 16: 2X
-	Speeds    uint8 // 1: 2.5, 2: 5, 4: 10 Gb/s a lane
+	Speeds    uint8 // 1: 2.5, 2: 5, 4: 10 Gb/s per lane
 	ExtSpeeds uint8 // 1: FDR, 2: EDR, 4: HDR, 8: NDR
 }
 
@@ -50,27 +50,27 @@ type Cable struct {
 	A, B End
 }
 
-// End is a port of a node, the one end of a cable.
+// End is one end of a cable, which is a port of a node.
 type End struct {
 	Node string
 	Port int
 }
 
-// Limits of what a topology file may ask for.
+// Limits of a topology file.
 const (
 	maxNodes = 1 << 16
 	maxLine  = 4096
 )
 
-// ParseTopology reads the format that ibnetdiscover writes and ibsim reads: a line a node, a line a
-// cable at each of its ends, and an empty line between nodes.
+// ParseTopology reads the format that ibnetdiscover writes and ibsim reads. A node has a line for
+// itself, followed by a line for each of its cables. An empty line ends the node.
 //
 //	switchguid=0x200000(200000)
 //	Switch	8 "S-0000000000200000"		# "Switch1" base port 0 lid 2 lmc 0
 //	[1]	"H-0000000000100000"[1](100001) 		# "Hca1" lid 1 4xSDR
 //
-// The description of a node comes from its comment. A cable may be named at one end or at both. Of
-// ibsim's extensions ParseTopology has w= and s= behind a cable; it refuses include and do.
+// The description of a node comes from its comment. A cable may be listed at one end or at both.
+// ParseTopology supports ibsim's extensions w= and s= after a cable. It refuses include and do.
 func ParseTopology(r io.Reader) (*Topology, error) {
 	p := topologyParser{t: new(Topology), names: map[string]int{}, cables: map[End]End{}}
 	lines := bufio.NewScanner(r)
@@ -88,11 +88,11 @@ func ParseTopology(r io.Reader) (*Topology, error) {
 
 type topologyParser struct {
 	t      *Topology
-	names  map[string]int // index of a node
+	names  map[string]int // indexes of nodes by name
 	next   map[string]uint64
 	node   *NodeSpec
 	cables map[End]End
-	order  []End // the ends of cables that lines began with
+	order  []End // first end of each line, in order
 }
 
 func (p *topologyParser) line(line string) error {
@@ -124,7 +124,7 @@ func (p *topologyParser) line(line string) error {
 	return fmt.Errorf("%.40q begins neither a node nor a cable", text)
 }
 
-// attribute keeps "caguid=0x1000(…)" for the node that follows.
+// attribute parses a line such as "caguid=0x1000(…)", which belongs to the next node.
 func (p *topologyParser) attribute(text string) error {
 	key, value, _ := strings.Cut(text, "=")
 	value, _, _ = strings.Cut(value, "(")
@@ -172,7 +172,7 @@ func (p *topologyParser) begin(t mad.NodeType, text, comment string) error {
 	return nil
 }
 
-// quoted returns the first string in quotes of a comment.
+// quoted returns the first quoted string of a comment.
 func quoted(comment string) string {
 	_, rest, _ := strings.Cut(comment, "\"")
 	text, _, closed := strings.Cut(rest, "\"")
@@ -182,7 +182,7 @@ func quoted(comment string) string {
 	return text
 }
 
-// cable reads `[1](guid) "name"[2](guid) w=4 s=2`.
+// cable parses a line such as `[1](guid) "name"[2](guid) w=4 s=2`.
 func (p *topologyParser) cable(text, comment string) error {
 	if p.node == nil {
 		return errors.New("a cable without a node before it")
@@ -222,7 +222,8 @@ func (p *topologyParser) cable(text, comment string) error {
 	return nil
 }
 
-// link reads the width and speed of a cable: w=4 s=2, or 4xEDR in ibnetdiscover's comment.
+// link parses the width and speed of a cable. They are options such as w=4 s=2, or a word such as
+// 4xEDR in ibnetdiscover's comment.
 func (p *topologyParser) link(port int, options, comment string) error {
 	var spec LinkSpec
 	for _, option := range strings.Fields(options) {
@@ -257,7 +258,7 @@ func (p *topologyParser) link(port int, options, comment string) error {
 	return nil
 }
 
-// linkOf returns the widths and speeds up to those of 4xEDR, and nothing for another word.
+// linkOf returns the widths and speeds up to those of a word such as 4xEDR, and zeros for other words.
 func linkOf(word string) LinkSpec {
 	width, speed, ok := strings.Cut(word, "x")
 	widths, known := map[string]uint8{"1": 1, "2": 17, "4": 3, "8": 7, "12": 11}[width]
@@ -275,7 +276,7 @@ func linkOf(word string) LinkSpec {
 	return spec
 }
 
-// bracketed reads "[12]" at the start of text.
+// bracketed parses a port number such as "[12]" at the start of text.
 func bracketed(text string) (port int, rest string, err error) {
 	number, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "]")
 	port, convErr := strconv.Atoi(strings.TrimSpace(number))
@@ -285,7 +286,7 @@ func bracketed(text string) (port int, rest string, err error) {
 	return port, strings.TrimSpace(rest), nil
 }
 
-// inParentheses reads "(100001)", a GUID, at the start of text if it is there.
+// inParentheses parses an optional GUID such as "(100001)" at the start of text.
 func inParentheses(text string) (guid verbs.GUID, rest string) {
 	if !strings.HasPrefix(text, "(") {
 		return 0, text
@@ -295,7 +296,7 @@ func inParentheses(text string) (guid verbs.GUID, rest string) {
 	return verbs.GUID(n), strings.TrimSpace(rest)
 }
 
-// end checks that both ends of each cable agree.
+// end checks that the two ends of each cable agree, and returns the topology.
 func (p *topologyParser) end() (*Topology, error) {
 	if len(p.t.Nodes) == 0 {
 		return nil, errors.New("topology: no node")
@@ -323,7 +324,7 @@ func (p *topologyParser) end() (*Topology, error) {
 	return p.t, nil
 }
 
-// first reports whether end a comes before its other end b, which names the same cable.
+// first reports whether a comes before b. Both name the same cable.
 func (p *topologyParser) first(a, b End) bool {
 	i, j := p.names[a.Node], p.names[b.Node]
 	return i < j || i == j && a.Port < b.Port

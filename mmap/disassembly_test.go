@@ -1,6 +1,7 @@
 package mmap
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -10,16 +11,17 @@ import (
 )
 
 // The machine code of the stores: amd64's SFENCE, LFENCE, MOV and MOVDQU, arm64's DMB OSHLD,
-// DMB OSHST, DSB ST, STR, LD4 and ST4. Loads of the arguments precede them.
+// DMB OSHST, DSB ST, STR, LD4 and ST4. Loads of the arguments precede them. A jump to the report
+// follows the stores of words.
 const (
 	sfence, lfence = "0faef8", "0faee8"
-	mov32, mov64   = "8908", "488908"
-	ret            = "c3"
+	mov32, mov64   = "8911", "488911"
+	ret, jmp       = "c3", "e900000000"
 
 	oshld, oshst, dsbST = "d50331bf", "d50332bf", "d5033e9f"
 	str32, str64        = "b9000001", "f9000001"
 	ld4, st4            = "4c400c20", "4c000c00"
-	ret64               = "d65f03c0"
+	ret64, jmp64        = "d65f03c0", "14000000"
 )
 
 var movdqu = []string{
@@ -27,20 +29,36 @@ var movdqu = []string{
 	"f30f7f00", "f30f7f4810", "f30f7f5020", "f30f7f5830",
 }
 
+// inPage is the machine code that finds a word in a page: the offset is rotated by the size of a word,
+// compared with the number of words, and added to the start.
+func inPage(arch string, size int, branch string, store ...string) []string {
+	check := map[string][]string{
+		"amd64 4": {"4889cb", "48c1cb02", "483b5808", branch, "480308"},
+		"amd64 8": {"4889cb", "48c1cb03", "483b5810", branch, "480308"},
+		"arm64 4": {"93c20843", "f9400404", "eb04007f", branch, "f9400000", "8b020000"},
+		"arm64 8": {"93c20c43", "f9400804", "eb04007f", branch, "f9400000", "8b020000"},
+	}
+	return append(check[fmt.Sprint(arch, " ", size)], store...)
+}
+
 var machineCode = map[string]map[string][]string{
 	"amd64": {
-		"store32": {mov32, ret}, "store64": {mov64, ret},
-		"storeWC32": {sfence, mov32, sfence, ret}, "storeWC64": {sfence, mov64, sfence, ret},
-		"copy64":  append(slices.Clone(movdqu), ret),
-		"copyWC":  slices.Concat([]string{sfence}, movdqu, []string{"4883c140", "4883c040", "4883ea40", "75cc", sfence, ret}),
-		"startWC": {sfence, ret}, "fromDevice": {lfence, ret},
+		"store32":   inPage("amd64", 4, "7306", mov32, ret, jmp),
+		"store64":   inPage("amd64", 8, "7307", mov64, ret, jmp),
+		"storeWC32": inPage("amd64", 4, "730c", sfence, mov32, sfence, ret, jmp),
+		"storeWC64": inPage("amd64", 8, "730d", sfence, mov64, sfence, ret, jmp),
+		"copy64":    append(slices.Clone(movdqu), ret),
+		"copyWC":    slices.Concat([]string{sfence}, movdqu, []string{"4883c140", "4883c040", "4883ea40", "75cc", sfence, ret}),
+		"startWC":   {sfence, ret}, "fromDevice": {lfence, ret},
 	},
 	"arm64": {
-		"store32": {oshst, str32, ret64}, "store64": {oshst, str64, ret64},
-		"storeWC32": {dsbST, str32, dsbST, ret64}, "storeWC64": {dsbST, str64, dsbST, ret64},
-		"copy64":  {ld4, st4, ret64},
-		"copyWC":  {dsbST, ld4, st4, "91010021", "91010000", "d1010042", "b5ffff62", dsbST, ret64},
-		"startWC": {dsbST, ret64}, "fromDevice": {oshld, ret64},
+		"store32":   inPage("arm64", 4, "540000c2", oshst, str32, ret64, jmp64),
+		"store64":   inPage("arm64", 8, "540000c2", oshst, str64, ret64, jmp64),
+		"storeWC32": inPage("arm64", 4, "540000e2", dsbST, str32, dsbST, ret64, jmp64),
+		"storeWC64": inPage("arm64", 8, "540000e2", dsbST, str64, dsbST, ret64, jmp64),
+		"copy64":    {ld4, st4, ret64},
+		"copyWC":    {dsbST, ld4, st4, "91010021", "91010000", "d1010042", "b5ffff62", dsbST, ret64},
+		"startWC":   {dsbST, ret64}, "fromDevice": {oshld, ret64},
 	},
 }
 

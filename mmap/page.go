@@ -27,7 +27,7 @@ type Page struct {
 
 	region  *Region
 	watcher func(Store)
-	mu      sync.Mutex // serializes calls of the watcher, and guards buffer
+	mu      sync.Mutex // serializes the stores that the watcher gets, not the load barriers, and guards buffer
 	buffer  [64]byte
 }
 
@@ -119,51 +119,31 @@ func (p *Page) report(s Store, from *[64]byte) {
 	p.watcher(s)
 }
 
+func (p *Page) reportWord(kind StoreKind, offset, size int, v uint64) {
+	p.report(Store{Kind: kind, Offset: offset, Size: size, Value: v}, nil)
+}
+
 // Store32 stores v at an offset after all earlier stores to memory are visible to the device.
 //
 // C: udma_to_device_barrier, mmio_write32
-func (p *Page) Store32(offset int, v uint32) {
-	if bits.RotateLeft64(uint64(offset), -2) >= p.words {
-		p.report(Store{Kind: StorePlain, Offset: offset, Size: 4, Value: uint64(v)}, nil)
-		return
-	}
-	store32(at(p.start, offset), v)
-}
+func (p *Page) Store32(offset int, v uint32) { store32(p, offset, v) }
 
 // Store64 is like Store32, for 8 bytes.
 //
 // C: udma_to_device_barrier, mmio_write64
-func (p *Page) Store64(offset int, v uint64) {
-	if bits.RotateLeft64(uint64(offset), -3) >= p.quads {
-		p.report(Store{Kind: StorePlain, Offset: offset, Size: 8, Value: v}, nil)
-		return
-	}
-	store64(at(p.start, offset), v)
-}
+func (p *Page) Store64(offset int, v uint64) { store64(p, offset, v) }
 
 // StoreWC32 stores v at an offset of a write-combining page. The store follows all earlier
 // stores to memory and to such pages, and has left the write-combining buffer when StoreWC32
 // returns.
 //
 // C: mmio_wc_start, mmio_write32, mmio_flush_writes
-func (p *Page) StoreWC32(offset int, v uint32) {
-	if bits.RotateLeft64(uint64(offset), -2) >= p.words {
-		p.report(Store{Kind: StoreWC, Offset: offset, Size: 4, Value: uint64(v)}, nil)
-		return
-	}
-	storeWC32(at(p.start, offset), v)
-}
+func (p *Page) StoreWC32(offset int, v uint32) { storeWC32(p, offset, v) }
 
 // StoreWC64 is like StoreWC32, for 8 bytes.
 //
 // C: mmio_wc_start, mmio_write64, mmio_flush_writes
-func (p *Page) StoreWC64(offset int, v uint64) {
-	if bits.RotateLeft64(uint64(offset), -3) >= p.quads {
-		p.report(Store{Kind: StoreWC, Offset: offset, Size: 8, Value: v}, nil)
-		return
-	}
-	storeWC64(at(p.start, offset), v)
-}
+func (p *Page) StoreWC64(offset int, v uint64) { storeWC64(p, offset, v) }
 
 // StartWC orders all earlier stores, to memory and to write-combining pages, before the
 // copies that follow.

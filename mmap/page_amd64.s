@@ -3,37 +3,71 @@
 // amd64 keeps stores in their order, but for those to write-combining memory,
 // around which SFENCE stands.
 
-// func store32(to slotsStart, v uint32)
-TEXT ·store32(SB), NOSPLIT, $0-12
-	MOVQ to+0(FP), AX
-	MOVL v+8(FP), CX
-	MOVL CX, (AX)
+// Fields of a Page. An offset rotated by the size of a store is the number of a word.
+#define START 0(AX)
+#define WORDS 8(AX)
+#define QUADS 16(AX)
+
+// CHECK makes CX the address of the word at offset CX of page AX, if the page has that word and is
+// not watched.
+#define CHECK(shift, count, report) \
+	MOVQ CX, BX       \
+	RORQ $shift, BX   \
+	CMPQ BX, count    \
+	JCC  report       \
+	ADDQ START, CX
+
+// func store32(p *Page, offset int, v uint32)
+TEXT ·store32(SB), NOSPLIT, $0-20
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVL v+16(FP), DX
+	CHECK(2, WORDS, report)
+	MOVL DX, (CX)
 	RET
 
-// func store64(to slotsStart, v uint64)
-TEXT ·store64(SB), NOSPLIT, $0-16
-	MOVQ to+0(FP), AX
-	MOVQ v+8(FP), CX
-	MOVQ CX, (AX)
+report:
+	JMP ·report32(SB)
+
+// func store64(p *Page, offset int, v uint64)
+TEXT ·store64(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVQ v+16(FP), DX
+	CHECK(3, QUADS, report)
+	MOVQ DX, (CX)
 	RET
 
-// func storeWC32(to slotsStart, v uint32)
-TEXT ·storeWC32(SB), NOSPLIT, $0-12
-	MOVQ to+0(FP), AX
-	MOVL v+8(FP), CX
+report:
+	JMP ·report64(SB)
+
+// func storeWC32(p *Page, offset int, v uint32)
+TEXT ·storeWC32(SB), NOSPLIT, $0-20
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVL v+16(FP), DX
+	CHECK(2, WORDS, report)
 	SFENCE
-	MOVL CX, (AX)
+	MOVL DX, (CX)
 	SFENCE
 	RET
 
-// func storeWC64(to slotsStart, v uint64)
-TEXT ·storeWC64(SB), NOSPLIT, $0-16
-	MOVQ to+0(FP), AX
-	MOVQ v+8(FP), CX
+report:
+	JMP ·reportWC32(SB)
+
+// func storeWC64(p *Page, offset int, v uint64)
+TEXT ·storeWC64(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVQ v+16(FP), DX
+	CHECK(3, QUADS, report)
 	SFENCE
-	MOVQ CX, (AX)
+	MOVQ DX, (CX)
 	SFENCE
 	RET
+
+report:
+	JMP ·reportWC64(SB)
 
 // func copy64(to slotsStart, from *[64]byte)
 TEXT ·copy64(SB), NOSPLIT, $0-16

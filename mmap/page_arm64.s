@@ -5,39 +5,74 @@
 #define DMB_OSHST DMB $2 // stores before stores, as far as devices
 #define DSB_ST DSB $14   // stores done before anything that follows
 
-// func store32(to slotsStart, v uint32)
-TEXT ·store32(SB), NOSPLIT, $0-12
-	MOVD to+0(FP), R0
-	MOVW v+8(FP), R1
+// Fields of a Page. An offset rotated by the size of a store is the number of a word.
+#define START 0(R0)
+#define WORDS 8(R0)
+#define QUADS 16(R0)
+
+// CHECK makes R0 the address of the word at offset R2 of page R0, if the page has that word and is
+// not watched.
+#define CHECK(shift, count, report) \
+	ROR  $shift, R2, R3 \
+	MOVD count, R4      \
+	CMP  R4, R3         \
+	BHS  report         \
+	MOVD START, R0      \
+	ADD  R2, R0
+
+// func store32(p *Page, offset int, v uint32)
+TEXT ·store32(SB), NOSPLIT, $0-20
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVW v+16(FP), R1
+	CHECK(2, WORDS, report)
 	DMB_OSHST
 	MOVW R1, (R0)
 	RET
 
-// func store64(to slotsStart, v uint64)
-TEXT ·store64(SB), NOSPLIT, $0-16
-	MOVD to+0(FP), R0
-	MOVD v+8(FP), R1
+report:
+	JMP ·report32(SB)
+
+// func store64(p *Page, offset int, v uint64)
+TEXT ·store64(SB), NOSPLIT, $0-24
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVD v+16(FP), R1
+	CHECK(3, QUADS, report)
 	DMB_OSHST
 	MOVD R1, (R0)
 	RET
 
-// func storeWC32(to slotsStart, v uint32)
-TEXT ·storeWC32(SB), NOSPLIT, $0-12
-	MOVD to+0(FP), R0
-	MOVW v+8(FP), R1
+report:
+	JMP ·report64(SB)
+
+// func storeWC32(p *Page, offset int, v uint32)
+TEXT ·storeWC32(SB), NOSPLIT, $0-20
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVW v+16(FP), R1
+	CHECK(2, WORDS, report)
 	DSB_ST
 	MOVW R1, (R0)
 	DSB_ST
 	RET
 
-// func storeWC64(to slotsStart, v uint64)
-TEXT ·storeWC64(SB), NOSPLIT, $0-16
-	MOVD to+0(FP), R0
-	MOVD v+8(FP), R1
+report:
+	JMP ·reportWC32(SB)
+
+// func storeWC64(p *Page, offset int, v uint64)
+TEXT ·storeWC64(SB), NOSPLIT, $0-24
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVD v+16(FP), R1
+	CHECK(3, QUADS, report)
 	DSB_ST
 	MOVD R1, (R0)
 	DSB_ST
 	RET
+
+report:
+	JMP ·reportWC64(SB)
 
 // func copy64(to slotsStart, from *[64]byte)
 TEXT ·copy64(SB), NOSPLIT, $0-16

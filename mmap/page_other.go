@@ -2,17 +2,44 @@
 
 package mmap
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // These architectures have no devices: pages serve models only.
 
-func store32(to slotsStart, v uint32) { elementFrom[atomic.Uint32](to, 0).Store(v) }
+func store32(p *Page, offset int, v uint32) {
+	if bits.RotateLeft64(uint64(offset), -2) >= p.words {
+		p.reportWord(StorePlain, offset, 4, uint64(v))
+		return
+	}
+	elementFrom[atomic.Uint32](p.start, uint64(offset)).Store(v)
+}
 
-func store64(to slotsStart, v uint64) { elementFrom[atomic.Uint64](to, 0).Store(v) }
+func store64(p *Page, offset int, v uint64) {
+	if bits.RotateLeft64(uint64(offset), -3) >= p.quads {
+		p.reportWord(StorePlain, offset, 8, v)
+		return
+	}
+	elementFrom[atomic.Uint64](p.start, uint64(offset)).Store(v)
+}
 
-func storeWC32(to slotsStart, v uint32) { store32(to, v) }
+func storeWC32(p *Page, offset int, v uint32) {
+	if p.words == 0 {
+		p.reportWord(StoreWC, offset, 4, uint64(v))
+		return
+	}
+	store32(p, offset, v)
+}
 
-func storeWC64(to slotsStart, v uint64) { store64(to, v) }
+func storeWC64(p *Page, offset int, v uint64) {
+	if p.words == 0 {
+		p.reportWord(StoreWC, offset, 8, v)
+		return
+	}
+	store64(p, offset, v)
+}
 
 func copy64(to slotsStart, from *[64]byte) { *elementFrom[[64]byte](to, 0) = *from }
 

@@ -56,6 +56,8 @@ func TestClientReads(t *testing.T) {
 		want any
 	}{
 		{"devices", func() (any, error) { return c.Devices() }, []netlinkrdma.Device{siw0, mlx5}},
+		{"listed", func() (any, error) { return c.IsListed(7) }, true},
+		{"not listed", func() (any, error) { return c.IsListed(4) }, false},
 		{"by name", func() (any, error) { return c.DeviceByName("mlx5_0") }, mlx5},
 		{"iwarp ports", func() (any, error) { return c.Ports(3) }, []netlinkrdma.Port{siwPort}},
 		{"ib ports", func() (any, error) { return c.Ports(7) }, []netlinkrdma.Port{ibPort}},
@@ -138,6 +140,7 @@ func calls(c *netlinkrdma.Client) map[string]struct {
 	}
 	return map[string]entry{
 		"Devices":       {abi.RDMA_NLDEV_CMD_GET, func() error { _, err := c.Devices(); return err }},
+		"IsListed":      {abi.RDMA_NLDEV_CMD_GET, func() error { _, err := c.IsListed(3); return err }},
 		"DeviceByName":  {abi.RDMA_NLDEV_CMD_GET, func() error { _, err := c.DeviceByName("siw0"); return err }},
 		"Ports":         {abi.RDMA_NLDEV_CMD_PORT_GET, func() error { _, err := c.Ports(3); return err }},
 		"AddLink":       {abi.RDMA_NLDEV_CMD_NEWLINK, func() error { return c.AddLink("a", "siw", "dummy1") }},

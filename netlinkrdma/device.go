@@ -1,6 +1,7 @@
 package netlinkrdma
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -63,6 +64,24 @@ func (c *Client) Device(index uint32) (Device, error) {
 		return Device{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return d, nil
+}
+
+// IsListed reports whether the kernel lists the device with this index. When the kernel begins to
+// remove a device, it takes it off the list first, and Device still finds it until it is gone.
+// IsListed reads the list up to that device, so it takes fewer system calls than Devices.
+func (c *Client) IsListed(index uint32) (listed bool, err error) {
+	op := fmt.Sprintf("look for RDMA device %d on the list", index)
+	var malformed error
+	err = c.stream(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true}, func(reply []byte) bool {
+		d, err := parseDevice(reply)
+		if err != nil {
+			malformed = fmt.Errorf("netlinkrdma: %s: %w", op, err)
+			return false
+		}
+		listed = d.Index == index
+		return !listed
+	}, func() bool { return true })
+	return listed, errors.Join(err, malformed)
 }
 
 // DeviceByName returns the device with this name. If there is none, the error matches

@@ -164,3 +164,42 @@ func TestSetRequests(t *testing.T) {
 		}
 	}
 }
+
+// counted counts the replies that its reader takes.
+type counted struct {
+	fixed
+	taken int
+}
+
+func (c *counted) Stream(_ netlinkrdma.Request, f func([]byte) bool) error {
+	for _, r := range c.fixed {
+		if c.taken++; !f(r) {
+			break
+		}
+	}
+	return nil
+}
+
+// TestIsListedReadsNoMore checks that IsListed reads the list up to the device, that a malformed reply
+// is an error, and that a list that changed meanwhile is read again.
+func TestIsListedReadsNoMore(t *testing.T) {
+	replies, err := kernel().Execute(netlinkrdma.Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for index, want := range map[uint32]int{3: 1, 7: 2, 77: 2} {
+		k := &counted{fixed: replies}
+		listed, err := (&netlinkrdma.Client{Kernel: k}).IsListed(index)
+		if err != nil || listed != (index != 77) || k.taken != want {
+			t.Errorf("device %d: %t, %v after %d replies, want %d", index, listed, err, k.taken, want)
+		}
+	}
+	bad := netlinkrdma.Client{Kernel: fixed{{1, 2, 3}}}
+	if listed, err := bad.IsListed(3); listed || !errors.Is(err, netlinkrdma.ErrMalformed) {
+		t.Errorf("a malformed reply: %t, %v", listed, err)
+	}
+	h := &halfway{Kernel: kernel(), n: 2, replies: 1}
+	if listed, err := (&netlinkrdma.Client{Kernel: h}).IsListed(7); !listed || err != nil || h.asked != 3 {
+		t.Errorf("a list that changed: %t, %v after %d dumps", listed, err, h.asked)
+	}
+}

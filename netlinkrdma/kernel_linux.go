@@ -37,11 +37,20 @@ func (k runningKernel) Execute(req Request) ([][]byte, error) {
 
 // Stream calls f with the replies as they arrive. The next reply overwrites the last.
 func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
-	fd, err := openSocket()
+	fd, err := openSocketFor(req)
 	if err != nil {
 		return err
 	}
 	return exchange(fd, req, f)
+}
+
+// openSocketFor opens a socket for one request. A request without attributes has nothing that the
+// text of an error could explain, so it does without the two system calls for the options.
+func openSocketFor(req Request) (int, error) {
+	if len(req.Attrs) > 0 {
+		return openSocket()
+	}
+	return unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
 }
 
 // exchange sends one request, reads the answer and closes the socket. It matches replies by

@@ -21,7 +21,7 @@ func (n Netns) Execute(req Request) (replies [][]byte, err error) {
 func (n Netns) Stream(req Request, f func(reply []byte) bool) error {
 	var fd int
 	err := n.in(func() (err error) {
-		fd, err = openSocket()
+		fd, err = openSocketFor(req)
 		return err
 	})
 	if err != nil {

@@ -269,13 +269,12 @@ func (c *Conn) Explain(err error) error {
 func (c *Conn) isBeingRemoved() bool {
 	index := c.Device().Info().Index
 	client := netlinkrdma.Client{Kernel: c.hub.kernel.Netlink()}
-	listed, err := client.Devices()
-	if err != nil || slices.ContainsFunc(listed, func(d netlinkrdma.Device) bool { return d.Index == index }) {
+	if listed, err := client.IsListed(index); err != nil || listed {
 		return false
 	}
 	if _, err := client.Device(index); err == nil {
 		return true
 	}
-	_, err = c.Device().QueryPort(c.port)
+	_, err := c.Device().QueryPort(c.port)
 	return errors.Is(err, syscall.EIO)
 }

@@ -80,7 +80,7 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.meets(to) && !d.removed })
 		if i >= 0 {
 			id.d = m.f.devices[i]
-			id.src = m.anyPort(id, id.d.addrLike(id.dst.Addr()))
+			m.setSource(id, m.anyPort(id, id.d.addrLike(id.dst.Addr())))
 		}
 	}
 	if id.d == nil || to == nil {

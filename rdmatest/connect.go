@@ -100,12 +100,11 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 }
 
 func (m *manager) listener(id *cmID) *cmID {
-	for _, l := range m.ids {
-		if l.listens && !l.dead && l.src == id.dst && l.datagram == id.datagram && l.d.meets(id.d) && !l.d.removed {
-			return l
-		}
+	l := m.bound[binding{id.dst, id.datagram}]
+	if l == nil || !l.listens || !l.d.meets(id.d) || l.d.removed {
+		return nil
 	}
-	return nil
+	return l
 }
 
 func (m *manager) createChild(l, client *cmID) *cmID {

@@ -15,6 +15,51 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// TestPortInUse: a port has one listener at a time, and those of a host that is dead are free.
+// Connections that it has accepted do not occupy it.
+func TestPortInUse(t *testing.T) {
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
+		ctx := f.Host(1).Context(t.Context())
+		listen := func() (*rdmacm.Listener, error) {
+			return new(rdmacm.ListenConfig).Listen(ctx, f.Host(1).Addr()+":7471")
+		}
+		for range 2 {
+			l := must(listen())(t)
+			if _, err := listen(); !errors.Is(err, syscall.EADDRINUSE) {
+				t.Errorf("a second listener: %v", err)
+			}
+			accepted := make(chan *rdmacm.Conn, 1)
+			go func() {
+				c, err := l.Accept(context.Background())
+				if err != nil {
+					t.Error(err)
+				}
+				accepted <- c
+			}()
+			c := must(rdmacm.Dial(t.Context(), l.Addr().String()))(t)
+			s := <-accepted
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := rdmacm.Dial(t.Context(), l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a dial without a listener: %v", err)
+			}
+			if err := must(listen())(t).Close(); err != nil { // while the connection lives
+				t.Error(err)
+			}
+			if err := errors.Join(c.Close(), s.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		dead := must(listen())(t)
+		f.Host(1).Kill()
+		l := must(listen())(t)
+		if err := errors.Join(dead.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
 // MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
 func TestHandshakeLost(t *testing.T) {

@@ -27,15 +27,16 @@ type Device struct {
 	index  uint32
 	addrs  []netip.Addr
 	gids   [][16]byte
-	lid    uint16 // on InfiniBand
+	lid    uint16 // on InfiniBand, the first of two
 	rules  rules
 	verbs  *fakeverbs.Device
 
 	faults  faults
-	stalled bool      // guarded by the fabric's lock, as are the fields below
-	busy    time.Time // when the port will have sent its packets
-	removed bool      // it is off the list
-	gone    bool      // and not found by its index either
+	stalled bool           // guarded by the fabric's lock, as are the fields below
+	cutLIDs [1 << lmc]bool // nothing arrives at them
+	busy    time.Time      // when the port will have sent its packets
+	removed bool           // it is off the list
+	gone    bool           // and not found by its index either
 }
 
 func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
@@ -62,15 +63,19 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 		}
 	}
 	if o.InfiniBand && d.info.infiniBand {
-		d.lid = uint16(d.index%mostLIDs) + 1
-		d.verbs.SetInfiniBand(d.lid)
+		d.lid = uint16(d.index%(mostLIDs>>lmc)+1) << lmc
+		d.verbs.SetInfiniBand(d.lid, lmc)
 	}
 	d.verbs.SetGIDs(d.gids...)
 	return d
 }
 
-// mostLIDs is how many LIDs there are that are no group's.
-const mostLIDs = 0xbfff
+const (
+	// mostLIDs is how many LIDs there are that are no group's.
+	mostLIDs = 0xbfff
+	// lmc gives each port two LIDs, which two paths of a subnet lead to.
+	lmc = 1
+)
 
 func linkLocal(index uint32) [16]byte {
 	return [16]byte{0: 0xfe, 1: 0x80, 8: 2, 11: 0xff, 12: 0xfe, 14: byte(index >> 8), 15: byte(index)}

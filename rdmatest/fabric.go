@@ -103,13 +103,13 @@ func (f *Fabric) byGID(gid [16]byte) *Device {
 	return nil
 }
 
-// at finds the device of an address, by its LID on InfiniBand, or nil.
+// at finds the device that a packet for an address reaches, by its LID on InfiniBand, or nil.
 func (f *Fabric) at(from *Device, dgid [16]byte, dlid uint16) *Device {
 	if from.lid == 0 {
 		return f.byGID(dgid)
 	}
 	for _, d := range f.devices {
-		if d.lid == dlid {
+		if d.lid == dlid&^(1<<lmc-1) && !d.isCut(dlid) {
 			return d
 		}
 	}

@@ -29,14 +29,21 @@ type manager struct {
 	lastID   uint32
 	lastPort uint16
 	ids      map[uint32]*cmID
+	bound    map[binding]*cmID
 	orphans  []string // IDs that were left when their channel was closed
+}
+
+// binding is what at most one ID has.
+type binding struct {
+	addr     netip.AddrPort
+	datagram bool
 }
 
 // lastFixed is the port before those that are given to IDs that want any.
 const lastFixed = 40000
 
 func (m *manager) init(f *Fabric) {
-	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID)}
+	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID), bound: make(map[binding]*cmID)}
 }
 
 func (m *manager) open() *channel {
@@ -168,6 +175,7 @@ func (m *manager) destroy(id *cmID) {
 		m.finish(id)
 	}
 	id.leaveAll()
+	m.unbind(id)
 	delete(m.ids, id.handle)
 	id.channel.forget(id)
 }
@@ -231,6 +239,7 @@ func (m *manager) killed(h *Host) {
 		id.leaveAll()
 		id.report(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
 		id.dead = true
+		m.unbind(id)
 	}
 }
 
@@ -248,9 +257,27 @@ func (m *manager) bind(id *cmID, a netip.AddrPort) error {
 	case m.isBound(id, a):
 		return syscall.EADDRINUSE
 	}
-	id.src, id.d = a, d
+	id.d = d
+	m.setSource(id, a)
 	return nil
 }
+
+// setSource binds the ID to an address.
+func (m *manager) setSource(id *cmID, a netip.AddrPort) {
+	id.src = a
+	if !m.isBound(id, a) {
+		m.bound[id.binding()] = id
+	}
+}
+
+// unbind makes the address of the ID free.
+func (m *manager) unbind(id *cmID) {
+	if m.bound[id.binding()] == id {
+		delete(m.bound, id.binding())
+	}
+}
+
+func (id *cmID) binding() binding { return binding{id.src, id.datagram} }
 
 // anyPort takes the next port that is free, and goes around. One host that uses up all of
 // them shares the last.
@@ -267,12 +294,7 @@ func (m *manager) anyPort(id *cmID, a netip.Addr) netip.AddrPort {
 }
 
 func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
-	for _, other := range m.ids {
-		if other.src == a && other.datagram == id.datagram && !other.child && !other.dead {
-			return true
-		}
-	}
-	return false
+	return m.bound[binding{a, id.datagram}] != nil
 }
 
 // channel is an event channel of the manager's. It implements kernel.CM. The fabric's lock

@@ -31,7 +31,11 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 	}
 	const always = 7
 	if k.tries++; k.tries > int(a.RetryCnt) && (!p.d.info.retriesForever || a.RetryCnt != always) {
-		k.givenUp = true
+		if false {
+			k.tries = 0
+		} else {
+			k.givenUp = true
+		}
 	}
 	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)
 }
@@ -73,7 +77,11 @@ func (f *Fabric) connected(p *pair) *pair {
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
 		return nil
 	}
-	return f.pairOf(qp)
+	to := f.pairOf(qp)
+	if to != nil && p.d.lid != 0 && !f.migrates(p, to) {
+		return nil
+	}
+	return to
 }
 
 // inSequence reports whether the receiver expects the sender's packets, which it does not if

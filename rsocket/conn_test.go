@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,62 @@ func TestConn(t *testing.T) {
 func TestConnERDMARoCE(t *testing.T) {
 	f := newFabricOf(t, rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true})
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(Config{}) })
+}
+
+// TestIdle: connections that nobody uses have no goroutine, also while they check that their
+// peers are there. (test/stream counts their descriptors.)
+func TestIdle(t *testing.T) {
+	const n = 300
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				newFabric(t, kind)
+				least := Config{SendBuffer: leastBuffer, RecvBuffer: leastBuffer, SendQueue: leastQueue, RecvQueue: leastQueue}
+				l, err := (&ListenConfig{Config: least}).Listen(t.Context(), fabricHost+":0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				accepted := make(chan net.Conn)
+				go func() {
+					for {
+						c, err := l.Accept()
+						if err != nil {
+							close(accepted)
+							return
+						}
+						accepted <- c
+					}
+				}()
+				var conns []net.Conn
+				connect := func() {
+					c, err := (&Dialer{Config: least}).Dial(t.Context(), l.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					conns = append(conns, c, <-accepted)
+				}
+				connect() // what all connections share
+				synctest.Wait()
+				goroutines := runtime.NumGoroutine()
+				for range n {
+					connect()
+				}
+				time.Sleep(2 * defaultKeepAlive)
+				synctest.Wait()
+				if more := runtime.NumGoroutine() - goroutines; more > 0 {
+					t.Errorf("%d goroutines more for %d connections", more, n)
+				}
+				for _, c := range conns {
+					if err := errors.Join(c.(*Conn).SetLinger(0), c.Close()); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestTend: a call that waits for events notices sends of other calls, so that a send

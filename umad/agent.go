@@ -12,12 +12,12 @@ import (
 	"github.com/goverbs/goverbs/mad"
 )
 
-// receiveQueue is the number of requests that an agent keeps until they are received.
+// receiveQueue is the number of requests that an agent queues for Receive.
 const receiveQueue = 256
 
-// agent is what agents of the kernel and of ibsim have in common.
+// agent is the common part of the agents of the kernel and of ibsim.
 type agent struct {
-	name    string // of port and class, for errors
+	name    string // port and class, for errors
 	config  mad.AgentConfig
 	carrier carrier
 	receive chan *mad.Message
@@ -29,14 +29,14 @@ type agent struct {
 	endErr  error
 }
 
-// carrier is a port's part of an agent.
+// carrier is the part of an agent that depends on the kind of port.
 type carrier interface {
-	// send sends a MAD. A tid other than 0 is its transaction ID. A request has a timeout and tries,
-	// which the carrier may obey itself: see retries.
+	// send sends a MAD. If tid isn't 0, it is the transaction ID. retry is for carriers that repeat
+	// requests themselves; see retries.
 	send(m *mad.Message, tid uint32, retry mad.Retry) error
-	// retries reports whether the carrier repeats requests and reports that there was no answer.
+	// retries reports whether the carrier itself repeats requests and reports timeouts.
 	retries() bool
-	// unregister ends the agent there.
+	// unregister removes the agent from the kernel or the simulator.
 	unregister() error
 }
 
@@ -75,7 +75,7 @@ func (a *agent) Do(ctx context.Context, req *mad.Message, retry mad.Retry) (*mad
 
 	sends, wait := retry.Tries, retry.Timeout
 	if a.carrier.retries() {
-		// The kernel reports a timeout itself. A device that was removed never does.
+		// The kernel reports timeouts. This one is for a removed device, which never does.
 		sends, wait = 1, 2*time.Duration(retry.Tries)*retry.Timeout+time.Second
 	}
 	timer := time.NewTimer(wait)
@@ -124,7 +124,8 @@ func (a *agent) forget(tid uint32) {
 	a.mu.Unlock()
 }
 
-// deliver takes a MAD from the port's reader. A response without a call is late, or nobody's.
+// deliver passes a MAD from the port's reader to a call of Do or to the queue of Receive. It drops a
+// response that no call waits for.
 func (a *agent) deliver(m *mad.Message) {
 	if !m.Data.IsResponse() {
 		select {
@@ -136,7 +137,7 @@ func (a *agent) deliver(m *mad.Message) {
 	a.finish(uint32(m.Data.TID()), answer{m: m})
 }
 
-// finish ends the call with the transaction ID.
+// finish ends the call of Do with a transaction ID.
 func (a *agent) finish(tid uint32, r answer) {
 	a.mu.Lock()
 	reply, ok := a.pending[tid]
@@ -188,7 +189,7 @@ func (a *agent) Close() error {
 	return a.carrier.unregister()
 }
 
-// end ends all calls with an error. It reports whether the agent was open.
+// end ends the agent and all its calls with an error. It reports whether the agent was open.
 func (a *agent) end(err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,7 +202,7 @@ func (a *agent) end(err error) bool {
 	return true
 }
 
-// cause returns why the agent ended, or err if it didn't.
+// cause returns the error that ended the agent, or err if the agent is open.
 func (a *agent) cause(err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,7 +235,7 @@ type opError struct {
 func (e *opError) Error() string { return e.op + ": " + e.err.Error() }
 func (e *opError) Unwrap() error { return e.err }
 
-// Timeout reports whether the request had no response, or whether the context's deadline passed.
+// Timeout reports whether the request got no response or the context's deadline passed.
 func (e *opError) Timeout() bool {
 	return errors.Is(e.err, mad.ErrTimeout) || errors.Is(e.err, context.DeadlineExceeded)
 }

@@ -1,16 +1,16 @@
-// Package umad sends and receives management datagrams (MADs) by the ports of this host, through
-// the kernel's /dev/infiniband/umadN and issmN. It needs no library and no root: the rights to these
-// nodes suffice.
+// Package umad sends and receives management datagrams (MADs) through the ports of this host. It
+// uses the kernel's device nodes /dev/infiniband/umadN and issmN. A process needs access to these
+// nodes, but no library and no root.
 //
-// Where the environment of ibsim's umad2sim is set, the port is one of the simulator ibsim instead;
-// see Simulated.
+// If the environment variables of ibsim's libumad2sim are set, the package opens a port of the
+// simulator ibsim instead; see Simulated.
 //
-// Ports lists the ports that have MADs, and Open opens one. InfiniBand ports carry all classes;
-// RoCE ports carry all but subnet management, and iWARP ports none.
+// Ports lists the ports that carry MADs, and Open opens one. InfiniBand ports carry all classes.
+// RoCE ports carry all but subnet management. iWARP ports carry none.
 //
 // # Implementation
 //
-// A port has one reader, which hands each MAD to an agent: a response to the call of Do with its
-// transaction ID, a request to the agent's queue. Of a transaction ID only the low 32 bits are the
-// agent's; the kernel and ibsim use the high ones.
+// A port has one reader goroutine, which passes each MAD to an agent. A response goes to the call of
+// Do with its transaction ID, a request to the agent's queue. An agent chooses only the low 32 bits
+// of a transaction ID, because the kernel and ibsim use the high ones.
 package umad

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The protocol of ibsim: requests of 80 bytes for control, and packets of 288 bytes. Numbers are in
-// the byte order of the host, but those of a packet that a umad header has in network byte order.
+// The protocol of ibsim has control messages of 80 bytes and packets of 288 bytes. Numbers are in
+// the byte order of the host, unless the same field of a umad header is in network byte order.
 const (
 	simMagic   = 0xdeadbeef
 	controlLen = 80
@@ -34,7 +34,7 @@ const (
 	simGetPKeys    = 10
 )
 
-// controlTimeout is the time that the simulator has for an answer of its own.
+// controlTimeout limits the wait for the answer to a control message.
 const controlTimeout = 10 * time.Second
 
 // simPort is a port of a simulated node.
@@ -45,7 +45,7 @@ type simPort struct {
 	isSM     bool
 	portGUID verbs.GUID
 
-	controlMu sync.Mutex // one request at a time
+	controlMu sync.Mutex // held during a control request
 	control   net.Conn
 
 	mu     sync.Mutex
@@ -56,11 +56,11 @@ type simPort struct {
 	done   chan struct{} // closed when the reader has ended
 }
 
-// OpenIBSim attaches to a node of the simulator ibsim, which has one port then: a switch its port 0,
-// and another node its first.
+// OpenIBSim attaches to a node of the simulator ibsim and returns a port of the node: port 0 of a
+// switch, port 1 of another node.
 //
-// The simulator has no RMPP: of a longer message only the first segment arrives. It delivers requests
-// only to one client of a node, which must be a subnet manager for it.
+// The simulator doesn't support RMPP: only the first segment of a longer message arrives. It
+// delivers requests only to one client of a node, which must have set IBSim.IsSM.
 func OpenIBSim(c IBSim) (mad.Port, error) {
 	p, err := dialIBSim(c)
 	if err != nil {
@@ -138,8 +138,8 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// bindLocal opens abstract Unix sockets. The zero byte at the end of a name is a part of it. The
-// simulator knows a client by the number in its name, which is the process's in C.
+// bindLocal opens abstract Unix sockets. The zero byte at the end of a name is part of the name. The
+// simulator identifies a client by the number in the name, which C's library sets to the process ID.
 func (p *simPort) bindLocal(c IBSim) (id uint32, err error) {
 	server := &net.UnixAddr{Name: "@" + c.SockName + ":ctl\x00", Net: "unixgram"}
 	for id = uint32(os.Getpid()); ; id += 1 << 22 {
@@ -165,7 +165,8 @@ func (p *simPort) bindLocal(c IBSim) (id uint32, err error) {
 	}
 }
 
-// connectLocal connects a bound socket: a full queue of the simulator then makes a write wait.
+// connectLocal connects a bound socket. A write to a connected socket waits while the simulator's
+// queue is full.
 func connectLocal(conn net.Conn, name string) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -206,7 +207,7 @@ func (p *simPort) connectUDP(c IBSim) error {
 	return result
 }
 
-// ask asks the simulator itself. Its answer replaces data.
+// ask sends a control request to the simulator and replaces data with the answer.
 func (p *simPort) ask(kind uint32, data []byte) error {
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()
@@ -293,7 +294,7 @@ func (p *simPort) attr() (mad.PortAttr, error) {
 	guid := p.portGUID
 	p.mu.Unlock()
 	if guid == 0 {
-		// The simulator's own NodeInfo has no GUID of the port.
+		// The NodeInfo in the simulator's answer lacks the GUID of the port.
 		var err error
 		if guid, err = p.ownGUID(); err != nil {
 			return a, err
@@ -316,7 +317,7 @@ func (p *simPort) attr() (mad.PortAttr, error) {
 	return a, nil
 }
 
-// ownGUID asks the port's subnet management agent.
+// ownGUID asks the subnet management agent of the port for its GUID.
 func (p *simPort) ownGUID() (verbs.GUID, error) {
 	agent, err := p.Register(mad.AgentConfig{Class: mad.ClassDirected})
 	if err != nil {
@@ -330,7 +331,7 @@ func (p *simPort) ownGUID() (verbs.GUID, error) {
 	return node.PortGUID, errors.Join(m.Data.Err(), mad.Unmarshal(m.Data.Data(), &node))
 }
 
-// simRate returns what sysfs would have.
+// simRate returns the rate of a port, and its text in the format of sysfs.
 func simRate(p *mad.PortInfo) (float64, string) {
 	speed, name := 2.5, ""
 	switch {
@@ -421,7 +422,7 @@ func (p *simPort) read() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			// An earlier packet met no simulator. Its request has a timeout.
+			// An earlier packet didn't reach the simulator. Its request will time out.
 			continue
 		case n == packetLen:
 			p.dispatch(b[:n])
@@ -441,7 +442,8 @@ func (p *simPort) dispatch(b []byte) {
 	m := &mad.Message{Data: append(mad.MAD(nil), d...)}
 	m.Addr.LID = lidOf(b[4:])
 	if d.Class() == mad.ClassSA && d.RMPPFlags()&mad.RMPPActive != 0 {
-		// umad2sim sends up to 256 bytes of a message without segments. This makes it the first one.
+		// umad2sim sends the first 256 bytes of a message that hasn't been split. These fields make
+		// them the first segment.
 		m.Data.SetRMPPVersion(1)
 		m.Data.SetRMPPType(mad.RMPPData)
 		m.Data.SetRMPPSegment(1)
@@ -475,8 +477,8 @@ func (p *simPort) dispatch(b []byte) {
 	}
 }
 
-// agentOf returns the agent whose request has the transaction ID. The simulator uses the 16 bits
-// above the agent's number.
+// agentOf returns the agent that sent the request with a transaction ID. The agent's number is in
+// the upper half, below the 16 bits that the simulator uses.
 func (p *simPort) agentOf(tid uint64) *simAgent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -546,8 +548,8 @@ func (a *simAgent) send(m *mad.Message, tid uint32, _ mad.Retry) error {
 	return err
 }
 
-// putLID writes a LID of a packet: the two bytes of the network's order, read as a number of 16 bits
-// by this host, then extended to 32.
+// putLID writes a LID of a packet. ibsim's format is a 32-bit number in host order, whose value is
+// the LID in network byte order read as a 16-bit number.
 func putLID(b []byte, lid uint16) {
 	var wire [2]byte
 	binary.BigEndian.PutUint16(wire[:], lid)

@@ -142,7 +142,7 @@ func TestIBSim(t *testing.T) {
 	})
 }
 
-// TestIBSimRequests has one port answer another's requests of a vendor class.
+// TestIBSimRequests answers requests of a vendor class from another port.
 func TestIBSimRequests(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
 	sim.OpenSM(t, "H1")
@@ -186,7 +186,7 @@ func TestIBSimRequests(t *testing.T) {
 	}
 }
 
-// TestIBSimEnvironment attaches as the environment says.
+// TestIBSimEnvironment attaches to the node that the environment names.
 func TestIBSimEnvironment(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
 	c := sim.Config("H2")

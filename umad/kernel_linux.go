@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The requests of ioctl(2) of rdma/ib_user_mad.h.
+// The ioctl requests of rdma/ib_user_mad.h.
 const (
 	registerAgent   = 0xc01c1b01
 	unregisterAgent = 0x40041b02
@@ -29,13 +29,13 @@ const (
 // headerSize is the length of struct ib_user_mad_hdr.
 const headerSize = 64
 
-// maxMessage bounds what is kept of a message by RMPP.
+// maxMessage is the maximum length of a received RMPP message.
 const maxMessage = 16 << 20
 
 // file is an open umad node.
 type file interface {
 	io.ReadWriteCloser
-	// ioctl issues a request with an argument of a fixed size, which the kernel may write to.
+	// ioctl issues a request. The kernel may write to the argument, which has a fixed size.
 	ioctl(request uintptr, arg []byte) error
 }
 
@@ -72,14 +72,14 @@ func (h host) openPort(device string, number uint8) (mad.Port, error) {
 
 func newPort(h host, n node, f file) (*port, error) {
 	p := &port{host: h, node: n, name: fmt.Sprintf("%s port %d", n.device, n.port), file: f, agents: make(map[uint32]*kernelAgent), done: make(chan struct{})}
-	// Headers have a P_Key index after this.
+	// From now on, headers have a P_Key index.
 	if err := f.ioctl(enablePKey, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: enable P_Keys: %w", p.name, err), f.Close())
 	}
 	return p, nil
 }
 
-// nodeError says which node or right is missing.
+// nodeError returns an error that names the missing device node or permission.
 func nodeError(h host, name string, err error) error {
 	path := filepath.Join(h.dev, name)
 	remedy := ""
@@ -129,7 +129,7 @@ func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
 	return a, nil
 }
 
-// register makes an agent. Linux before 3.17 has only the older request.
+// register registers an agent with the kernel. Linux before 3.17 has only the older request.
 func (p *port) register(c mad.AgentConfig) (uint32, error) {
 	order := binary.NativeEndian
 	qpn := uint8(1)
@@ -154,8 +154,8 @@ func (p *port) register(c mad.AgentConfig) (uint32, error) {
 	var old [28]byte
 	for m := range mad.Method(128) {
 		if c.Methods.Has(m) {
-			// The mask consists of native words; on big endian machines of 64 bits they differ from
-			// these, and those have REGISTER_AGENT2.
+			// The mask consists of native words. On 64-bit big-endian machines the layout differs,
+			// but those machines run kernels with REGISTER_AGENT2.
 			word := old[4+m/32*4:]
 			order.PutUint32(word, order.Uint32(word)|1<<(m%32))
 		}
@@ -182,7 +182,7 @@ func (p *port) registerError(c mad.AgentConfig, err error) error {
 	return err
 }
 
-// read hands out what the kernel has, until the port is closed or its device removed.
+// read reads messages and dispatches them, until the port is closed or its device is removed.
 func (p *port) read() {
 	defer close(p.done)
 	buf := make([]byte, headerSize+mad.Size)
@@ -190,7 +190,8 @@ func (p *port) read() {
 		n, err := p.file.Read(buf)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			// A longer message waits. Its header has the length, which the kernel has in memory, too.
+			// The next message needs a larger buffer. Its header has the length. The kernel holds a
+			// message of that length in memory, so the buffer may be as large.
 			need := int(binary.NativeEndian.Uint32(buf[16:]))
 			if need <= len(buf) || need > 1<<30 {
 				p.end(fmt.Errorf("%s: the kernel has a message of %d bytes", p.name, need))
@@ -216,7 +217,7 @@ func (p *port) read() {
 	}
 }
 
-// dispatch hands a message to its agent. What is malformed, or for nobody, is dropped.
+// dispatch passes a message to its agent. It drops malformed messages and those of unknown agents.
 func (p *port) dispatch(b []byte) {
 	order := binary.NativeEndian
 	p.mu.Lock()
@@ -234,12 +235,13 @@ func (p *port) dispatch(b []byte) {
 		a.finish(uint32(mad.MAD(data).TID()), answer{err: err})
 		return
 	}
-	// A message by RMPP ends with its payload. Its header has the length of that.
+	// An RMPP message ends with its payload, so it may have less than 256 bytes, which MAD's methods
+	// need. Its header has the length of the payload.
 	m := &mad.Message{Data: make(mad.MAD, max(len(data), mad.Size))}
 	copy(m.Data, data)
 	m.Addr.QPN = binary.BigEndian.Uint32(b[20:])
 	if m.Addr.QKey = binary.BigEndian.Uint32(b[24:]); m.Addr.QKey == 0 && m.Addr.QPN != 0 {
-		// The kernel leaves it out. An answer needs it.
+		// The kernel doesn't report the Q_Key, but a response needs one.
 		m.Addr.QKey = mad.QKeyGSI
 	}
 	m.Addr.LID = binary.BigEndian.Uint16(b[28:])
@@ -285,7 +287,7 @@ func (p *port) Close() error {
 }
 
 func (p *port) OpenSM() (io.Closer, error) {
-	// Linux before 6.12 or so has an issm node for RoCE, too.
+	// Linux before 6.12 or so also has an issm node for RoCE.
 	if attr, err := p.Attr(); p.node.issm == "" || err == nil && attr.LinkLayer == "Ethernet" {
 		return nil, fmt.Errorf("%s: %w", p.name, mad.ErrNoSMI)
 	}
@@ -296,7 +298,7 @@ func (p *port) OpenSM() (io.Closer, error) {
 	return f, nil
 }
 
-// kernelAgent is an agent of the kernel.
+// kernelAgent is an agent that is registered with the kernel.
 type kernelAgent struct {
 	agent
 	port *port
@@ -357,7 +359,7 @@ func (a *kernelAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
 	return nil
 }
 
-// device is a node of the kernel, read by way of Go's poller.
+// device is a device node. Reads wait in Go's poller.
 type device struct{ *os.File }
 
 func openFile(path string) (file, error) {

@@ -20,9 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// fakeFile is a umad node that a test plays the kernel of.
+// fakeFile is a umad node whose kernel side is the test.
 type fakeFile struct {
-	reads  chan []byte // each is one message; nil means the end
+	reads  chan []byte // messages to be read; nil means the end
 	wrote  chan []byte
 	ioctls func(request uintptr, arg []byte) error
 
@@ -37,7 +37,7 @@ func newFake(ioctls func(uintptr, []byte) error) *fakeFile {
 	return &fakeFile{reads: make(chan []byte, 16), wrote: make(chan []byte, 16), ioctls: ioctls, closed: make(chan struct{})}
 }
 
-// accept is a kernel that numbers agents from 7.
+// accept returns an ioctl function that registers agents and numbers them from 7.
 func accept() func(uintptr, []byte) error {
 	id := uint32(6)
 	return func(request uintptr, arg []byte) error {
@@ -88,7 +88,7 @@ func (f *fakeFile) Close() error {
 
 func (f *fakeFile) ioctl(request uintptr, arg []byte) error { return f.ioctls(request, arg) }
 
-// received returns what the kernel hands out: a header and a MAD.
+// received returns a message from the kernel, a header and a MAD.
 func received(agent, status uint32, data []byte) []byte {
 	b := make([]byte, headerSize, headerSize+len(data))
 	binary.NativeEndian.PutUint32(b, agent)
@@ -115,7 +115,7 @@ func mustRegister(t *testing.T, p mad.Port, c mad.AgentConfig) mad.Agent {
 	return a
 }
 
-// TestHeader compares the header that is written with the one of rdma/ib_user_mad.h.
+// TestHeader checks that written headers have the layout of rdma/ib_user_mad.h.
 func TestHeader(t *testing.T) {
 	f := newFake(accept())
 	p := f.open(t)
@@ -166,7 +166,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestHostileKernel sends what a kernel shouldn't. The agent goes on working.
+// TestHostileKernel sends invalid messages. The agent must still work afterwards.
 func TestHostileKernel(t *testing.T) {
 	f := newFake(accept())
 	p := f.open(t)
@@ -184,7 +184,7 @@ func TestHostileKernel(t *testing.T) {
 	if err != nil || m.Data.Modifier() != 9 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	// What nobody receives is bounded.
+	// The queue of requests is bounded.
 	for range receiveQueue + 100 {
 		f.reads <- received(7, 0, good)
 	}
@@ -207,12 +207,12 @@ func TestLongMessage(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	// A short message by RMPP has its length in its header.
+	// A short RMPP message has its length in its header.
 	f.reads <- received(7, 0, long[:100])
 	if m, err := a.Receive(t.Context()); err != nil || len(m.Data) != mad.Size {
 		t.Errorf("%v", err)
 	}
-	// A length that doesn't fit ends the port, and doesn't loop.
+	// An invalid length ends the port instead of a loop of reads.
 	bad := received(7, 0, long)
 	binary.NativeEndian.PutUint32(bad[16:], 10)
 	f.reads <- bad
@@ -224,7 +224,7 @@ func TestLongMessage(t *testing.T) {
 	}
 }
 
-// TestKernelTimeouts has the kernel report a timeout, and one that reports nothing.
+// TestKernelTimeouts sends requests to a kernel that reports a timeout, and to one that reports nothing.
 func TestKernelTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(accept())
@@ -267,7 +267,7 @@ func TestKernelTimeouts(t *testing.T) {
 	})
 }
 
-// TestRemoved ends the file under waiting calls.
+// TestRemoved ends the file while calls wait.
 func TestRemoved(t *testing.T) {
 	f := newFake(accept())
 	p := f.open(t)
@@ -295,7 +295,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestRegisterErrors has the kernel refuse agents.
+// TestRegisterErrors registers agents with a kernel that refuses them.
 func TestRegisterErrors(t *testing.T) {
 	for _, test := range []struct {
 		errno  unix.Errno
@@ -328,7 +328,7 @@ func TestRegisterErrors(t *testing.T) {
 	}
 }
 
-// TestOldKernel registers by the request that Linux had before 3.17.
+// TestOldKernel registers an agent with the request of Linux before 3.17.
 func TestOldKernel(t *testing.T) {
 	var got []byte
 	f := newFake(func(request uintptr, arg []byte) error {
@@ -354,7 +354,7 @@ func TestOldKernel(t *testing.T) {
 	}
 }
 
-// tree writes a sysfs and an empty directory of nodes.
+// tree writes a sysfs tree and an empty directory of device nodes.
 func tree(t *testing.T, files map[string]string) host {
 	t.Helper()
 	h := host{t.TempDir(), t.TempDir()}
@@ -460,7 +460,7 @@ func TestNodeErrors(t *testing.T) {
 	}
 }
 
-// FuzzDispatch reads any message from the kernel and any packet from ibsim.
+// FuzzDispatch reads arbitrary messages from the kernel and arbitrary packets from ibsim.
 func FuzzDispatch(f *testing.F) {
 	f.Add(received(7, 0, mad.New(mad.ClassSA, mad.Get, 1, 0)))
 	f.Add(received(7, 110, mad.New(mad.ClassSA, mad.Get, 1, 0)[:24]))
@@ -490,7 +490,7 @@ func FuzzDispatch(f *testing.F) {
 	})
 }
 
-// TestDuplicateAnswers answers a request twice, which must not hold up the port's reader.
+// TestDuplicateAnswers answers a request twice, which must not block the port's reader.
 func TestDuplicateAnswers(t *testing.T) {
 	var a agent
 	a.init("port", mad.AgentConfig{Class: mad.ClassPerf})

@@ -14,7 +14,7 @@ func (h host) openPort(device string, number uint8) (mad.Port, error) {
 	return nil, fmt.Errorf("%w on %s", verbs.ErrNotSupported, runtime.GOOS)
 }
 
-// OpenIBSim is for Linux only.
+// OpenIBSim returns an error, because package umad supports only Linux.
 func OpenIBSim(c IBSim) (mad.Port, error) {
 	return nil, fmt.Errorf("ibsim: %w on %s", verbs.ErrNotSupported, runtime.GOOS)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Ports returns the state of all ports of this host that have management datagrams, sorted by device
-// and port. It fails with an error that matches verbs.ErrNoDevice if there are none.
+// Ports returns the state of all ports of this host that carry management datagrams, sorted by device
+// and port. If there are none, the error matches verbs.ErrNoDevice.
 func Ports() ([]mad.PortAttr, error) {
 	if c, ok := Simulated(); ok {
 		p, err := OpenIBSim(c)
@@ -22,9 +22,9 @@ func Ports() ([]mad.PortAttr, error) {
 	return thisHost.ports()
 }
 
-// Open opens a port. Without a device it opens the port that the C tools take, too: the first
-// InfiniBand port that is active, else one whose link is up, else one that isn't disabled; port 0
-// means the first such port of the device.
+// Open opens a port of a device. An empty device matches all devices, and port 0 matches all ports.
+// Among several matches Open chooses as the C tools do: it takes the first InfiniBand port that is
+// active, else the first one whose link is up, else the first one that isn't disabled.
 func Open(device string, port uint8) (mad.Port, error) {
 	if c, ok := Simulated(); ok {
 		return OpenIBSim(c)
@@ -39,7 +39,7 @@ func (h host) ports() ([]mad.PortAttr, error) {
 	}
 	var all []mad.PortAttr
 	for _, n := range nodes {
-		// A device that vanished meanwhile has no port any more.
+		// The device may have been removed meanwhile.
 		if a, err := h.attr(n.device, n.port); err == nil {
 			all = append(all, a)
 		}
@@ -62,7 +62,7 @@ func (h host) open(device string, port uint8) (mad.Port, error) {
 	return h.openPort(a.Device, a.Port)
 }
 
-// choose returns the port of a device that Open describes.
+// choose returns the port that Open opens.
 func choose(all []mad.PortAttr, device string, port uint8) (mad.PortAttr, error) {
 	best, rank := mad.PortAttr{}, 0
 	for _, a := range all {

@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// IBSim says which simulator to attach to, and where. Its fields are the variables of umad2sim's
-// environment.
+// IBSim describes a simulator and the node to attach to. Its fields are the environment variables of
+// libumad2sim.
 type IBSim struct {
-	Node       string // SIM_HOST: name or description of the node; empty: the first of the simulator's file
-	IsSM       bool   // SIM_SET_ISSM: the port is a subnet manager, which also lets it receive requests
-	SockName   string // IBSIM_SOCKNAME: base of the names of the simulator's sockets; empty: sim
-	Server     string // IBSIM_SERVER_NAME: host that runs the simulator with UDP; empty: this host, without UDP
+	Node       string // SIM_HOST: name or description of the node; empty means the first of the topology file
+	IsSM       bool   // SIM_SET_ISSM: the port is a subnet manager; only such ports receive requests
+	SockName   string // IBSIM_SOCKNAME: base of the names of the simulator's sockets; empty means sim
+	Server     string // IBSIM_SERVER_NAME: host of a simulator that uses UDP; empty means Unix sockets on this host
 	ServerPort uint16 // IBSIM_SERVER_PORT: 0 means 7070
 }
 
-// Simulated returns the simulator that the environment names. It reports whether there is one: one of
+// Simulated returns the simulator that the environment names. The result is false if none of
 // SIM_HOST, IBSIM_SOCKNAME and IBSIM_SERVER_NAME is set.
 func Simulated() (IBSim, bool) {
 	c := IBSim{Node: os.Getenv("SIM_HOST"), SockName: os.Getenv("IBSIM_SOCKNAME"), Server: os.Getenv("IBSIM_SERVER_NAME")}

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// host is where the kernel shows devices.
+// host holds the directories in which the kernel shows devices.
 type host struct {
 	sys string // /sys
 	dev string // /dev/infiniband
@@ -23,7 +23,7 @@ type host struct {
 
 var thisHost = host{"/sys", "/dev/infiniband"}
 
-// node is a port with MADs.
+// node is a port that carries MADs, with the names of its device nodes.
 type node struct {
 	device string
 	port   uint8
@@ -31,7 +31,7 @@ type node struct {
 	issm   string // issm0, or ""
 }
 
-// nodes returns the ports with MADs, sorted by device and port.
+// nodes returns the ports that carry MADs, sorted by device and port.
 func (h host) nodes() ([]node, error) {
 	dir := filepath.Join(h.sys, "class/infiniband_mad")
 	entries, err := os.ReadDir(dir)
@@ -52,7 +52,7 @@ func (h host) nodes() ([]node, error) {
 		if !strings.HasPrefix(name, "umad") && !strings.HasPrefix(name, "issm") {
 			continue
 		}
-		// A port may vanish at any time.
+		// A device may be removed at any time.
 		port, err := strconv.ParseUint(h.read("class/infiniband_mad", name, "port"), 10, 8)
 		device := h.read("class/infiniband_mad", name, "ibdev")
 		if err != nil || device == "" || strings.ContainsRune(device, '/') {
@@ -76,7 +76,7 @@ func (h host) nodes() ([]node, error) {
 	return all, nil
 }
 
-// read returns a file of sysfs without white space around it, or "".
+// read returns the content of a file of sysfs without surrounding white space, or "".
 func (h host) read(elem ...string) string {
 	b, err := os.ReadFile(filepath.Join(append([]string{h.sys}, elem...)...))
 	if err != nil {
@@ -85,7 +85,7 @@ func (h host) read(elem ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// attr reads the state of a port. A file that is missing or malformed leaves its field zero.
+// attr reads the state of a port. If a file is missing or malformed, its field is zero.
 func (h host) attr(device string, port uint8) (mad.PortAttr, error) {
 	dir := path.Join("class/infiniband", device)
 	ports, err := os.ReadDir(filepath.Join(h.sys, dir, "ports"))
@@ -131,7 +131,7 @@ func (h host) attr(device string, port uint8) (mad.PortAttr, error) {
 	return a, nil
 }
 
-// entries returns the number of entries of a table; the kernel has at most 65536.
+// entries returns the number of entries of a table, which is at most 65536.
 func (h host) entries(elem ...string) int {
 	d, err := os.ReadDir(filepath.Join(append([]string{h.sys}, elem...)...))
 	if err != nil {
@@ -140,13 +140,13 @@ func (h host) entries(elem ...string) int {
 	return len(d)
 }
 
-// guid reads the form of sysfs, 0c76:80ff:febf:e77b.
+// guid parses a GUID in the format of sysfs, 0c76:80ff:febf:e77b.
 func guid(s string) verbs.GUID {
 	n, _ := strconv.ParseUint(strings.ReplaceAll(s, ":", ""), 16, 64)
 	return verbs.GUID(n)
 }
 
-// gid reads the form of sysfs, which has all zeros.
+// gid parses a GID in the format of sysfs, which omits no zeros.
 func gid(s string) (g verbs.GID, err error) {
 	s = strings.ReplaceAll(s, ":", "")
 	if len(s) != 32 {

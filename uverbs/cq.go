@@ -43,6 +43,7 @@ type CQ struct {
 	qps      map[uint32]*QP
 	closed   bool
 	slowPath bool // Poll takes the slow path: see setSlowPath
+	armable  bool // the CQ is open and has a channel
 }
 
 // CQOptions are the options of [Device.CreateCQ]. A nil pointer and the zero value mean a
@@ -108,7 +109,7 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
 	cq.cleaner, _ = ring.(driver.Cleaner)
 	cq.counter, _ = ring.(driver.EventCounter)
-	cq.peek = peekOf(ring)
+	cq.peek, cq.armable = peekOf(ring), cq.channel != nil
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.counter != nil {
 		cq.events.Counted = cq.countEvent
@@ -283,7 +284,7 @@ func (cq *CQ) countEvent() {
 func (cq *CQ) Arm(solicitedOnly bool) error {
 	ring := cq.ring // as in Poll
 	cq.mu.Lock()
-	if cq.closed || cq.channel == nil {
+	if !cq.armable {
 		cq.mu.Unlock()
 		return cq.cannotArm()
 	}
@@ -444,6 +445,7 @@ func (cq *CQ) destroy() error {
 	defer cq.mu.Unlock()
 	err := destroy(cq.ring, func() error { return cq.issueDestroy(cq.handle) })
 	cq.closed = err == nil
+	cq.armable = cq.armable && !cq.closed
 	cq.setSlowPath()
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHostilePeers: peers that use their queue pair in ways that the protocol does not have end their own connection
-// and no other. Data from before can be read.
+// TestHostilePeers: a peer that uses its queue pair in violation of the protocol ends its own connection
+// and no other. Data that arrived before can be read.
 func TestHostilePeers(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for name, attack := range map[string]func(c *Conn) verbs.SendWR{
@@ -96,11 +96,11 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// TestDeviceRemoved: a device that is removed ends all calls, with that reason.
+// TestDeviceRemoved: the removal of the device ends all calls, and their errors say so.
 func TestDeviceRemoved(t *testing.T) {
 	f := newFabric(t, rdmatest.MLX5)
 	a, b := f.pair(Config{RecvBuffer: leastBuffer})
-	if err := write(a, []byte("x")); err != nil { // both have each other's offer
+	if err := write(a, []byte("x")); err != nil { // both ends have received an offer
 		t.Fatal(err)
 	}
 	conntest.Removed(t, f.Host(0).Device(0),
@@ -109,7 +109,7 @@ func TestDeviceRemoved(t *testing.T) {
 		func() error { return write(b, make([]byte, 1<<20)) })
 }
 
-// TestCloseStorm: closes of all kinds at a time, with calls under way, leave nothing behind.
+// TestCloseStorm: concurrent closes of all kinds, with calls in progress, leave nothing behind.
 func TestCloseStorm(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestCloseStorm(t *testing.T) {
 	}
 }
 
-// TestCycles connects, talks and closes, again and again: no goroutine and no memory is left.
+// TestCycles connects, transfers data and closes many times. No goroutine and no memory must be left.
 func TestCycles(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -170,14 +170,14 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-// TestRandomEnds: one of many ends comes at a random moment while both ends read and write. Every call ends, and what
-// arrived until then is right.
+// TestRandomEnds ends a connection in a random way at a random moment while both ends read and write. Every call must
+// end, and the data that has arrived must be correct.
 func TestRandomEnds(t *testing.T) {
 	rounds := 24
 	if testing.Short() {
 		rounds = 6
 	}
-	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} { // the TCP below erdma waits long for a network
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} { // erdma's TCP takes long to notice that the network is down
 		t.Run(kind.String(), func(t *testing.T) {
 			for round := range rounds {
 				synctest.Test(t, func(t *testing.T) { randomEnd(t, kind, round) })

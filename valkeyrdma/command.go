@@ -2,14 +2,14 @@ package valkeyrdma
 
 import "encoding/binary"
 
-// commandSize is the size of a control message, of whatever kind. It travels by SEND.
+// commandSize is the size of all control messages, which are sent with SEND.
 const commandSize = 32
 
 // opcode is the kind of a control message.
 type opcode uint16
 
 const (
-	getServerFeature opcode = iota // a client asks; the server answers with the same opcode
+	getServerFeature opcode = iota // request of a client; the server answers with the same opcode
 	setClientFeature
 	keepAlive
 	registerMemory // offers the receive buffer
@@ -18,7 +18,7 @@ const (
 // command is a control message.
 type command struct {
 	op       opcode
-	selector uint16 // of features
+	selector uint16 // selects features
 	features uint64
 	buffer   offer // of registerMemory
 }
@@ -29,7 +29,7 @@ type offer struct {
 	length, key uint32
 }
 
-// put writes the message to the first 32 bytes of b. All numbers are in big-endian order.
+// put encodes the message in the first 32 bytes of b. All numbers are big-endian.
 func (c *command) put(b []byte) {
 	clear(b[:commandSize])
 	binary.BigEndian.PutUint16(b, uint16(c.op))
@@ -43,7 +43,7 @@ func (c *command) put(b []byte) {
 	binary.BigEndian.PutUint64(b[24:], c.features)
 }
 
-// parseCommand returns the message in b. It ignores reserved bytes, as Valkey does.
+// parseCommand decodes the message in b. It ignores reserved bytes, as Valkey does.
 func parseCommand(b []byte) (c command, err error) {
 	if len(b) != commandSize {
 		return c, violation("a control message of %d bytes", len(b))

@@ -13,22 +13,21 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config describes a connection. [Dialer] and [ListenConfig] embed it. Zeros stand for
-// defaults. The two ends of a connection may differ.
+// Config configures a connection. [Dialer] and [ListenConfig] embed it. A zero field has its
+// default value. The two ends of a connection may have different values.
 type Config struct {
 	// SendBuffer is the size in bytes of the buffer for data that the peer's machine has not
-	// taken yet. Write returns once all data is sent or in this buffer. Zero stands for 256 KiB.
-	// Less than 4096 is an error, and so is more than 1 GiB.
+	// acknowledged. Write returns once all data is sent or in this buffer. The default is 256 KiB.
+	// Sizes below 4096 bytes or above 1 GiB are errors.
 	SendBuffer int
 
 	// RecvBuffer is the size in bytes of the buffer that the peer writes to. The connection
-	// moves at most that much in a round trip. Valkey allocates as much for each connection
-	// too. Zero stands for 1 MiB, which is Valkey's size. Less than 4096 is an error, and so
-	// is more than 1 GiB.
+	// receives at most that much in a round trip. The default is 1 MiB, which is also the size of
+	// Valkey's buffer for each connection. Sizes below 4096 bytes or above 1 GiB are errors.
 	RecvBuffer int
 
-	// KeepAlive is how often the connection checks that the peer's machine is still there.
-	// Zero stands for 15 seconds. If it is negative, the connection never checks.
+	// KeepAlive is the interval at which the connection checks that the peer's machine is still
+	// there. The default is 15 seconds. If it is negative, the connection never checks.
 	KeepAlive time.Duration
 }
 
@@ -41,8 +40,8 @@ const (
 	inlineData        = 64
 )
 
-// withDefaults returns a copy in which defaults replace zeros, or an error if a field is
-// invalid.
+// withDefaults returns a copy in which default values replace zeros. It returns an error if a field
+// is invalid.
 func (cfg *Config) withDefaults() (Config, error) {
 	c := *cfg
 	if c.SendBuffer == 0 {
@@ -62,20 +61,21 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// retryCount and ackTimeout let a connection survive a network that is gone for seven seconds. rxe takes a
-// count of 7, which Valkey asks for, for no limit: if the network were gone, no connection would end.
+// With retryCount and ackTimeout a connection survives a network outage of seven seconds. Valkey's
+// count is 7, but rxe treats 7 as no limit, so a connection would never notice an outage.
 const (
 	retryCount = 6
 	ackTimeout = time.Second
 )
 
-// rnrTimer is how long the peer waits before it sends a notice again that found no receive.
+// rnrTimer is the time after which the peer repeats a notice that found no receive.
 const rnrTimer = time.Millisecond
 
-// noLimit is the RNR retry count that stands for no limit.
+// noLimit is the RNR retry count that means no limit.
 const noLimit = 7
 
-// rdmacm returns the configuration of the queue pair. Valkey's ends ask for one READ each way, though they use none.
+// rdmacm returns the configuration of the queue pair. It permits one READ in each direction, as Valkey does, although the
+// protocol uses none.
 func (cfg *Config) rdmacm(prepare func(*rdmacm.Conn) error) rdmacm.Config {
 	return rdmacm.Config{Prepare: prepare, ResponderResources: 1, InitiatorDepth: 1, RetryCount: retryCount,
 		OwnRNRRetryCount: noLimit, RNRTimer: rnrTimer, QP: uverbs.QPOptions{Cap: verbs.QPCap{
@@ -85,7 +85,7 @@ func (cfg *Config) rdmacm(prepare func(*rdmacm.Conn) error) rdmacm.Config {
 // ErrProtocol is the error of a connection whose peer violated the protocol of Valkey over RDMA.
 var ErrProtocol = errors.New("the peer does not keep to the protocol of Valkey over RDMA")
 
-// violation returns an error that names the rule that the peer violated.
+// violation returns an error that matches ErrProtocol and names the violated rule.
 func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
@@ -105,7 +105,7 @@ func (a Addr) String() string { return a.addr.String() }
 // AddrPort returns address and port.
 func (a Addr) AddrPort() netip.AddrPort { return a.addr }
 
-// opError returns an error such as package net's connections do.
+// opError returns a *net.OpError, as connections of package net do.
 func opError(op string, local, remote netip.AddrPort, err error) error {
 	e := &net.OpError{Op: op, Net: protocol, Err: err}
 	if local.IsValid() {

@@ -21,32 +21,32 @@ type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort
 	sendCQ, recvCQ *uverbs.CQ
-	channel        *uverbs.CompChannel // of both
+	channel        *uverbs.CompChannel // of both CQs
 
-	reading, writing       sync.Mutex // held by the one Read, and the one Write
+	reading, writing       sync.Mutex // held during Read and during Write
 	reader, writer, closer side
-	turn                   wait.Turn     // held by the one call that waits for events
+	turn                   wait.Turn     // held by the call that waits for events
 	freed                  chan struct{} // closed once the closed connection has freed everything
-	closeErr               error         // set before freed is closed
+	closeErr               error         // valid once freed is closed
 
 	mu      sync.Mutex // guards the fields below
 	verbs   transport
 	stream  stream
 	changes uint64 // counts completions and arrivals
-	waiting bool   // a call waits for events
-	armed   bool   // sendCQ is armed
-	broken  bool   // the connection is over, and has been disconnected
+	waiting bool   // whether a call waits for events
+	armed   bool   // whether sendCQ is armed
+	broken  bool   // whether the connection is over and has been disconnected
 	closed  bool
 	linger  int         // see SetLinger
 	timer   *time.Timer // runs tick
-	// lookAgain is when tick runs next, if the peer has to send first and has not.
+	// lookAgain is the time until tick runs next if the peer must send first and has not sent yet.
 	lookAgain time.Duration
-	holding   *time.Timer // runs release while data is held back; nil until then
-	held      bool        // it has been started
+	holding   *time.Timer // runs release while data is held back; nil before the first time
+	held      bool        // whether holding has been started
 	wcs       [recvBatch]verbs.WC
 }
 
-// side is the state that one kind of call waits with.
+// side is the state of the calls of one kind, Read or Write, for deadlines and waiting.
 type side struct {
 	deadline netconn.Deadline
 	wake     chan struct{} // holds a token when something may have changed
@@ -62,7 +62,7 @@ func newConn() *Conn {
 	return c
 }
 
-// begin starts the protocol on an established connection. Over iWARP the side that dialled has to send first.
+// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first.
 func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,15 +82,15 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 	c.timer = time.AfterFunc(first, func() { c.tick(period, cfg.KeepAlive > 0) })
 }
 
-// silentTime is how long a connection that must not send first waits before it looks whether the peer has
-// sent. Then it waits for twice as long.
+// silentTime is the time after which a connection that must not send first polls for a message of the
+// peer. The time doubles after each poll.
 const silentTime = time.Millisecond
 
-// idleTime is how often an idle connection without keep-alives posts its receives again. Valkey's server sends a control
-// message every 3 s, so the receives last for 51 minutes.
+// idleTime is the interval at which an idle connection without keep-alives reposts its receives. Valkey's server sends a
+// control message every 3 s, so all receives would be used up after 51 minutes.
 const idleTime = time.Minute
 
-// tick handles what arrived since the last call, if no call waits for that, and sends a keep-alive.
+// tick handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
 func (c *Conn) tick(period time.Duration, alive bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
 // RemoteAddr returns the peer's address, an [Addr].
 func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
 
-// SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
+// SetDeadline sets the deadlines of Read and Write, as SetReadDeadline and SetWriteDeadline do.
 func (c *Conn) SetDeadline(t time.Time) error {
 	err := c.SetReadDeadline(t)
 	if err == nil {
@@ -125,11 +125,11 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return err
 }
 
-// SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
-// to 500 µs late.
+// SetReadDeadline sets the deadline of Read. It applies to blocked calls too, which may notice it up to
+// 500 µs late.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
 
-// SetWriteDeadline sets the deadline of Write, including calls that are under way.
+// SetWriteDeadline sets the deadline of Write. It applies to blocked calls too.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
 
 func (c *Conn) setDeadline(s *side, t time.Time) error {
@@ -148,9 +148,9 @@ func (c *Conn) isClosed() bool {
 
 func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
-// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection it returns
-// all data that had arrived, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET, or
-// [ErrProtocol] if the peer violated the protocol.
+// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection, Read returns
+// the remaining data, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET. If the peer
+// violated the protocol, it matches [ErrProtocol].
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -181,12 +181,12 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	return n, c.tend(), err
 }
 
-// Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
-// not read it.
+// Write writes b. It returns once all of b is sent or in the send buffer. The peer's program may read it
+// later.
 //
-// The first Write after the peer has ended the connection succeeds and its data is discarded, as over TCP. A
-// program that writes before it reads can therefore still read the peer's last data. Later Writes return
-// an error that matches syscall.EPIPE.
+// The first Write after the peer has ended the connection succeeds, and its data is discarded, as over TCP.
+// So a program that writes before it reads can still read the peer's last data. Later Writes return an
+// error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -218,7 +218,7 @@ func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
 	return n, seen, err
 }
 
-// hold starts the timer that sends the data that is held back.
+// hold starts the timer for data that is held back.
 func (c *Conn) hold() {
 	switch {
 	case c.held || c.stream.held == 0:
@@ -231,7 +231,7 @@ func (c *Conn) hold() {
 	c.held = true
 }
 
-// release sends the data that is held back. If the send queue is full, it tries again later.
+// release sends data that was held back. If the send queue is full, it tries again later.
 func (c *Conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,13 +257,13 @@ func (c *Conn) checkOpen(s *side) error {
 	return nil
 }
 
-// progress polls both queues and acts on the completions. The caller holds the lock.
+// progress polls both queues and handles the completions. The caller holds the lock.
 func (c *Conn) progress() {
-	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
+	ended := c.hasEnded() // read first, so the queues hold all messages from before the end
 	n := c.receive()
 	n += c.reclaim()
 	if ended && c.stream.failed == nil {
-		for c.receive()+c.reclaim() > 0 { // nothing more arrives
+		for c.receive()+c.reclaim() > 0 { // drain the queues
 		}
 		c.over(nil)
 		n++
@@ -272,14 +272,14 @@ func (c *Conn) progress() {
 	if c.stream.failed != nil && !c.broken {
 		c.broken = true
 		n++
-		_ = c.rc.Disconnect() // the connection may have ended already
+		_ = c.rc.Disconnect() // fails if the connection has already ended
 	}
 	if n > 0 {
 		c.changed()
 	}
 }
 
-// over notes that the connection is over. The peer ends it in order by disconnecting.
+// over ends the stream after the connection has ended. An orderly end is a disconnect by the peer.
 func (c *Conn) over(cause error) {
 	err := c.verbs.reset(cause)
 	if errors.Is(err, rdmacm.ErrDisconnected) {
@@ -298,9 +298,9 @@ func (c *Conn) hasEnded() bool {
 	}
 }
 
-// receive polls what has arrived and posts the receives again. It returns the number of completions, at most about as
-// many as there are receives: a peer that sends faster than its messages are polled must not keep the lock. Callers poll again
-// if there were any.
+// receive polls received messages and reposts their receives. It returns the number of completions. It stops after about
+// as many as there are receives, so a peer that sends faster than this end polls can't make it keep the lock. Callers
+// poll again if there were any.
 func (c *Conn) receive() (total int) {
 	for total < recvs {
 		n, err := c.recvCQ.Poll(c.wcs[:])
@@ -312,7 +312,7 @@ func (c *Conn) receive() (total int) {
 		for i := range c.wcs[:n] {
 			wc := &c.wcs[i]
 			if wc.Status != verbs.StatusSuccess {
-				continue // the end, which the rdmacm.Conn reports
+				continue // flushed; the rdmacm.Conn reports the end
 			}
 			c.verbs.arrived(wc, &c.stream)
 			c.verbs.fill(again, wc.WRID)
@@ -328,7 +328,7 @@ func (c *Conn) receive() (total int) {
 	return total
 }
 
-// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
+// reclaim frees the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
 		n, err := c.sendCQ.Poll(c.wcs[:])
@@ -348,7 +348,7 @@ func (c *Conn) reclaim() (total int) {
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {
-			// The peer may have sent data before.
+			// The peer may have sent data before the failure.
 			total += c.receive()
 			c.over(failed)
 		}
@@ -358,7 +358,7 @@ func (c *Conn) reclaim() (total int) {
 	}
 }
 
-// changed wakes all calls that wait.
+// changed counts a change and wakes all waiting calls.
 func (c *Conn) changed() {
 	c.changes++
 	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
@@ -369,8 +369,8 @@ func (c *Conn) changed() {
 	}
 }
 
-// watch arms the send queue if sends are outstanding, and handles those that have completed
-// before. A failed send may be the only sign that the connection has ended.
+// watch arms the send queue if sends are outstanding, and handles sends that completed before. A
+// failed send may be the only sign that the connection has ended.
 func (c *Conn) watch() {
 	if c.stream.outstanding() > 0 && !c.armed {
 		c.armed = c.sendCQ.Arm(false) == nil
@@ -378,8 +378,8 @@ func (c *Conn) watch() {
 	c.progress()
 }
 
-// park waits until c.changes may differ from seen, or the deadline of the side has passed.
-// The call that holds the turn waits for events and wakes the others.
+// park waits until c.changes may differ from seen, or until the deadline of the side has passed.
+// The call with the turn waits for events and wakes the others.
 func (c *Conn) park(s *side, seen uint64) {
 	expiry := s.deadline.Expiry()
 	if c.turn.Acquire(expiry, s.wake) != nil {
@@ -388,20 +388,20 @@ func (c *Conn) park(s *side, seen uint64) {
 	defer c.turn.Release()
 	var rang *uverbs.CQ
 	if !c.hasChanged(seen) {
-		rang, _ = c.channel.Get(expiry) // the caller finds out what happened
+		rang, _ = c.channel.Get(expiry) // the caller checks for errors and timeouts
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = false
 	if rang == c.sendCQ {
-		// It is not armed, even if it was armed again before its event was read: some
-		// devices ignore that.
+		// Some devices ignore an Arm before the previous event has been read, so the queue may not
+		// be armed.
 		c.armed = false
 	}
 }
 
-// tend calls watch if a call waits for events, so that the caller's sends wake it. It
-// returns the number of changes before that, because the caller has not seen later ones.
+// tend calls watch if a call waits for events, so that completions of the caller's sends wake that
+// call. It returns the number of changes before watch, because the caller has not seen later ones.
 func (c *Conn) tend() (seen uint64) {
 	if seen = c.changes; c.waiting {
 		c.watch()
@@ -409,8 +409,8 @@ func (c *Conn) tend() (seen uint64) {
 	return seen
 }
 
-// hasChanged arms the queues for a call that is about to wait for events, and then reports
-// whether c.changes differs from seen.
+// hasChanged arms the queues for a call that will wait for events. It then reports whether c.changes
+// differs from seen.
 func (c *Conn) hasChanged(seen uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// closeTimeout bounds how long a closed connection waits in the background until the peer's machine has
-// taken the data.
+// closeTimeout limits the time in which a closed connection sends its remaining data in the background.
 const closeTimeout = 10 * time.Second
 
-// SetLinger sets what Close does with data that the peer's machine has not taken yet, as
+// SetLinger sets the behavior of Close while the peer's machine has not acknowledged all data, as
 // [net.TCPConn.SetLinger] does.
 //
 // If sec < 0, which is the default, Close returns at once. The data is sent in the
@@ -21,8 +20,8 @@ const closeTimeout = 10 * time.Second
 //
 // If sec == 0, Close discards the data.
 //
-// If sec > 0, Close waits until the peer's machine has taken the data. After sec seconds it
-// discards the rest and returns an error that is a timeout.
+// If sec > 0, Close waits until the peer's machine has acknowledged the data. After sec seconds it
+// discards the rest and returns a timeout error.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,15 +32,14 @@ func (c *Conn) SetLinger(sec int) error {
 	return nil
 }
 
-// Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
-// says otherwise. Calls that are under way return an error that matches net.ErrClosed. A second
-// Close returns such an error too.
+// Close ends the connection in both directions. It returns at once, unless [Conn.SetLinger] has set
+// a positive time. Blocked calls return an error that matches net.ErrClosed, and so does a second
+// Close.
 //
-// valkey-server discards data that it has not read when the connection ends.
+// When the connection ends, valkey-server discards data that it has not read.
 //
-// The process must live until the data has been sent: when it exits, the kernel discards
-// the rest, unlike for TCP. A program that exits right after its last Write calls
-// [Conn.Shutdown], or SetLinger with a positive number, instead.
+// When the process exits, unsent data is lost, unlike with TCP. A program that exits right after its
+// last Write should call [Conn.Shutdown] instead of Close, or SetLinger with a positive time.
 func (c *Conn) Close() error {
 	if c == nil {
 		return os.ErrInvalid
@@ -57,14 +55,14 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// Shutdown closes the connection, and waits until the peer's machine has taken all data and
-// everything is freed. It may be called after Close, to wait for the work in the background. If the connection broke
-// before the data was taken, Shutdown returns the cause. A peer that closes its end meanwhile takes no more data, which
-// is no error.
+// Shutdown closes the connection. It waits until the peer's machine has acknowledged all data and
+// all resources are freed. It may be called after Close, to wait for the work in the background. If the connection
+// broke before all data was acknowledged, Shutdown returns the cause. If the peer closes its end meanwhile, it receives
+// no more data, and Shutdown returns no error for that.
 //
 // If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
-// still sent in the background. The limits of [Conn.SetLinger] apply to Shutdown too. Without
-// them it gives up after 10 seconds, with an error that is a timeout.
+// still sent in the background. The time limit of [Conn.SetLinger] applies to Shutdown too. Without
+// one, Shutdown returns a timeout error after 10 seconds.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.beginClose()
 	select {
@@ -80,7 +78,7 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	}
 }
 
-// beginClose ends all calls that are under way. It reports whether the connection was open until now.
+// beginClose ends all blocked calls. It reports whether the connection was open.
 func (c *Conn) beginClose() (linger int, ok bool) {
 	c.mu.Lock()
 	if c.closed {
@@ -105,7 +103,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	return linger, true
 }
 
-// deliveryLimit returns how long a closed connection may take to deliver the data.
+// deliveryLimit returns the time in which a closed connection may deliver its data.
 func deliveryLimit(linger int) time.Duration {
 	if linger < 0 {
 		return closeTimeout
@@ -113,15 +111,15 @@ func deliveryLimit(linger int) time.Duration {
 	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
-// isDelivered reports whether the peer's machine has taken all data, or the connection is over. The last sends may have
-// no completion of their own, so an empty write follows them.
+// isDelivered reports whether the peer's machine has acknowledged all data, or the connection is over. The last sends
+// may have no completion, so it posts an empty write after them.
 func (c *Conn) isDelivered() bool {
 	c.progress()
 	c.stream.flush()
 	return c.stream.outstanding()+c.stream.held == 0 || c.stream.failed != nil
 }
 
-// deliver waits until the peer's machine has taken the data.
+// deliver waits until the peer's machine has acknowledged the data.
 func (c *Conn) deliver(limit time.Duration) error {
 	defer c.closer.deadline.Close()
 	c.closer.deadline.Set(time.Now().Add(limit))
@@ -140,20 +138,20 @@ func (c *Conn) deliver(limit time.Duration) error {
 	}
 }
 
-// free frees everything, once the last call has returned.
+// free frees all resources once the last call has returned.
 func (c *Conn) free(err error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	// Timeout of a *net.OpError does not look into several errors.
+	// The Timeout method of a *net.OpError does not look into joined errors.
 	if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
 		c.closeErr = c.fail("close", err)
 	}
 	close(c.freed)
 }
 
-// lost returns the reason why data may not have been delivered, or nil.
+// lost returns the error that may have prevented the delivery of data, or nil.
 func (c *Conn) lost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

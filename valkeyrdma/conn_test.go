@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestConn: a connection is a net.Conn, also with the least buffers.
+// TestConn: a connection behaves as a net.Conn, also with the smallest buffers.
 func TestConn(t *testing.T) {
 	for _, kind := range kinds {
 		for name, cfg := range map[string]Config{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}} {
@@ -36,7 +36,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// write and read are calls of a Conn in tests that move much data.
+// write writes b, and read reads n bytes.
 func write(c *Conn, b []byte) error {
 	_, err := c.Write(b)
 	return err
@@ -48,8 +48,8 @@ func read(c *Conn, n int) ([]byte, error) {
 	return b, err
 }
 
-// TestBothWays: values from nothing to 64 MiB cross each other, and no direction waits for the other: both ends first
-// write what does not fit into the buffers.
+// TestBothWays sends values of 0 bytes to 64 MiB in both directions at once. Both ends first write more than fits into
+// the buffers, so neither direction may wait for the other.
 func TestBothWays(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -81,12 +81,12 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// TestManyConnections: a thousand connections, without a goroutine each.
+// TestManyConnections uses a thousand connections, which must not have a goroutine each.
 func TestManyConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	// The time of mlx5's model grows with the square of the number.
+	// The time of mlx5's model grows with the square of the number of connections.
 	for kind, many := range map[rdmatest.Kind]int{rdmatest.RXE: 1000, rdmatest.MLX5: 100} {
 		t.Run(kind.String(), func(t *testing.T) {
 			newFabric(t, kind)
@@ -173,8 +173,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestIdle: an idle connection posts its receives again, though no call is under way, so it outlives any number of
-// Valkey's keep-alives.
+// TestIdle: an idle connection reposts its receives without any call, so it survives any number of Valkey's
+// keep-alives.
 func TestIdle(t *testing.T) {
 	for name, cfg := range map[string]Config{"keep-alives": {}, "none": {KeepAlive: -1}} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestPeerGone: a connection notices that the peer's machine is gone, while it is idle too.
+// TestPeerGone: a connection notices that the peer's machine is gone, even if it is idle.
 func TestPeerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Strict: true})
@@ -235,7 +235,7 @@ func TestPeerGone(t *testing.T) {
 	})
 }
 
-// TestHeldBack: data behind many notices is sent though no further call is made.
+// TestHeldBack: data that is held back after many notices is sent without a further call.
 func TestHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)
@@ -253,7 +253,8 @@ func TestHeldBack(t *testing.T) {
 	})
 }
 
-// TestEnd: the peer's end is io.EOF behind all of its data. The first Write behind it succeeds, the next does not.
+// TestEnd: after the peer's end, Read returns all of its data and then io.EOF. The first Write succeeds, the next one
+// fails.
 func TestEnd(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -279,8 +280,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestSlowReader: an end whose program reads nothing for long is not disconnected, however many notices there are for
-// it, though it asked its peer for no retry, as Valkey's server does.
+// TestSlowReader: an end whose program reads nothing for long is not disconnected, however many notices it gets. It has
+// set the peer's RNR retry count to zero, as Valkey's server does.
 func TestSlowReader(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5}) // not strict: the receives run out
 	ctx := f.Host(0).Context(t.Context())
@@ -316,7 +317,7 @@ func TestSlowReader(t *testing.T) {
 	go func() {
 		for range notices {
 			a.mu.Lock()
-			a.stream.unheard = 0 // else it would hold data back
+			a.stream.unheard = 0 // otherwise it would hold data back
 			a.mu.Unlock()
 			if err := write(a, []byte("x")); err != nil {
 				written <- err

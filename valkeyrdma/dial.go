@@ -11,45 +11,45 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
-// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+// Dialer holds options for connecting. The zero value has the defaults, with which [Dial] connects.
+// Its methods may be called concurrently, but its fields must not be changed meanwhile.
 type Dialer struct {
-	// Config describes the connection. The other fields concern only the dial.
+	// Config configures the connection.
 	Config
 
-	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
-	// bound besides those of the context and the kernel.
+	// Timeout limits the time of a dial, for all addresses of a name together. If it is zero, only
+	// the context and the kernel limit the time.
 	Timeout time.Duration
 
-	// LocalAddr is the address to dial from. If it is the zero value, the routing table
-	// decides. With port 0 the kernel chooses the port.
+	// LocalAddr is the address to dial from. The zero value lets the routing table choose the
+	// address. Port 0 lets the kernel choose the port.
 	LocalAddr netip.AddrPort
 
-	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	// Resolver looks up names. If it is nil, net.DefaultResolver is used.
 	Resolver *net.Resolver
 
-	// FallbackDelay is how long Dial waits for the first address family of a name before
-	// it tries the other one too. Zero stands for 300 ms.
+	// FallbackDelay is the time for which Dial tries the first address family of a name before it
+	// also tries the other one. The default is 300 ms.
 	FallbackDelay time.Duration
 }
 
-// Dial connects to an address with the defaults of [Dialer]. See [Dialer.Dial].
+// Dial connects to an address with the default options. See [Dialer.Dial].
 func Dial(ctx context.Context, address string) (*Conn, error) {
 	return new(Dialer).Dial(ctx, address)
 }
 
 // Dial connects to an address such as "10.0.0.1:6379" or "host:6379". It tries the
-// addresses of a name in turn. If there are addresses of both families, it starts on those
-// of the other family after FallbackDelay, or as soon as those of the first one's have
-// failed. It returns the connection that is established first. ctx bounds the dial, and does
-// not affect the connection. Errors are of type *net.OpError.
+// addresses of a name in turn. If there are addresses of both families, it starts to try the
+// second family after FallbackDelay, or as soon as all addresses of the first one have failed. It
+// returns the connection that is established first. ctx limits the dial. It does not affect the
+// connection. Errors are of type *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return d.dial(ctx, protocol, address)
 }
 
-// DialContext is [Dialer.Dial] with the signature of [net.Dialer.DialContext], so it can
-// take that method's place, as in the options of clients. network is "valkeyrdma" or "tcp", with
-// a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
+// DialContext is like [Dialer.Dial], but has the signature of [net.Dialer.DialContext], which the
+// options of clients need. network is "valkeyrdma" or "tcp". A "4" or "6" at its end restricts the
+// address family. The connection is a *Conn.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return d.dialAll(ctx, addrs, &cfg)
 }
 
-// dialAll tries the addresses of a name.
+// dialAll tries addresses in turn until one succeeds.
 func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, cfg *Config) (*Conn, error) {
 	try := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 		c, err := d.dialAddr(ctx, addr, cfg)

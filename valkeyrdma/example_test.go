@@ -14,8 +14,8 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-// A client without a library sends a command and prints the reply. It needs an RDMA link, so it is compiled but not run
-// here.
+// This client sends a command without a library and prints the reply. It needs an RDMA link, so it is compiled but not
+// run here.
 func ExampleDial() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -31,8 +31,8 @@ func ExampleDial() {
 	fmt.Printf("%q, %v\n", reply, err)
 }
 
-// DialContext is the function that clients take: go-redis as Options.Dialer, redigo with DialContextFunc. For rueidis
-// and valkey-go, ClientOption.DialCtxFn calls it.
+// DialContext has the signature that clients expect. It can be go-redis' Options.Dialer, or the argument of redigo's
+// DialContextFunc. For rueidis and valkey-go, ClientOption.DialCtxFn calls it.
 func ExampleDialer_DialContext() {
 	d := valkeyrdma.Dialer{Timeout: 5 * time.Second}
 	options := struct {
@@ -46,7 +46,7 @@ func ExampleDialer_DialContext() {
 	fmt.Println(conn.RemoteAddr())
 }
 
-// A server that answers every command with OK, for valkey-cli --rdma and for tests.
+// This server answers every command with OK. Clients such as valkey-cli --rdma can connect to it.
 func ExampleListen() {
 	l, err := valkeyrdma.Listen(":6379")
 	if err != nil {
@@ -59,7 +59,7 @@ func ExampleListen() {
 		}
 		go func() {
 			defer conn.Close()
-			// A command of N words has 2N lines behind its first one.
+			// After the first line, a command of N words has 2N lines.
 			for lines := bufio.NewReader(conn); ; {
 				n := 0
 				if _, err := fmt.Fscanf(lines, "*%d\r\n", &n); err != nil {
@@ -78,7 +78,7 @@ func ExampleListen() {
 	}
 }
 
-// A listener whose connections pin less memory than the default of 1.3 MiB, and whose clients move less per round trip.
+// The connections of this listener pin less memory than the default of 1.3 MiB, and receive less per round trip.
 func ExampleListenConfig() {
 	lc := valkeyrdma.ListenConfig{Config: valkeyrdma.Config{SendBuffer: 64 << 10, RecvBuffer: 64 << 10}}
 	l, err := lc.Listen(context.Background(), ":6379")
@@ -88,7 +88,7 @@ func ExampleListenConfig() {
 	defer l.Close()
 }
 
-// The addresses of a connection are those of its RDMA link.
+// The addresses of a connection are those of the network device below its RDMA link.
 func ExampleAddr() {
 	conn, err := valkeyrdma.Dial(context.Background(), "10.0.0.1:6379")
 	if err != nil {

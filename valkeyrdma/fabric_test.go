@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// kinds are the devices that have RDMA WRITE with immediate data.
+// kinds are the kinds of devices that support RDMA WRITE with immediate data.
 var kinds = []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5, rdmatest.ERDMA}
 
-// fabric is a machine with one device, which all connections of a test run over.
+// fabric is a machine with one device. All connections of a test run over it.
 type fabric struct {
 	*rdmatest.Fabric
 	t *testing.T
@@ -25,7 +25,7 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *fabric {
 	return &fabric{f, t}
 }
 
-// pipe makes both ends of a connection.
+// pipe creates both ends of a connection.
 func (f *fabric) pipe(cfg Config) (dialled, accepted *Conn, err error) {
 	l, err := (&ListenConfig{Config: cfg}).Listen(f.t.Context(), fabricHost+":0")
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *fabric) pipe(cfg Config) (dialled, accepted *Conn, err error) {
 	return dialled, accepted, <-failed
 }
 
-// pair makes both ends of a connection, which the test closes at its end.
+// pair creates both ends of a connection, and closes them at the end of the test.
 func (f *fabric) pair(cfg Config) (dialled, accepted *Conn) {
 	f.t.Helper()
 	a, b, err := f.pipe(cfg)

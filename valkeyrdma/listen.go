@@ -12,17 +12,17 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// ListenConfig listens with options. The zero value is valid, and listening with it is what
-// [Listen] does.
+// ListenConfig holds options for listening. The zero value has the defaults, with which [Listen]
+// listens.
 type ListenConfig struct {
-	// Config describes the connections that [Listener.Accept] returns.
+	// Config configures the connections that [Listener.Accept] returns.
 	Config
 
-	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	// Resolver looks up names. If it is nil, net.DefaultResolver is used.
 	Resolver *net.Resolver
 
-	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
-	// stands for 128.
+	// Backlog is the maximum number of connections that are being set up or wait for Accept. The
+	// default is 128.
 	Backlog int
 }
 
@@ -36,14 +36,14 @@ type Listener struct {
 	closed  bool
 }
 
-// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+// Listen listens on an address with the default options. See [ListenConfig.Listen].
 func Listen(address string) (*Listener, error) {
 	return new(ListenConfig).Listen(context.Background(), address)
 }
 
-// Listen listens on an address such as "10.0.0.1:6379", or on all addresses of both families
-// of all RDMA devices, ":6379". With port 0 the kernel chooses the port. ctx bounds the
-// lookup of a name, and does not affect the Listener. Errors are of type *net.OpError.
+// Listen listens on an address such as "10.0.0.1:6379". ":6379" means all addresses of all RDMA
+// devices, of both families. With port 0 the kernel chooses the port. ctx limits the lookup of a
+// name. It does not affect the Listener. Errors are of type *net.OpError.
 func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
 	cfg, err := lc.Config.withDefaults()
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	return c.verbs.prepare(rc, &l.cfg)
 }
 
-// entry is the entry of a connection in Listener.pending.
+// entry is a connection in Listener.pending.
 type entry struct {
 	l  *Listener
 	rc *rdmacm.Conn
@@ -81,13 +81,12 @@ func (e *entry) Close() error {
 	return nil
 }
 
-// Accept waits for a peer and returns the connection, a *Conn. Peers that leave before the connection is established are
-// dropped without an error, as over TCP.
+// Accept waits for a peer and returns the connection, a *Conn. It ignores peers that leave before the connection is
+// established, as over TCP.
 //
-// Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
-// ended. All others are temporary, as the Temporary method of *net.OpError reports: this
-// machine could not serve one peer, for instance because it ran out of descriptors or of memory
-// to pin. The next call may succeed.
+// Errors are of type *net.OpError. If the error matches net.ErrClosed, the listener has been closed.
+// All other errors concern one peer, and the next call may succeed. An example is that this machine
+// ran out of descriptors or of memory to pin. The Temporary method of such an error returns true.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		rc, err := l.ln.Accept(context.Background())
@@ -111,8 +110,8 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 	return c
 }
 
-// Close stops listening, and ends an Accept that waits. It does not affect connections from
-// Accept. A second Close returns an error that matches net.ErrClosed.
+// Close stops listening and ends blocked calls of Accept. It does not affect connections that Accept
+// has returned. A second Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid
@@ -134,5 +133,5 @@ func (l *Listener) fail(op string, err error) error {
 	return opError(op, l.ln.Addr(), netip.AddrPort{}, err)
 }
 
-// Addr returns the address listened on, an [Addr] with the port that the kernel chose.
+// Addr returns the listener's address, an [Addr]. If the kernel chose the port, the address has that port.
 func (l *Listener) Addr() net.Addr { return Addr{l.ln.Addr()} }

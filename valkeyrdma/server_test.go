@@ -20,10 +20,11 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-// inside is the environment variable with the address of the device that tests of valkey-server run over.
+// inside is the environment variable with the address of the device that the tests of valkey-server use.
 const inside = "GOVERBS_VALKEY_HOST"
 
-// TestSandbox runs the tests of valkey-server, unmodified, in rdmalink sandbox. make sandbox has all that it needs.
+// TestSandbox runs the tests with an unmodified valkey-server in rdmalink sandbox. make sandbox installs all that it
+// needs.
 func TestSandbox(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		t.Skip("this is the sandbox")
@@ -69,7 +70,7 @@ type server struct {
 	log     *bytes.Buffer
 }
 
-// newServer starts valkey-server with more arguments on a port of its own, and waits until it answers.
+// newServer starts valkey-server on a port with additional arguments, and waits until it answers.
 func newServer(t *testing.T, port int, more ...string) *server {
 	t.Helper()
 	host := os.Getenv(inside)
@@ -130,7 +131,7 @@ func (s *server) dial(t *testing.T, cfg Config) *client {
 	return &client{c, bufio.NewReader(c)}
 }
 
-// command returns a command of RESP.
+// request returns a command in RESP.
 func request(words ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "*%d\r\n", len(words))
@@ -140,7 +141,7 @@ func request(words ...string) []byte {
 	return b.Bytes()
 }
 
-// do sends a command and returns its reply, which is a line or a string.
+// do sends a command and returns the reply, which is a line or a string.
 func (c *client) do(words ...string) (string, error) {
 	if _, err := c.Write(request(words...)); err != nil {
 		return "", err
@@ -176,7 +177,7 @@ func (c *client) must(t *testing.T, want string, words ...string) {
 	}
 }
 
-// TestServerValues: values of all sizes come back as they went, whatever the buffers.
+// TestServerValues: values of all sizes are returned unchanged, with buffers of all sizes.
 func TestServerValues(t *testing.T) {
 	s := newServer(t, 6380)
 	for _, cfg := range []Config{{}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: 1 << 20, RecvBuffer: 16 << 20}} {
@@ -196,8 +197,8 @@ func TestServerValues(t *testing.T) {
 	}
 }
 
-// TestServerPipeline: the replies to 10,000 commands are read only when all are written. They are far larger than
-// the receive buffer, so the server waits for that to be read while commands go on.
+// TestServerPipeline writes 10,000 commands before it reads the replies. These are far larger than the receive buffer,
+// so the server waits for the client while commands still arrive.
 func TestServerPipeline(t *testing.T) {
 	s := newServer(t, 6381)
 	const commands = 10_000
@@ -225,7 +226,7 @@ func TestServerPipeline(t *testing.T) {
 	}
 }
 
-// TestServerConnections: many connections work at a time.
+// TestServerConnections uses many connections at a time.
 func TestServerConnections(t *testing.T) {
 	s := newServer(t, 6382, "--rdma-rx-size", "65536")
 	var all sync.WaitGroup
@@ -246,7 +247,8 @@ func TestServerConnections(t *testing.T) {
 	all.Wait()
 }
 
-// TestServerKilled: a server that dies at any moment ends each call, and one that starts again is found.
+// TestServerKilled kills the server at random moments. Each call must end, and clients must find the server after it
+// has been restarted.
 func TestServerKilled(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5 {
@@ -273,7 +275,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// TestServerClientKilled: clients that die at any moment harm neither the server nor other clients.
+// TestServerClientKilled kills clients at random moments. The server and other clients must keep working.
 func TestServerClientKilled(t *testing.T) {
 	s := newServer(t, 6386)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -289,7 +291,7 @@ func TestServerClientKilled(t *testing.T) {
 	}
 }
 
-// TestServerPrograms: valkey-cli is a client of the server beside ours, and valkey-cli and valkey-benchmark are clients of
+// TestServerPrograms runs valkey-cli against valkey-server beside our client, and valkey-cli and valkey-benchmark against
 // a Go server.
 func TestServerPrograms(t *testing.T) {
 	s := newServer(t, 6384)
@@ -318,7 +320,7 @@ func TestServerPrograms(t *testing.T) {
 	}
 }
 
-// TestServerClients: Go's clients of Valkey do over RDMA what they do over TCP.
+// TestServerClients runs Go's clients of Valkey over RDMA, which must work as over TCP.
 func TestServerClients(t *testing.T) {
 	const password = "secret"
 	s := newServer(t, 6385, "--requirepass", password)
@@ -329,8 +331,7 @@ func TestServerClients(t *testing.T) {
 	}
 }
 
-// serve answers commands as a server does that keeps nothing. It answers ECHO and GET with as many bytes as the last
-// argument has.
+// serve answers commands as a server that stores nothing. The reply to ECHO is its argument.
 func serve(l *Listener) {
 	for {
 		c, err := l.Accept()
@@ -365,7 +366,7 @@ func serve(l *Listener) {
 	}
 }
 
-// readRequest reads a command of RESP.
+// readRequest reads a command in RESP.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readNumber(r, '*')
 	for range n {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// message is a message to post: data with its notice, a control message, or an empty write.
+// message is a message to post. It is data with a notice, a control message, or an empty write.
 type message struct {
 	id     mark
-	signal bool // it needs a completion
+	signal bool // whether it needs a completion
 
 	inline  []byte   // data, or
-	data    [2]piece // parts of the memory
+	data    [2]piece // parts of memory.own
 	to      offer    // the destination of the data
-	control bool     // the data is a control message
-	empty   bool     // a write of nothing, without a notice
+	control bool     // whether the data is a control message
+	empty   bool     // whether it is an empty write, without a notice
 }
 
 // link posts messages to a queue pair, in order.
@@ -26,86 +26,86 @@ type link interface {
 // piece is a part of memory.own.
 type piece struct{ off, n int }
 
-// mark is the number of slots of the send queue and of bytes of the send buffer that were ever taken, modulo 2^32 each. Sends
-// complete in order, so the completion of one also stands for all before it. It serves as the WRID of a work request.
+// mark counts all slots of the send queue and all bytes of the send buffer that have been taken, modulo 2^32 each. It is
+// the WRID of a work request. Sends complete in order, so a completion confirms all sends up to its mark.
 type mark uint64
 
 func (m mark) plus(slots, bytes int) mark {
 	return mark(uint32(m>>32)+uint32(slots))<<32 | mark(uint32(m)+uint32(bytes))
 }
 
-// since returns how many slots and bytes were taken between other and m.
+// since returns the number of slots and bytes that were taken between other and m.
 func (m mark) since(other mark) (slots, bytes int) {
 	return int(uint32(m>>32) - uint32(other>>32)), int(uint32(m) - uint32(other))
 }
 
 const (
-	// mostData is the number of bytes behind which there is a notice, so that the peer
-	// reads while more is on its way.
+	// mostData is the maximum number of bytes per notice. The peer can read a piece while the
+	// next one is on its way.
 	mostData = 64 << 10
-	// leastData is the least free space in the send buffer for a message, so that a full buffer does
-	// not lead to tiny messages.
+	// leastData is the free space in the send buffer that a message needs. It prevents tiny messages
+	// while the buffer is nearly full.
 	leastData = 2 << 10
-	// dataSlots of the send queue are for data, and controlSlots for all else.
+	// The send queue has dataSlots for data and controlSlots for everything else.
 	dataSlots    = 248
 	controlSlots = 8
-	// mostUnheard is how many notices follow each other at once while nothing arrives from the peer. Each takes
-	// one of its receives, and nobody knows when it posts them again. Data behind them is held
-	// back for holdTime, or until there is more of it or something arrives.
+	// mostUnheard is the number of notices that may be sent at once while nothing arrives from the peer. Each
+	// notice consumes a receive, and this end can't know when the peer reposts it. Further data is held back
+	// for holdTime, or until there is more data or something arrives.
 	mostUnheard = 256
 	holdTime    = time.Millisecond
-	// mostAnswers is how many questions of the peer may wait for answers.
+	// mostAnswers is the maximum number of requests of the peer that wait for answers.
 	mostAnswers = 16
 )
 
-// stream is the protocol of one connection, without a queue pair. Its owner passes in what arrived and what completed. Its
-// methods must not be called concurrently.
+// stream implements the protocol of one connection, without a queue pair. Its owner passes in messages that have arrived
+// and sends that have completed. Its methods must not be called concurrently.
 type stream struct {
 	link     link
 	own      memory
-	accepted bool // this end is the server
+	accepted bool // whether this end is the server
 
 	// The receive buffer.
-	offered       bool // the peer may write to it
-	arrived, read int  // bytes of this turn
+	offered       bool // whether the peer may write to it
+	arrived, read int  // bytes since the last offer
 
 	// The peer's receive buffer.
 	to      offer
-	sent    uint32 // bytes of this turn, with those that are held back
+	sent    uint32 // bytes since the last offer, including those held back
 	held    int    // bytes in the send buffer that are held back
-	due     bool   // they are to be sent
-	unheard int    // notices since something arrived
+	due     bool   // whether to send the held bytes
+	unheard int    // notices sent since something arrived
 
 	// The send queue and the send buffer.
 	posted, done, signaled mark
-	next                   int // where the next data goes in the send buffer
+	next                   int // offset in the send buffer for the next data
 
-	answers  []uint16 // selectors of features that the peer asked for
-	answered mark     // posted, as of the last answer
-	silent   bool     // nothing may be sent yet
-	ended    bool     // the connection ended in order
-	failed   error    // the reason why the connection is over
+	answers  []uint16 // selectors of feature requests that wait for answers
+	answered mark     // mark of the last answer
+	silent   bool     // whether nothing may be sent yet
+	ended    bool     // whether the connection has ended in order
+	failed   error    // the reason for the end of the connection
 
 	m         message // the message to post, kept here to avoid an allocation
-	discarded bool    // a Write behind the peer's end has succeeded
+	discarded bool    // whether a Write after the peer's end has succeeded
 }
 
-// memory is the memory that a stream works on.
+// memory is the memory of a stream.
 type memory struct {
 	recv   []byte // the receive buffer, which the peer writes
 	own    []byte // the send buffer, the offer of the receive buffer, and an answer
-	sends  int    // bytes of the send buffer
-	inline int    // most bytes that are sent without the send buffer
+	sends  int    // size of the send buffer
+	inline int    // maximum size of data that is sent without the send buffer
 }
 
-// offer and answer return where these control messages are.
+// offer and answer return the places of these control messages in own.
 func (m *memory) offer() piece  { return piece{m.sends, commandSize} }
 func (m *memory) answer() piece { return piece{m.sends + commandSize, commandSize} }
 
 // ownSize is the size of memory.own.
 func ownSize(sends int) int { return sends + 2*commandSize }
 
-// take copies data that has arrived. It returns 0 if there is none, and io.EOF behind the orderly end.
+// take copies received data to b. It returns 0 if there is none, and io.EOF after an orderly end.
 func (s *stream) take(b []byte) (int, error) {
 	n := copy(b, s.own.recv[s.read:s.arrived])
 	if n == 0 {
@@ -121,7 +121,7 @@ func (s *stream) take(b []byte) (int, error) {
 	return n, nil
 }
 
-// write sends as much of b as possible now.
+// write sends as much of b as is possible now.
 func (s *stream) write(b []byte) (written int, err error) {
 	for len(b) > 0 {
 		n := 0
@@ -141,7 +141,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	case s.failed != nil:
 		return 0, s.failed
 	}
-	// The peer chooses the size of its buffer, which may exceed an int of 32 bits.
+	// The size of the peer's buffer may exceed a 32-bit int.
 	n := int(min(uint64(len(b)), uint64(s.to.length-s.sent), mostData))
 	if n == 0 || s.silent {
 		return 0, nil
@@ -163,7 +163,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	return n, s.notify(n, n)
 }
 
-// room returns how many of n bytes the send buffer takes now.
+// room returns the number of bytes, at most n, that fit into the send buffer now.
 func (s *stream) room(n int) int {
 	_, used := s.posted.since(s.done)
 	free := s.own.sends - used - s.held
@@ -173,7 +173,7 @@ func (s *stream) room(n int) int {
 	return min(n, free)
 }
 
-// hold copies as much of b as possible to the send buffer, to be sent later with what follows.
+// hold copies as much of b as possible to the send buffer, to be sent later together with further data.
 func (s *stream) hold(b []byte) (int, error) {
 	n := s.room(len(b))
 	s.load(b[:n])
@@ -184,7 +184,7 @@ func (s *stream) hold(b []byte) (int, error) {
 	return n, s.failed
 }
 
-// release sends what is held back, if it is time.
+// release sends data that is held back, if it is due.
 func (s *stream) release() {
 	s.due = s.held > 0 && (s.due || s.sent == s.to.length || s.unheard < mostUnheard)
 	for (s.due || s.held >= mostData) && s.held > 0 && s.outstanding() < dataSlots && s.failed == nil {
@@ -198,7 +198,7 @@ func (s *stream) release() {
 	s.due = s.due && s.held > 0
 }
 
-// notify posts the message, which has n bytes for the peer's buffer. bytes of them are in the send buffer.
+// notify posts the message, which has n bytes for the peer's buffer. bytes is how many of them are in the send buffer.
 func (s *stream) notify(n, bytes int) error {
 	s.m.to = offer{s.to.addr + uint64(s.sent), uint32(n), s.to.key}
 	s.sent += uint32(n)
@@ -206,7 +206,7 @@ func (s *stream) notify(n, bytes int) error {
 	return s.post(bytes, false)
 }
 
-// load copies b to the send buffer, which has room for it.
+// load copies b to the send buffer, which must have room for it.
 func (s *stream) load(b []byte) [2]piece {
 	pieces := s.pieces(s.next, len(b))
 	for _, p := range pieces {
@@ -216,14 +216,14 @@ func (s *stream) load(b []byte) [2]piece {
 	return pieces
 }
 
-// pieces returns where n bytes of the send buffer are, from an offset on.
+// pieces returns the parts of the send buffer, which wraps around, that hold n bytes from an offset on.
 func (s *stream) pieces(off, n int) [2]piece {
 	first := min(n, s.own.sends-off)
 	return [2]piece{{off, first}, {0, n - first}}
 }
 
-// post posts the message. Most messages of data need no completion, which would cost an event: that of a later one stands
-// for them.
+// post posts the message. Most data messages need no completion, which would cost an event, because the completion of a
+// later message confirms them too.
 func (s *stream) post(bytes int, signal bool) error {
 	s.posted = s.posted.plus(1, bytes)
 	slots, used := s.posted.since(s.signaled)
@@ -238,7 +238,7 @@ func (s *stream) post(bytes int, signal bool) error {
 	return err
 }
 
-// settle sends what is due: control messages, and data that is held back.
+// settle sends control messages and held data that are due.
 func (s *stream) settle() {
 	if s.silent || s.failed != nil {
 		return
@@ -262,8 +262,8 @@ func (s *stream) settle() {
 	}
 }
 
-// keepAlive sends an empty write, which the peer's machine has to acknowledge, unless another completion is expected. Unlike
-// the protocol's Keepalive it takes no receive, so a peer that polls nothing for hours stays connected.
+// keepAlive sends an empty write, which the peer's machine must acknowledge, unless another completion is expected. Unlike
+// the protocol's Keepalive it consumes no receive, so a peer that doesn't poll for hours stays connected.
 func (s *stream) keepAlive() {
 	if s.done == s.signaled && s.hasSlot() && s.failed == nil && !s.silent {
 		s.m = message{empty: true}
@@ -271,7 +271,7 @@ func (s *stream) keepAlive() {
 	}
 }
 
-// flush sends what is held back, and makes sure that a completion follows all sends that are outstanding.
+// flush sends data that is held back. It ensures that all outstanding sends will be confirmed by a completion.
 func (s *stream) flush() {
 	s.due = s.held > 0
 	s.release()
@@ -290,7 +290,7 @@ func (s *stream) outstanding() int {
 	return slots
 }
 
-// completed notes that all sends up to a mark have completed.
+// completed records that all sends up to a mark have completed.
 func (s *stream) completed(m mark) { s.done = m }
 
 // noticed handles a notice of n bytes.
@@ -333,24 +333,25 @@ func (s *stream) commanded(b []byte) {
 	s.heard()
 }
 
-// heard notes that something arrived.
+// heard records that something has arrived.
 func (s *stream) heard() { s.silent, s.unheard = false, 0 }
 
-// fail stores the reason why the connection is over, unless it was over before.
+// fail stores the reason for the end of the connection, unless it has ended before.
 func (s *stream) fail(err error) {
 	if s.failed == nil {
 		s.failed = err
 	}
 }
 
-// end notes that the connection ended in order, unless it was over before.
+// end records an orderly end of the connection, unless it has ended before.
 func (s *stream) end(err error) {
 	s.ended = s.ended || s.failed == nil
 	s.fail(err)
 }
 
-// discard reports whether a Write succeeds without effect: the first one behind the peer's end. Over TCP such data
-// is sent before this side learns that the peer reads no more, and a reply that the peer left can still be read.
+// discard reports whether a Write succeeds without effect. The first one after the peer's end does, as over TCP, where
+// such data is sent before this side learns that the peer no longer reads. A reply that the peer has sent can still be
+// read.
 func (s *stream) discard() bool {
 	if s.discarded || !s.ended {
 		return false

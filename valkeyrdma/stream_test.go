@@ -10,24 +10,24 @@ import (
 	"testing"
 )
 
-// modelAddr and modelKey are where every model's receive buffer is, as its peer knows it.
+// modelAddr and modelKey are the address and the rkey of every model's receive buffer.
 const (
 	modelAddr = 0x10000
 	modelKey  = 7
 )
 
-// modelEnd is one end over a network that a test moves. Messages arrive in order, each in
-// steps: parts of the data, then the notice.
+// modelEnd is one end of a connection over a network whose steps a test chooses. Messages arrive in
+// order. Each arrives in several steps: parts of the data, then the notice.
 type modelEnd struct {
 	stream
 	peer  *modelEnd
-	wire  []flight // posted, not arrived
-	queue []flight // arrived, not taken by the peer
-	ids   []mark   // completed, not taken
-	posts int      // slots of the send queue in use
-	quiet int      // of those that arrived since the last one that completes
-	slots []int    // that each of ids returns
-	recvs int      // receives that are posted here
+	wire  []flight // posted, but not arrived
+	queue []flight // arrived, but not polled by the peer
+	ids   []mark   // completed, but not polled
+	posts int      // used slots of the send queue
+	quiet int      // slots of messages without completion that have arrived since the last completion
+	slots []int    // slots that each of ids frees
+	recvs int      // receives that this end has posted
 
 	out, in    byte // next byte to write and to read
 	wrote, got int  // bytes
@@ -36,7 +36,7 @@ type modelEnd struct {
 type flight struct {
 	message
 	data []byte
-	torn int // bytes that have arrived
+	torn int // number of bytes that have arrived
 }
 
 func newModel(cfg [2]Config) [2]*modelEnd {
@@ -46,7 +46,7 @@ func newModel(cfg [2]Config) [2]*modelEnd {
 		e.stream = stream{link: e, accepted: i == 1, silent: i == 1, own: memory{recv: make([]byte, cfg[i].RecvBuffer), own: make([]byte, ownSize(cfg[i].SendBuffer)),
 			sends: cfg[i].SendBuffer, inline: inlineData}}
 		(&command{op: registerMemory, buffer: offer{modelAddr, uint32(cfg[i].RecvBuffer), modelKey}}).put(e.own.own[e.own.offer().off:])
-		// The counts wrap after a few messages.
+		// The counters wrap around after a few messages.
 		e.posted = mark(0).plus(-20, -5000)
 		e.done, e.signaled, e.answered = e.posted, e.posted, e.posted
 		ends[i] = e
@@ -67,7 +67,7 @@ func (e *modelEnd) post(m *message) error {
 	return nil
 }
 
-// arrive lets a step of the oldest message happen.
+// arrive makes the oldest message arrive by one step.
 func (e *modelEnd) arrive(r *rand.Rand) error {
 	f := &e.wire[0]
 	if left := len(f.data) - f.torn; left > 0 && !f.control {
@@ -94,7 +94,7 @@ func (e *modelEnd) arrive(r *rand.Rand) error {
 	return nil
 }
 
-// step does one thing out of those that may happen at any time.
+// step performs one of the steps that may happen at any time.
 func (e *modelEnd) step(r *rand.Rand, what int) error {
 	switch what {
 	case 0:
@@ -166,7 +166,7 @@ func (e *modelEnd) writeSome(n int) error {
 	return err
 }
 
-// TestModel: under all schedules, no byte is lost or doubled, no queue overflows, and no end waits for ever.
+// TestModel runs random schedules. No byte may be lost or duplicated, no queue may overflow, and no end may wait forever.
 func TestModel(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {
@@ -184,7 +184,7 @@ func TestModel(t *testing.T) {
 }
 
 func play(ends [2]*modelEnd, r *rand.Rand) error {
-	// Each schedule prefers some steps to others.
+	// Each schedule prefers some steps.
 	var weights [2][9]int
 	for i := range weights {
 		for j := range weights[i] {
@@ -200,7 +200,7 @@ func play(ends [2]*modelEnd, r *rand.Rand) error {
 			return fmt.Errorf("step %d of end %d: %w", what, i, err)
 		}
 	}
-	// Much more, while the other end reads only behind that: no write waits for the own end's reader.
+	// Each end writes much more, while the other one reads only afterwards. No write may wait for the reader of its own end.
 	for i, e := range ends {
 		want := e.wrote + 3*len(e.peer.own.recv)
 		for round := 0; e.wrote < want; round++ {
@@ -213,7 +213,7 @@ func play(ends [2]*modelEnd, r *rand.Rand) error {
 				}
 				for j, end := range ends {
 					if what == 4 && i == j {
-						continue // this end does not read
+						continue // this end doesn't read
 					}
 					for range 4 {
 						if err := end.step(r, what); err != nil {
@@ -244,15 +244,15 @@ func play(ends [2]*modelEnd, r *rand.Rand) error {
 	return nil
 }
 
-// TestFewNotices: an end that hears nothing sends few notices, however small the pieces are that it writes. The
-// peer's receives last for them. No timer is needed to fill the peer's buffer.
+// TestFewNotices: an end to which nothing arrives sends few notices, even if it writes small pieces. The peer's receives
+// must suffice for them. The peer's buffer must fill up without the timer.
 func TestFewNotices(t *testing.T) {
 	for _, sends := range []int{leastBuffer, defaultSendBuffer} {
 		cfg := Config{SendBuffer: sends, RecvBuffer: defaultRecvBuffer}
 		ends := newModel([2]Config{cfg, cfg})
 		a, b := ends[0], ends[1]
 		r := rand.New(rand.NewPCG(1, 1))
-		for range 10 { // both offer their buffers
+		for range 10 { // both ends offer their buffers
 			for _, e := range ends {
 				for what := range 4 {
 					_ = e.step(r, what)
@@ -260,7 +260,7 @@ func TestFewNotices(t *testing.T) {
 			}
 		}
 		for a.wrote < defaultRecvBuffer {
-			if err := errors.Join(a.writeSome(min(10, defaultRecvBuffer-a.wrote)), settle(a, r)); err != nil { // b takes nothing
+			if err := errors.Join(a.writeSome(min(10, defaultRecvBuffer-a.wrote)), settle(a, r)); err != nil { // b reads nothing
 				t.Fatal(err)
 			}
 		}
@@ -277,7 +277,7 @@ func TestFewNotices(t *testing.T) {
 	}
 }
 
-// TestHeldFirst: data that is held back goes out before, or together with, what is written after it.
+// TestHeldFirst: data that is held back is sent before later data, or together with it.
 func TestHeldFirst(t *testing.T) {
 	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[0]
 	s.settle()
@@ -295,7 +295,7 @@ func TestHeldFirst(t *testing.T) {
 	}
 }
 
-// settle lets all that an end has sent arrive and complete.
+// settle makes all messages of an end arrive and complete.
 func settle(e *modelEnd, r *rand.Rand) error {
 	for len(e.wire)+len(e.ids) > 0 {
 		for _, what := range []int{0, 2, 3} {
@@ -334,8 +334,8 @@ type noLink struct{}
 
 func (noLink) post(*message) error { return nil }
 
-// TestHostile: what no peer may send ends the connection with ErrProtocol, whatever it is, and what arrived before
-// can be read.
+// TestHostile: every violation of the protocol ends the connection with ErrProtocol. Data that arrived before can be
+// read.
 func TestHostile(t *testing.T) {
 	message := func(op opcode, change func(c *command)) []byte {
 		c := &command{op: op, buffer: offer{modelAddr, leastBuffer, modelKey}}
@@ -403,7 +403,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestFeatures: each question gets its answer, one at a time.
+// TestFeatures: each feature request gets its answer, one at a time.
 func TestFeatures(t *testing.T) {
 	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[1]
 	s.silent = false
@@ -427,7 +427,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestCommands: control messages have the bytes of the protocol's specification.
+// TestCommands: control messages have the format of the protocol's specification.
 func TestCommands(t *testing.T) {
 	b := bytes.Repeat([]byte{0xff}, commandSize)
 	(&command{op: registerMemory, buffer: offer{0x0102030405060708, 0x100000, 0x1122}}).put(b)
@@ -441,7 +441,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// FuzzStream has a peer send anything: notices, control messages, completions, between reads and writes.
+// FuzzStream passes arbitrary notices, control messages and completions to a stream, between reads and writes.
 func FuzzStream(f *testing.F) {
 	register := make([]byte, commandSize)
 	(&command{op: registerMemory, buffer: offer{modelAddr, leastBuffer, modelKey}}).put(register)

@@ -13,9 +13,9 @@ import (
 type transport struct {
 	conn     *rdmacm.Conn
 	shared   *uverbs.MR // the receive buffer, which the peer writes
-	own      *uverbs.MR // send buffer, control messages to send, control messages received
-	sends    int        // bytes of the send buffer
-	received int        // offset of the control messages received
+	own      *uverbs.MR // send buffer, control messages to send, received control messages
+	sends    int        // size of the send buffer
+	received int        // offset of the received control messages
 
 	wr    [1]verbs.SendWR
 	sges  [2]verbs.SGE
@@ -24,12 +24,12 @@ type transport struct {
 }
 
 const (
-	// recvs is the number of posted receives. Valkey's ends post as many.
+	// recvs is the number of posted receives, as in Valkey.
 	recvs     = 1024
 	recvBatch = 16
 )
 
-// prepare registers memory and posts all receives.
+// prepare registers the memory and posts all receives.
 func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
 	if dev := c.Device(); !dev.Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm) {
 		return fmt.Errorf("valkeyrdma: device %s, driver %s, has no RDMA WRITE with immediate data, which the protocol needs: use RoCE or InfiniBand, or TCP: %w",
@@ -55,14 +55,14 @@ func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
 	return nil
 }
 
-// memory returns the memory of the stream, with the offer of the receive buffer.
+// memory returns the memory of the stream. It contains the offer of the receive buffer.
 func (v *transport) memory() memory {
 	m := memory{recv: v.shared.Bytes(), own: v.own.Bytes()[:v.received], sends: v.sends, inline: int(v.conn.QP().Cap().MaxInline)}
 	(&command{op: registerMemory, buffer: offer{v.shared.Addr(), uint32(len(m.recv)), v.shared.RKey()}}).put(m.own[m.offer().off:])
 	return m
 }
 
-// fill sets entry i of the batch to a receive of a control message. A notice leaves its memory alone.
+// fill sets entry i of the batch to a receive for a control message. A notice doesn't use its memory.
 func (v *transport) fill(i int, slot uint64) {
 	v.rsges[i] = v.own.SGE(v.received+int(slot)*commandSize, commandSize)
 	v.recv[i] = verbs.RecvWR{WRID: slot, SGL: v.rsges[i : i+1]}
@@ -76,7 +76,7 @@ func (v *transport) postRecvs(n int) error {
 	return err
 }
 
-// arrived passes what a completed receive brought to the stream.
+// arrived passes the message of a completed receive to the stream.
 func (v *transport) arrived(wc *verbs.WC, s *stream) {
 	switch {
 	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:

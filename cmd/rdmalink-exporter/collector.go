@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// exporter is the prometheus.Collector of a machine.
+// exporter is a prometheus.Collector for the RDMA devices of a machine.
 type exporter struct {
 	source  *metrics.Collector
 	watcher *metrics.Watcher
 }
 
-// family is a metric with its labels.
+// family is a metric and its labels.
 type family struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -39,7 +39,7 @@ func counter(name, help string, labels ...string) *family {
 	return newFamily(prometheus.CounterValue, name, help, labels...)
 }
 
-// The labels of processes. Sums by cgroup or pod are PromQL's: sum by (pod_uid) (...).
+// The labels of processes. PromQL can sum by cgroup or pod: sum by (pod_uid) (...).
 var processLabels = []string{"device", "pid", "process", "kernel", "cgroup", "pod_uid", "namespace", "pod", "container_id"}
 
 var (
@@ -83,7 +83,7 @@ var (
 	portEvents   = counter("rdma_port_events_total", "Times that a port became active or was no longer active since the exporter runs.", "device", "port", "event")
 )
 
-// portMetrics are the families of metrics.Metrics.
+// portMetrics holds the families of metrics.Metrics.
 var portMetrics = func() map[*metrics.Metric]*family {
 	all := make(map[*metrics.Metric]*family)
 	for _, m := range metrics.Metrics {
@@ -99,8 +99,8 @@ func (e *exporter) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// page receives the samples of one scrape. Prometheus refuses a page with the same series twice,
-// and a hostile or confused kernel may send a name twice: the first sample counts.
+// page collects the samples of one scrape. Prometheus refuses a page that has the same series twice.
+// A hostile kernel may send a name twice, so page keeps only the first sample of a series.
 type page struct {
 	ch   chan<- prometheus.Metric
 	seen map[string]bool
@@ -206,7 +206,7 @@ func (p *page) port(device string, port *metrics.Port) {
 	p.add(portFalls, float64(port.Falls), device, n)
 }
 
-// amount returns a number as a value of a sample. No limit is +Inf.
+// amount converts a number to the value of a sample. NoLimit becomes +Inf.
 func amount(n uint64) float64 {
 	if n == metrics.NoLimit {
 		return math.Inf(1)

@@ -27,8 +27,8 @@ const podPath = "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-
 
 var container = strings.Repeat("ab", 32)
 
-// machine has mlx5_0 with counters and objects of a pod's process 7 (thread 9 of it has ended) and
-// of the kernel, and siw0 without counters.
+// machine returns a machine with two devices. mlx5_0 has counters, objects of the kernel, and objects
+// of process 7, which belongs to a pod and whose thread 9 has ended. siw0 has no counters.
 func machine() (*metrics.Collector, *nltest.Kernel) {
 	pod := netlinkrdma.Owner{TID: 7}
 	kernel := &nltest.Kernel{
@@ -83,7 +83,7 @@ func machine() (*metrics.Collector, *nltest.Kernel) {
 	}, kernel
 }
 
-// scrape returns the page as a client of HTTP receives it.
+// scrape returns the page that an HTTP client receives.
 func scrape(t testing.TB, source *metrics.Collector, watcher *metrics.Watcher) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -171,7 +171,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNetdev has a network device with PFC for priority 3, trust in DSCP and a queue with ECN.
+// TestNetdev exports a network device with PFC for priority 3, trust in DSCP and a queue with ECN.
 func TestNetdev(t *testing.T) {
 	attr := func(typ uint16, value []byte) []byte {
 		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
@@ -205,7 +205,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// changing lets a test change the machine before one of its operations.
+// changing is a kernel that calls before ahead of each operation.
 type changing struct {
 	*nltest.Kernel
 	before func(op uint16)
@@ -255,8 +255,8 @@ func TestFalls(t *testing.T) {
 	}
 }
 
-// TestHostile has a kernel whose names hold control characters, leave sysfs, repeat, and are not
-// UTF-8, and one that fails each operation.
+// TestHostile scrapes a kernel whose names contain control characters, invalid UTF-8 or paths out of
+// sysfs, or occur twice, and a kernel that fails each operation.
 func TestHostile(t *testing.T) {
 	source, kernel := machine()
 	for _, name := range []string{"../../../etc", "\x1b]0;x\x07", "\xff\xfe", strings.Repeat("é", 200), "a\nrdma_up 2", "", "."} {
@@ -283,7 +283,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestBounds checks that many processes and counters do not become many series.
+// TestBounds checks that the number of series is bounded for many processes and counters.
 func TestBounds(t *testing.T) {
 	source, kernel := machine()
 	o := kernel.Objects[1]
@@ -322,7 +322,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// recorded is a kernel with the answers to a device with many QPs, encoded once.
+// recorded is a kernel that returns encoded answers about a device with many QPs.
 type recorded struct {
 	netlinkrdma.Kernel
 	qps [][]byte
@@ -346,7 +346,7 @@ func (k recorded) Stream(req netlinkrdma.Request, f func(reply []byte) bool) err
 	return nil
 }
 
-// manyQPs is a machine whose process 7 has n QPs.
+// manyQPs returns a machine whose process 7 has n QPs.
 func manyQPs(n uint32) *metrics.Collector {
 	source, kernel := machine()
 	o := kernel.Objects[1]
@@ -357,7 +357,7 @@ func manyQPs(n uint32) *metrics.Collector {
 	req := netlinkrdma.Request{Op: opQPs, Dump: true, Attrs: []netlinkrdma.Attr{{Type: 1, Value: binary.NativeEndian.AppendUint32(nil, 1)}}}
 	replies, err := kernel.Execute(req)
 	if err != nil {
-		panic(err) // the machine above has the device
+		panic(err) // machine always has the device
 	}
 	source.RDMA.Kernel = recorded{kernel, replies}
 	return source
@@ -374,8 +374,8 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// TestFlatMemory checks that what a scrape allocates hardly depends on the number of QPs, and
-// that nothing of it stays.
+// TestFlatMemory checks that the memory of a scrape hardly depends on the number of QPs, and that a
+// scrape keeps no memory.
 func TestFlatMemory(t *testing.T) {
 	allocated := func(n uint32) uint64 {
 		source := manyQPs(n)

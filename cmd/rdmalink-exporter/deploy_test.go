@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// program returns a program of make exporter-test. In CI it must be there.
+// program returns the path of a program that make exporter-test installs. In CI it must exist.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -41,7 +41,7 @@ func succeed(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-// TestPromtoolMetrics has promtool check the page.
+// TestPromtoolMetrics checks the page with promtool.
 func TestPromtoolMetrics(t *testing.T) {
 	source, _ := machine()
 	c := exec.Command(program(t, "promtool"), "check", "metrics")
@@ -52,7 +52,7 @@ func TestPromtoolMetrics(t *testing.T) {
 	}
 }
 
-// TestPromtoolRules has promtool check the alert rules, and whether they fire.
+// TestPromtoolRules checks the alert rules with promtool, and runs their tests.
 func TestPromtoolRules(t *testing.T) {
 	promtool := program(t, "promtool")
 	succeed(t, exec.Command(promtool, "check", "rules", "deploy/alerts.yml"))
@@ -74,7 +74,7 @@ type dashboard struct {
 	}
 }
 
-// variables are Grafana's, and those of the dashboard, as promtool can read them.
+// variables replaces the variables of Grafana and of the dashboard with values that promtool accepts.
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$device", ".*")
 
 func readDashboard(t *testing.T) (d dashboard) {
@@ -89,7 +89,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// TestDashboard checks the layout, and has promtool parse the expressions.
+// TestDashboard checks the layout, and parses the expressions with promtool.
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
 	var rules strings.Builder
@@ -125,7 +125,7 @@ func TestDashboard(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\brdma_[a-z0-9_]+(?:\([a-z_|]+\)_[a-z]+)?`)
 
-// expand returns the names that a name with a choice in parentheses means.
+// expand expands a name with alternatives in parentheses to all names.
 func expand(name string) (all []string) {
 	before, rest, ok := strings.Cut(name, "(")
 	if !ok {
@@ -138,8 +138,8 @@ func expand(name string) (all []string) {
 	return all
 }
 
-// TestNames checks that the metrics that rules, dashboard and page name exist, and that the page
-// names all.
+// TestNames checks that the rules, the dashboard and the page name only metrics that exist, and that
+// the page names all of them.
 func TestNames(t *testing.T) {
 	var known []string
 	for _, f := range families {
@@ -162,7 +162,7 @@ func TestNames(t *testing.T) {
 		}
 		files[name] = string(text)
 	}
-	page := "../../docs/exporter.md" // names of counters stand in it too, but not in backquotes
+	page := "../../docs/exporter.md" // has names of counters too, but not in backquotes
 	files["page"] = strings.Join(regexp.MustCompile("`rdma_[^`]*`").FindAllString(files[page], -1), "\n")
 	for file, text := range files {
 		if file == page {
@@ -183,8 +183,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestKubernetes decodes the files with the API's types, which refuse unknown fields, and checks
-// what the types can't: that names and labels lead to each other, and that nothing is privileged.
+// TestKubernetes decodes the files with the API's types, which refuse unknown fields. It also checks
+// that names and labels match each other, and that nothing is privileged.
 func TestKubernetes(t *testing.T) {
 	text, err := os.ReadFile("deploy/kubernetes.yaml")
 	if err != nil {
@@ -247,7 +247,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// TestUnit has systemd check the unit, with a program that exists in place of ours.
+// TestUnit checks the unit with systemd-analyze. It replaces the path of the program by one that exists.
 func TestUnit(t *testing.T) {
 	analyze := program(t, "systemd-analyze")
 	text, err := os.ReadFile("deploy/rdmalink-exporter.service")
@@ -269,12 +269,12 @@ func TestUnit(t *testing.T) {
 	c := exec.Command(analyze, "verify", file)
 	c.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=warning")
 	out, err := c.CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte("rdmalink-exporter.service:")) { // unknown settings are warnings
+	if err != nil || bytes.Contains(out, []byte("rdmalink-exporter.service:")) { // unknown settings only cause warnings
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestDockerfile checks that the image has nothing but the program, and that no root runs it.
+// TestDockerfile checks that the image contains only the program, and doesn't run it as root.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("deploy/Dockerfile")
 	if err != nil {
@@ -291,7 +291,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// theirNames are node_exporter's names of ours.
+// theirNames maps names of node_exporter to ours.
 var theirNames = map[string]string{
 	"state_id": "rdma_port_state", "physical_state_id": "rdma_port_physical_state", "rate_bytes_per_second": "rdma_port_rate_bytes_per_second",
 	"port_data_transmitted_bytes_total": "rdma_port_transmit_bytes_total", "port_data_received_bytes_total": "rdma_port_receive_bytes_total",
@@ -307,7 +307,7 @@ var theirNames = map[string]string{
 	"excessive_buffer_overrun_errors_total": "rdma_port_buffer_overrun_errors_total",
 }
 
-// card writes the files of sysfs of a card, with a different value in each counter.
+// card writes a sysfs tree with a card. Each counter has a different value.
 func card(t *testing.T) (sys string) {
 	t.Helper()
 	sys = t.TempDir()
@@ -332,8 +332,8 @@ func card(t *testing.T) (sys string) {
 	return sys
 }
 
-// TestNodeExporter compares the page with that of node_exporter's infiniband collector, on the same
-// files of sysfs.
+// TestNodeExporter compares the page with the page of node_exporter's infiniband collector, for the
+// same sysfs tree.
 func TestNodeExporter(t *testing.T) {
 	name := program(t, "prometheus-node-exporter")
 	source, kernel := machine()

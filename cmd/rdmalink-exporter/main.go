@@ -34,7 +34,7 @@ func main() {
 	os.Exit(code)
 }
 
-// listOf is a flag that may be given more than once.
+// listOf is a flag that may be repeated.
 type listOf []string
 
 func (l *listOf) String() string     { return strings.Join(*l, ",") }
@@ -42,8 +42,7 @@ func (l *listOf) Set(s string) error { *l = append(*l, s); return nil }
 
 const defaultAddress = ":9879"
 
-// run is the program without its process. It returns the exit code: 1 for a failure, 2 for a
-// wrong command line.
+// run runs the program and returns the exit code: 1 after a failure, 2 for an invalid command line.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rdmalink-exporter", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -92,8 +91,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	return 0
 }
 
-// The limits of the server: a scrape is small and quick, and a client that sends nothing or reads
-// nothing holds a connection no longer.
+// The limits of the server. A scrape is small and quick. The limits end connections of clients that
+// send or read nothing.
 const (
 	headerTimeout = 10 * time.Second
 	answerTimeout = time.Minute
@@ -118,12 +117,12 @@ func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slo
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer stop()
 	if err := server.Shutdown(ctx); err != nil {
-		return server.Close() // scrapes are still running
+		return server.Close() // some scrapes haven't ended
 	}
 	return nil
 }
 
-// handler serves /metrics, /healthz, and at / a page that links to both.
+// handler returns the handler of /metrics, of /healthz, and of a page at / that links to both.
 func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher), promhttp.HandlerOpts{
@@ -142,14 +141,14 @@ func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logg
 	return mux
 }
 
-// errorLog writes the errors of promhttp.
+// errorLog logs the errors of promhttp.
 type errorLog struct{ *slog.Logger }
 
 func (l errorLog) Println(v ...any) {
 	l.Error(metrics.Printable(strings.TrimSpace(fmt.Sprintln(v...))))
 }
 
-// registry has the metrics of the machine, and of this process.
+// registry returns a registry with the metrics of the machine and of this process.
 func registry(source *metrics.Collector, watcher *metrics.Watcher) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&exporter{source, watcher}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -50,17 +50,17 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// TestServe serves with TLS and a password, as the configuration of exporter-toolkit asks, until it
+// TestServe serves with TLS and a password, which exporter-toolkit's configuration file sets, until it
 // is stopped.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
-	const hash = "$2a$04$U0JLG5Af6Qh9lQ2WIEUKa.UBh1w80vncMSl2IBTBmMS3VBizhuvPi" // of secret, by bcrypt
+	const hash = "$2a$04$U0JLG5Af6Qh9lQ2WIEUKa.UBh1w80vncMSl2IBTBmMS3VBizhuvPi" // bcrypt hash of "secret"
 	config := filepath.Join(dir, "web.yml")
 	if err := os.WriteFile(config, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\nbasic_auth_users: {prometheus: "+hash+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody else is given soon
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel doesn't give this port to others soon
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 			}
 			req.SetBasicAuth("prometheus", password)
 			r, err := client.Do(req)
-			if err != nil { // it does not listen yet
+			if err != nil { // the server does not listen yet
 				select {
 				case err := <-done:
 					t.Fatal(err)

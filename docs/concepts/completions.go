@@ -45,7 +45,7 @@ func completions(l *lab) {
 		server.receive(4, buffer.SGE(0, 64))
 		succeed(client.do(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("fourth")}))
 		check(source.Close())
-		check(client.conn.Close()) // as the end of the program does
+		check(client.conn.Close()) // the end of a program does the same
 		last := wait(server.recvCQ)
 		l.say("%v: the sender has closed; the receiver: %v, %q", kind, last.Status, buffer.Bytes()[:last.ByteLen])
 		l.closeAll()

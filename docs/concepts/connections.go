@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connections takes one connection through its life, a call of rdma_cm at a time.
+// connections sets up and ends a connection with the single calls of rdma_cm.
 func connections(l *lab) {
 	s, c := l.program("server", 1), l.program("client", 0)
 
@@ -109,7 +109,7 @@ func (l *lab) program(name string, host int) *program {
 
 func (p *program) newID() *rdmacm.ID { return must(p.ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)) }
 
-// did prints what a call has done.
+// did prints the effect of a call.
 func (p *program) did(call, format string, args ...any) {
 	p.lab.say("%s  %-13s %s", p.name, call, fmt.Sprintf(format, args...))
 }
@@ -122,7 +122,7 @@ func (p *program) event() *rdmacm.Event {
 	return ev
 }
 
-// quiet waits a while for an event that should not come.
+// quiet waits a short time for an event that should not arrive.
 func (p *program) quiet() string {
 	return noEvent(func(ctx context.Context) error {
 		_, err := p.ch.Get(ctx)
@@ -130,14 +130,14 @@ func (p *program) quiet() string {
 	})
 }
 
-// queuePair creates a queue pair and lets the ID move it.
+// queuePair creates a queue pair whose state the ID changes.
 func (p *program) queuePair(id *rdmacm.ID) *end {
 	e := p.lab.inReset(p.lab.host(rdmatest.RXE, p.host), verbs.QPTypeRC)
 	check(id.AttachQP(e.qp))
 	return e
 }
 
-// reach takes an ID as far as Connect.
+// reach prepares an ID for Connect.
 func (p *program) reach(to netip.AddrPort) *rdmacm.ID {
 	id := p.newID()
 	check(id.ResolveAddr(netip.AddrPortFrom(p.addr, 0), to, time.Minute))

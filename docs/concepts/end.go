@@ -61,7 +61,7 @@ func (l *lab) endOf(c *rdmacm.Conn) *end {
 }
 
 // byHand creates two queue pairs of soft RoCE and connects them without rdma_cm. If change
-// is not nil, it can modify the attributes with which the first is connected.
+// is not nil, it can modify the attributes of the first one's connection.
 func (l *lab) byHand(typ verbs.QPType, change func(*verbs.QPAttr)) (a, b *end) {
 	return l.byHandOn(rdmatest.RXE, typ, change)
 }

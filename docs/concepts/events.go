@@ -99,7 +99,7 @@ func event(cq *uverbs.CQ) string {
 	return "an event"
 }
 
-// quiet waits a while for an event that should not come, and returns the outcome.
+// quiet waits a short time for an event that should not arrive, and returns the outcome.
 func quiet(cq *uverbs.CQ) string {
 	return noEvent(func(ctx context.Context) error {
 		_, err := cq.Channel().Get(ctx)

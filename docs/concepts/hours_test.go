@@ -21,8 +21,8 @@ import (
 var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
 // TestSandboxHours types the commands of the first and the second hour into one shell, in
-// their order, beginning with git clone. The shell is that of a bare container: no root, an empty home,
-// and nothing in PATH but the system's programs, Go and git. What needs root is left out.
+// their order, beginning with git clone. The shell runs as in a bare container, without root, with an
+// empty home, and with only the system's programs, Go and git in PATH. Commands that need root are left out.
 func TestSandboxHours(t *testing.T) {
 	if _, err := exec.LookPath("rdmalink"); err != nil {
 		t.Skip("it builds rdmalink and the examples again: make sandbox runs it")
@@ -48,7 +48,7 @@ func TestSandboxHours(t *testing.T) {
 	if len(typed) != 4 {
 		t.Fatalf("%d blocks of commands: %q", len(typed), typed)
 	}
-	// The page goes on with doctor when the kernel has no device.
+	// If the kernel has no device, the page continues with doctor.
 	fmt.Fprintf(&script, "echo '<%d>'\nid -u\nbin/rdmalink doctor || test $? = 1\n", len(typed))
 
 	shell := bare(t, ctx, script.String())
@@ -80,8 +80,8 @@ func output(t *testing.T, page string) string {
 	return shown
 }
 
-// bare returns a shell in an empty directory, as the user nobody of a user namespace. The caches of Go are
-// the only things of this host that it shares.
+// bare returns a shell in an empty directory, as the user nobody of a user namespace. It shares only the
+// caches of Go with this host.
 func bare(t *testing.T, ctx context.Context, script string) *exec.Cmd {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
@@ -118,7 +118,7 @@ func bare(t *testing.T, ctx context.Context, script string) *exec.Cmd {
 	return shell
 }
 
-// repository makes a repository of the files of this one, as they are now.
+// repository creates a repository with the current files of this one.
 func repository(t *testing.T, ctx context.Context) string {
 	t.Helper()
 	dir := t.TempDir()

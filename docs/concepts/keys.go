@@ -6,10 +6,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// keys opens memory to a peer, and closes it again in each way that there is.
+// keys gives a peer access to memory, and takes it away again in all possible ways.
 func keys(l *lab) {
 	const write = verbs.OpRDMAWrite
-	// attempt has a new peer write to memory, and again after something was done.
+	// attempt makes a new peer write to memory, before and after shut.
 	attempt := func(what string, open func(b *end) (addr uint64, rkey uint32), shut func(a, b *end)) {
 		a, b := l.byHand(verbs.QPTypeRC, nil)
 		source := a.memory(pageSize, local)

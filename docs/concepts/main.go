@@ -1,5 +1,5 @@
-// Concepts runs the programs of the pages in this folder, on RDMA devices in software that
-// it brings along:
+// Concepts runs the programs of the pages in this folder, on RDMA devices in software, which
+// it contains:
 //
 //	go run ./docs/concepts            # the pages
 //	go run ./docs/concepts keys       # the program of keys.md, which is keys.go
@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// programs are those of the pages, by the page's name.
+// programs holds the programs of the pages, by name of the page.
 var programs = map[string]func(*lab){
 	"completions": completions,
 	"connections": connections,

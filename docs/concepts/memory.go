@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// memory registers memory of several kinds, and has a peer write to it.
+// memory registers memory of several kinds, and makes a peer write to it.
 func memory(l *lab) {
 	a, b := l.byHand(verbs.QPTypeRC, nil)
 	write := func(addr uint64, mr *uverbs.MR, text string) verbs.Status {
@@ -52,7 +52,7 @@ func memory(l *lab) {
 	}
 }
 
-// notPinned registers memory of mlx5 that the kernel need not pin, or that is not the host's.
+// notPinned registers memory on mlx5 that the kernel need not pin, or that is not host memory.
 func notPinned(l *lab) {
 	a, b := l.byHandOn(rdmatest.MLX5, verbs.QPTypeRC, nil)
 	can := must(b.dev.Query())
@@ -72,7 +72,7 @@ func notPinned(l *lab) {
 	l.closeAll()
 }
 
-// dmaBuf has a peer write to a file, which stands for a dma-buf that the driver of a GPU exports.
+// dmaBuf makes a peer write to a file, in place of a dma-buf that the driver of a GPU exports.
 func dmaBuf(l *lab, b *end, write func(what string, mr *uverbs.MR)) {
 	file := must(os.CreateTemp("", ""))
 	defer os.Remove(file.Name())
@@ -85,7 +85,7 @@ func dmaBuf(l *lab, b *end, write func(what string, mr *uverbs.MR)) {
 	l.say("mlx5: the dma-buf has %q", got)
 }
 
-// deepen has the goroutine's stack grow.
+// deepen makes the goroutine's stack grow.
 func deepen(depth int) {
 	if depth > 0 {
 		deepen(depth - 1)

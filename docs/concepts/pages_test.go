@@ -27,7 +27,7 @@ func TestPages(t *testing.T) {
 	}
 	for page := range programs {
 		if page == "memory" && runtime.GOOS != "linux" {
-			continue // the program has dma-bufs on Linux only
+			continue // the program uses dma-bufs only on Linux
 		}
 		for _, folder := range languages {
 			file := filepath.Join(folder, page+".md")
@@ -103,5 +103,5 @@ func declaration(t *testing.T, file, name string) string {
 	return ""
 }
 
-// languages has the directories of the English and Chinese pages.
+// languages holds the directories of the English and Chinese pages.
 var languages = []string{".", "../zh/concepts"}

@@ -25,7 +25,7 @@ func queues(l *lab) {
 				if err := patiently(a.qp, wr); err != nil {
 					return n, err
 				}
-				if wr.Flags != 0 { // its completion speaks for all before it
+				if wr.Flags != 0 { // its completion confirms all before it
 					succeed(wait(a.sendCQ).Status)
 				}
 			}
@@ -42,7 +42,7 @@ func queues(l *lab) {
 	l.say("inline, one byte more than there is room for: errors.Is ErrInvalidWR: %v", errors.Is(err, verbs.ErrInvalidWR))
 }
 
-// patiently posts a send, and tries for a while if the queue is full.
+// patiently posts a send. If the queue is full, it tries again for a short time.
 func patiently(qp *uverbs.QP, wr verbs.SendWR) (err error) {
 	for range 100 {
 		if _, err = qp.PostSend([]verbs.SendWR{wr}); !errors.Is(err, verbs.ErrQueueFull) {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/goverbs/goverbs/verbs"
 
-// wrong is one mistake in a READ.
+// wrong is a mistake in a READ.
 type wrong struct {
 	what   string
 	mr     verbs.Access // of the region at the peer

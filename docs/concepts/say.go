@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// cause returns the text of an error without object and device, whose names change.
+// cause returns the text of an error without object and device, whose names vary.
 func cause(err error) string {
 	var verb *uverbs.Error
 	var op *rdmacm.OpError
@@ -32,7 +32,7 @@ func result(err error) string {
 	return "done"
 }
 
-// sentinel names the error that err wraps, for errors whose text has names of this host.
+// sentinel returns the name of the error that err wraps, for errors whose text contains names of this host.
 func sentinel(err, want error) string {
 	if errors.Is(err, want) {
 		return "errors.Is: " + want.Error()

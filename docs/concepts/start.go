@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// start runs into each thing that stands in the way of a first program.
+// start causes each error that a first program may encounter.
 func start(l *lab) {
 	host := l.network(rdmatest.RXE).Host(0)
 	device := host.Device(0)

@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// states takes a queue pair through its states, one step at a time.
+// states moves a queue pair through its states, one step at a time.
 func states(l *lab) {
 	a, b := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC), l.inInit(l.host(rdmatest.RXE, 1), verbs.QPTypeRC)
 	ours, theirs := a.memory(pageSize, everything), b.memory(pageSize, everything)
@@ -41,7 +41,7 @@ func states(l *lab) {
 	tryPosts()
 	l.say("the send: %v", wait(a.sendCQ).Status)
 
-	// CurState is the state that the program believes in.
+	// CurState is the state that the program assumes.
 	err = a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateInit}, verbs.QPAttrState|verbs.QPAttrCurState)
 	l.say("RTS, but the program believes INIT: %v", cause(err))
 

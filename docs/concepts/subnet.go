@@ -15,7 +15,7 @@ func subnet(l *lab) {
 	ctx := context.Background()
 	net := must(madtest.NewSubnet(must(madtest.FatTree(4, 2))))
 	c := closing(l, fabric.NewClient(closing(l, must(net.Open("h1", 1))), fabric.Config{}))
-	// state shows what a directed route leads to. Such a route needs no LIDs.
+	// state shows the port at the end of a directed route, which needs no LIDs.
 	state := func(when string, hops ...uint8) {
 		var node mad.NodeDescription
 		var port mad.PortInfo
@@ -23,7 +23,7 @@ func subnet(l *lab) {
 		check(c.Get(ctx, mad.Directed(hops...), 0, &port))
 		l.say("%s: %s has LID %d", when, node.Text, port.LID)
 	}
-	// way shows the nodes between two hosts, as the forwarding tables lead.
+	// way shows the nodes between two hosts, along the forwarding tables.
 	way := func(when, from, to string) {
 		var names []string
 		for _, hop := range must(c.Trace(ctx, lid(net, from), lid(net, to))) {

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// tutorial is the first program: from the list of devices to a READ. It is both ends at once,
-// so that nothing has to be sent to the peer by other means.
+// tutorial is the first program: from the list of devices to a READ. It runs both ends, so it
+// need not send anything to the peer by other means.
 func tutorial(l *lab) {
 	here, there := l.host(rdmatest.RXE, 0), l.host(rdmatest.RXE, 1)
 	n := 0
@@ -44,7 +44,7 @@ func tutorial(l *lab) {
 	check(qp.Init(&verbs.QPAttr{Port: 1}))
 	step("move it to INIT: %v", must(qp.Query()).State)
 
-	// The peer does all of that too, with memory that may be read.
+	// The peer does the same, with memory that may be read.
 	peer := l.inInit(there, verbs.QPTypeRC)
 	theirs := peer.memory(pageSize, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 	copy(theirs.Bytes(), "hello, RDMA")

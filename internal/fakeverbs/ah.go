@@ -11,7 +11,7 @@ import (
 type AH struct {
 	Attr abi.IbUverbsAhAttr
 
-	Num uint32 // for the model's own use
+	Num uint32 // for use by the model
 }
 
 // createAH requires a global address, as the core does for RoCE ports.

@@ -19,7 +19,7 @@ type CQ struct {
 	Entries    uint32
 	Flags      uint64
 
-	// Queue is the queue itself, as the device's model keeps it; nil if it keeps none.
+	// Queue is the model's queue, or nil if the model has none.
 	Queue CQQueue
 
 	k       *Kernel
@@ -32,13 +32,13 @@ type CQ struct {
 
 // CQQueue is a model's side of a completion queue. The kernel's lock is held.
 type CQQueue interface {
-	// IsArmed reports whether user space asked for an event.
+	// IsArmed reports whether user space has requested an event.
 	IsArmed() bool
-	// Free ends the queue, with its CQ.
+	// Free is called when the CQ is destroyed.
 	Free()
 }
 
-// NewCQ makes cq a CQ of the opening, for models that need one without a request.
+// NewCQ adds cq to the opening, for models that need a CQ without a request.
 func NewCQ(k *Kernel, cq *CQ) *CQ {
 	cq.k = k
 	return cq
@@ -98,7 +98,7 @@ func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 // CQs returns the completion queues, lowest handle first.
 func (k *Kernel) CQs() []*CQ { return bodies[*CQ](k) }
 
-// resizeCQ leaves the check of room to the driver, which knows the queue's entries.
+// resizeCQ resizes a CQ. The driver checks the room, because it knows the queue's entries.
 func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	in := request[abi.IbUverbsResizeCq](r)
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
@@ -111,7 +111,7 @@ func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsResizeCqResp{Cqe: cq.Entries})
 }
 
-// reqNotifyCQ does not allocate.
+// reqNotifyCQ arms a CQ. It does not allocate.
 func (k *Kernel) reqNotifyCQ(r *ioctl.Request) error {
 	var in abi.IbUverbsReqNotifyCq
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
@@ -132,17 +132,17 @@ func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
 	return k.Model.Notify(cq, abi.IB_CQ_NEXT_COMP)
 }
 
-// Armed reports whether user space asked for an event.
+// Armed reports whether user space has requested an event.
 func (cq *CQ) Armed() bool {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
 	return cq.Queue != nil && cq.Queue.IsArmed()
 }
 
-// Awaited reports whether somebody waits for the events of the CQ's channel.
+// Awaited reports whether a reader waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// Overflow reports a lost completion, once, because nobody may be reading.
+// Overflow reports a lost completion. It does so only once, because there may be no reader.
 func (cq *CQ) Overflow() {
 	if !cq.overrun {
 		cq.overrun = true
@@ -164,7 +164,7 @@ func (cq *CQ) Events() int {
 	return cq.events
 }
 
-// EventBytes delivers any bytes to the channel.
+// EventBytes sends arbitrary bytes to the channel.
 func (cq *CQ) EventBytes(b []byte) {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
@@ -179,7 +179,7 @@ func (cq *CQ) RaiseEvent() {
 	cq.channel.send(b[:])
 }
 
-// Raise raises an asynchronous event of an object, which its cookie names. The lock is held.
+// Raise raises an asynchronous event of the object with a cookie. The lock is held.
 func (k *Kernel) Raise(element uint64, typ uint32) {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], element)
@@ -214,15 +214,15 @@ func (k *Kernel) modifyCQ(r *ioctl.Request) error {
 	return nil
 }
 
-// channel is an event descriptor: a pipe, so that the reading end sits in Go's
-// netpoller as the real one does, or in a bubble memory.
+// channel is an event descriptor. It is a pipe, so that the reading end is in Go's netpoller as the real
+// one is. In a synctest bubble it is in memory.
 type channel struct {
 	k           *Kernel
 	fd          int32
-	sink        Events        // of another process, or
-	memory      *memoryEvents // of a bubble, or
+	sink        Events        // for another process, or
+	memory      *memoryEvents // in a bubble, or
 	read, write *os.File
-	readers     atomic.Int32 // that are in a system call, or parked
+	readers     atomic.Int32 // readers that are in a system call or parked
 }
 
 // eventFile is the user's end.
@@ -247,21 +247,19 @@ func (f eventFile) Read(b []byte) (int, error) {
 func (f eventFile) Close() error {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	delete(f.k.files, f.c.fd)
-	err := f.Source.Close() // first, so that a reader sees this and not the end of a pipe
+	f.c.forget()
+	err := f.Source.Close() // first, so that a reader gets this error and not the end of a pipe
 	f.c.closeEnds()
 	return err
 }
 
-// firstFD keeps the fake descriptors apart from real ones.
+// firstFD is the first fake descriptor. Real ones are smaller.
 const firstFD = 1 << 20
 
 func (k *Kernel) newChannel() (*channel, error) {
-	c := &channel{k: k, fd: firstFD}
-	for k.files[c.fd] != nil {
-		c.fd++
-	}
+	c := &channel{k: k, fd: firstFD + int32(k.fds.Take(func(i uint32) bool { return k.files[firstFD+int32(i)] != nil }))}
 	if err := c.open(); err != nil {
+		c.forget()
 		return nil, err
 	}
 	k.files[c.fd] = c
@@ -269,8 +267,14 @@ func (k *Kernel) newChannel() (*channel, error) {
 }
 
 func (c *channel) close() {
-	delete(c.k.files, c.fd)
+	c.forget()
 	c.closeEnds()
+}
+
+// forget frees the descriptor.
+func (c *channel) forget() {
+	delete(c.k.files, c.fd)
+	c.k.fds.Free(uint32(c.fd - firstFD))
 }
 
 func (c *channel) open() (err error) {
@@ -286,7 +290,7 @@ func (c *channel) open() (err error) {
 	return err
 }
 
-// events is the reading end.
+// events returns the reading end.
 func (c *channel) events() (wait.Source, error) {
 	if c.memory != nil {
 		return c.memory, nil
@@ -307,14 +311,14 @@ func (c *channel) closeEnds() {
 	_ = c.write.Close()
 }
 
-// hangUp makes reads fail once all events have been read.
+// hangUp makes reads fail after all events have been read.
 func (c *channel) hangUp(err error) {
 	if c.memory != nil {
 		c.memory.end(err)
 	}
 }
 
-// send does not allocate if there is a pipe.
+// send sends a record. With a pipe it does not allocate.
 func (c *channel) send(record []byte) {
 	switch {
 	case c == nil:
@@ -323,7 +327,7 @@ func (c *channel) send(record []byte) {
 	case c.memory != nil:
 		c.memory.send(record)
 	default:
-		_, _ = c.write.Write(record) // nobody listens any more
+		_, _ = c.write.Write(record) // an error means that there is no reader
 	}
 }
 
@@ -347,32 +351,32 @@ func (k *Kernel) asyncEventAlloc(r *ioctl.Request) error {
 	return nil
 }
 
-// Async raises an asynchronous event. Element is an object's cookie or a port.
+// Async raises an asynchronous event. element is the cookie of an object, or a port.
 func (k *Kernel) Async(element uint64, typ uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.Raise(element, typ)
 }
 
-// AsyncBytes delivers any bytes as an asynchronous event.
+// AsyncBytes sends arbitrary bytes as an asynchronous event.
 func (k *Kernel) AsyncBytes(record []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.async.send(record)
 }
 
-// Events is where the events of a completion channel, or asynchronous ones, go when it is
-// not a pipe of this process. Its methods are called with the kernel's lock held.
+// Events receives the completion or asynchronous events of a descriptor in place of a pipe of this
+// process. Its methods are called with the kernel's lock held.
 type Events interface {
 	Send(record []byte)
-	// Reported is called when an object is destroyed. It drops the object's records that nobody has
-	// read, and returns the number. A record has size bytes and begins with the cookie.
+	// Reported is called when an object is destroyed. It drops the object's unread records and
+	// returns their number. A record has size bytes and begins with the cookie.
 	Reported(cookie uint64, size int) uint32
 	Close()
 }
 
-// CloseChannel closes a descriptor that CREATE_COMP_CHANNEL or ASYNC_EVENT_ALLOC made,
-// which Events of this process do themselves.
+// CloseChannel closes a descriptor from CREATE_COMP_CHANNEL or ASYNC_EVENT_ALLOC. Sources that Events
+// returned close theirs themselves.
 func (k *Kernel) CloseChannel(fd int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -387,7 +391,7 @@ const (
 	asyncEventSize = 16
 )
 
-// reported returns the number of events of an object that were read, where it is known.
+// reported returns the number of read events of an object, if it is known.
 func (c *channel) reported(cookie uint64, size int) uint32 {
 	if c == nil || c.sink == nil {
 		return 0

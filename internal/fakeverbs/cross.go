@@ -9,46 +9,46 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Crossing is something that crosses the seam between a provider and its driver or device:
-// private bytes of a call, an entry of a queue, a doorbell.
+// Crossing is an exchange between a provider and its driver or device: private bytes of a call, an
+// entry of a queue, or a doorbell.
 type Crossing struct {
 	Kind CrossingKind
-	// Call names a call to the kernel, by the names of the tables in this package.
+	// Call is the name of a call to the kernel in the tables of this package.
 	Call string
-	// Object is the device's number of the QP or CQ that a queue or a record is of, and with
-	// drivers in software the handle of the CQ.
+	// Object is the device's number of the QP or CQ of a queue or a record. With drivers in software
+	// it is the handle of the CQ.
 	Object uint32
-	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
-	// send is of a UD QP, XRC that it is of an initiator, and Raw that it is a raw packet.
+	// SRQ means that Object is the handle of an SRQ, or its number with hardware. UD means that a
+	// send is from a UD QP, XRC that it is from an initiator, and Raw that it is a raw packet.
 	SRQ, UD, XRC, Raw bool
-	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software,
-	// and of the queue that a record of a new object is of, with eRDMA.
+	// Queue is the kind of entries of the queue that a record belongs to, with drivers in software,
+	// and with eRDMA for the record of a new object.
 	Queue CrossingKind
-	// Bytes are the entry as it is read or about to be written, or the private bytes of a
-	// call, or all that a doorbell says that is a call. They may be changed.
+	// Bytes is the entry that has been read or will be written, the private bytes of a call, or the
+	// command of a doorbell that is a call. It may be changed.
 	Bytes []byte
-	// A store: where, how long and what; of a record, what. They may be changed. Of a
-	// doorbell that is a call, Value is how many sends wait.
-	Page         int // of registers: 1 for the first key
+	// The place, the size and the value of a store, or the value of a record. They may be changed.
+	// For a doorbell that is a call, Value is the number of waiting sends.
+	Page         int // page of registers; 1 for the first key
 	Offset, Size int
 	Value        uint64
-	Drop         bool   // set it, and the store never gets there
-	Late         func() // with EntryCQE: see [Crossing.Torn]
+	Drop         bool   // set by the observer to drop the store
+	Late         func() // with EntryCQE; see [Crossing.Torn]
 }
 
-// Torn makes the device hand over a completion before it is written, and call between
-// before it writes the rest.
+// Torn makes the device pass ownership of a completion before it has written it. The device calls
+// between before it writes the rest.
 func (c *Crossing) Torn(between func()) { c.Late = between }
 
 // CrossingKind is the kind of a crossing.
 type CrossingKind string
 
-// The kinds of crossings. A record is read when a doorbell is stored to; with drivers in
-// software it is an index of user space's, or the word that asks for an event, and the driver
-// reads it when it looks at the queue.
+// The kinds of crossings. A record is read after a store to a doorbell. With drivers in software it is
+// an index that user space owns, or the word that requests an event, and the driver reads it whenever
+// it checks the queue.
 const (
 	CallIn   CrossingKind = "in"    // private bytes of a call, before the driver reads them
-	CallOut  CrossingKind = "out"   // and of its answer
+	CallOut  CrossingKind = "out"   // private bytes of an answer
 	EntrySQE CrossingKind = "sqe"   // a send, when the device reads it
 	EntryRQE CrossingKind = "rqe"   // a receive
 	EntryCQE CrossingKind = "cqe"   // a completion, before the device writes it
@@ -56,7 +56,7 @@ const (
 	Doorbell CrossingKind = "store" // a store to a register, or the call in its place
 )
 
-// CrossRecord shows a doorbell record to Cross, and returns the value that Cross leaves.
+// CrossRecord passes a doorbell record to Cross, and returns the value that Cross sets.
 func (k *Kernel) CrossRecord(object uint32, offset, size int, v uint64) uint64 {
 	if k.Cross == nil {
 		return v
@@ -64,14 +64,14 @@ func (k *Kernel) CrossRecord(object uint32, offset, size int, v uint64) uint64 {
 	return k.ShowCrossing(Crossing{Kind: Record, Object: object, Offset: offset, Size: size, Value: v}).Value
 }
 
-// CrossEntry shows an entry that the device has read, which Cross may change.
+// CrossEntry passes an entry that the device has read to Cross, which may change it.
 func (k *Kernel) CrossEntry(kind CrossingKind, object uint32, entry []byte) {
 	if k.Cross != nil {
 		k.ShowCrossing(Crossing{Kind: kind, Object: object, Bytes: entry})
 	}
 }
 
-// CrossSend is crossEntry for a send.
+// CrossSend is CrossEntry for a send.
 func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	if k.Cross != nil {
 		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, UD: qp.Type == abi.IB_UVERBS_QPT_UD, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI,
@@ -79,15 +79,15 @@ func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	}
 }
 
-// CrossShared is crossEntry for a receive of an SRQ.
+// CrossShared is CrossEntry for a receive of an SRQ.
 func (k *Kernel) CrossShared(srq uint32, entry []byte) {
 	if k.Cross != nil {
 		k.ShowCrossing(Crossing{Kind: EntryRQE, Object: srq, SRQ: true, Bytes: entry})
 	}
 }
 
-// ShowCrossing shows a crossing to Cross, and returns it as Cross leaves it. Without an observer it
-// is valid until the next one.
+// ShowCrossing passes a crossing to Cross, which may change it, and returns it. Without an observer the
+// result is valid until the next call.
 func (k *Kernel) ShowCrossing(c Crossing) *Crossing {
 	if k.Cross == nil {
 		k.crossing = c
@@ -99,7 +99,7 @@ func (k *Kernel) ShowCrossing(c Crossing) *Crossing {
 	return shown
 }
 
-// crossCall shows the private bytes of a call, one way. Some drivers have none.
+// crossCall passes the private bytes of a call or of its answer to Cross. Some drivers have none.
 func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 	if k.Cross == nil {
 		return
@@ -112,25 +112,25 @@ func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 	k.Cross(&Crossing{Kind: kind, Call: name, Bytes: b})
 }
 
-// crossDoorbell shows a call that stands for a store, and replaces its
-// bytes by those that an observer leaves. It reports whether the call gets there. Without an observer it allocates nothing.
+// crossDoorbell passes a doorbell that is a call to Cross, which may change its bytes. It reports whether
+// the call takes effect. Without an observer it doesn't allocate.
 func (k *Kernel) crossDoorbell(call string, says []byte, object uint32, waiting int) bool {
 	c := k.ShowCrossing(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
 	copy(says, c.Bytes)
 	return !c.Drop
 }
 
-// Seam is where a queue of a driver in software is between user space and the driver. Without an
-// observer its methods allocate nothing.
+// Seam lets observers see a queue between user space and a driver in software. Without an observer its
+// methods don't allocate.
 type Seam struct {
 	Kernel *Kernel
 	Object uint32
 	srq    bool
 	UD     bool
-	Kind   CrossingKind // of the entries
+	Kind   CrossingKind // kind of the entries
 }
 
-// ReadEntry shows an entry that the driver has copied, and replaces it by the observer's.
+// ReadEntry passes an entry that the driver has copied to the observer, which may change it.
 func (s *Seam) ReadEntry(entry []byte) {
 	if s.Kernel.Cross == nil {
 		return
@@ -140,8 +140,8 @@ func (s *Seam) ReadEntry(entry []byte) {
 	copy(entry, c.Bytes)
 }
 
-// WriteEntry is ReadEntry for an entry that the driver is about to write. It returns the function to be
-// called when the entry was handed over and is not written.
+// WriteEntry is ReadEntry for an entry that the driver will write. It returns a function to call after the
+// ownership has been passed and before the entry is written.
 func (s *Seam) WriteEntry(entry []byte) (late func()) {
 	if s.Kernel.Cross == nil {
 		return nil
@@ -152,7 +152,7 @@ func (s *Seam) WriteEntry(entry []byte) (late func()) {
 	return c.Late
 }
 
-// ReadRecord reads a word of user space's, as user space wrote it or as an observer has it.
+// ReadRecord reads a word that user space owns. An observer may change the value.
 func (s *Seam) ReadRecord(word *atomic.Uint32) uint32 {
 	v := word.Load()
 	if s.Kernel.Cross == nil {
@@ -167,7 +167,7 @@ func (s *Seam) ReadRecord(word *atomic.Uint32) uint32 {
 	return v
 }
 
-// MapPage maps registers of the device's. The model sees each store to them.
+// MapPage maps registers of the device. The model sees each store to them.
 func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,7 +184,7 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	return mmap.NewPage(r, k.stored(key))
 }
 
-// stored passes the stores of a page to the model: first the form of each, then its value.
+// stored passes the stores to a page to the model: first the form of a store, then its value.
 func (k *Kernel) stored(key int64) func(mmap.Store) {
 	w, _ := k.Model.(watcher)
 	c, _ := k.Model.(copier)
@@ -215,7 +215,7 @@ func (k *Kernel) stored(key int64) func(mmap.Store) {
 	}
 }
 
-// Store is a store of 4 or 8 bytes to the registers that are mapped at a key.
+// Store stores 4 or 8 bytes to the registers that are mapped at a key.
 func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 	k.mu.Lock()
 	defer k.unlock()
@@ -224,8 +224,7 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 	}
 }
 
-// listens reports whether stores get to the device. A program whose
-// device is gone stores to memory of no meaning.
+// listens reports whether stores reach the device. If the device is gone, they go to unused memory.
 func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
 // copier is a model that accepts copies of whole requests in blocks of 64 bytes.
@@ -233,7 +232,7 @@ type copier interface {
 	Copy64(key int64, offset int, b [64]byte)
 }
 
-// Copy is a store of 64 bytes to the registers that are mapped at a key.
+// Copy stores 64 bytes to the registers that are mapped at a key.
 func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 	k.mu.Lock()
 	defer k.unlock()
@@ -242,11 +241,10 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 	}
 }
 
-// watcher is a model that checks the barriers of stores, as far as they are visible.
+// watcher is a model that checks the barriers of stores as far as it can see them.
 type watcher interface {
 	Watch(key int64, s mmap.Store)
 }
 
-// loader is a model of loads that are not ordered. LoadBarrier is called without the lock, or
-// within a store.
+// loader is a model with unordered loads. LoadBarrier is called without the lock, or during a store.
 type loader interface{ LoadBarrier() }

@@ -12,29 +12,29 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// Device is what all openings of one device share.
+// Device is a device. Its openings share it.
 type Device struct {
 	// NodeGUID is in network order.
 	NodeGUID uint64
 
 	driver     *Driver
-	Shared     any // of the driver's model: what all openings share
+	Shared     any // state of the driver's model that all openings share
 	Limits     Limits
 	violations violations
 
 	mu       sync.Mutex
-	qpns     Numbers            // counted from the first that the driver gives
+	qpns     Numbers            // relative to the driver's first number
 	qps      map[uint32]*QP     // by number
-	domains  map[uint64]*domain // of XRC, by the file that each is shared by
-	srqs     uint32             // how many SRQs of XRC were made
+	domains  map[uint64]*domain // XRC domains, by inode of the shared file
+	srqs     uint32             // number of XRC SRQs that were created
 	openings []*Kernel
 	GIDTable []abi.IbUverbsGidEntry // of port 1
 	down     atomic.Bool
 	removed  atomic.Bool
-	roce     bool // v2, unless it is on InfiniBand
+	roce     bool // whether it is on RoCE v2, unless it is on InfiniBand
 }
 
-// NewDevice makes a device that driver runs.
+// NewDevice returns a device with a driver.
 func NewDevice(driver uint32) *Device {
 	d := &Device{driver: driverOf(driver), qps: make(map[uint32]*QP), domains: make(map[uint64]*domain)}
 	d.Limits = d.driver.Limits()
@@ -46,7 +46,7 @@ func NewDevice(driver uint32) *Device {
 	return d
 }
 
-// Open returns the kernel side of a fresh file of the device.
+// Open returns the kernel's side of a new file of the device.
 func (d *Device) Open() *Kernel {
 	d.forget()
 	k := &Kernel{
@@ -62,8 +62,8 @@ func (d *Device) Open() *Kernel {
 	return k
 }
 
-// forget drops the openings that are closed and have left nothing, so that a program may
-// open the device any number of times.
+// forget removes closed openings without leaked objects, so that a program can open the device any
+// number of times.
 func (d *Device) forget() {
 	for _, k := range d.Openings() {
 		if len(k.Leaks()) > 0 {
@@ -75,30 +75,30 @@ func (d *Device) forget() {
 	}
 }
 
-// Openings are all that are open or have left something, oldest first.
+// Openings returns the openings that are open or have leaked objects, oldest first.
 func (d *Device) Openings() []*Kernel {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.openings)
 }
 
-// QP finds the queue pair of a number, in all openings.
+// QP returns the queue pair with a number, in any opening, or nil.
 func (d *Device) QP(num uint32) *QP {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.qps[num]
 }
 
-// Lock takes the lock of the state that the openings share.
+// Lock locks the state that the openings share.
 func (d *Device) Lock() { d.mu.Lock() }
 
-// Unlock releases it.
+// Unlock unlocks the state that the openings share.
 func (d *Device) Unlock() { d.mu.Unlock() }
 
 // Note adds a violation.
 func (d *Device) Note(format string, args ...any) { d.violations.note(format, args...) }
 
-// Add gives a queue pair the lowest number that is free.
+// Add assigns the lowest free number to a queue pair.
 func (d *Device) Add(qp *QP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,14 +117,15 @@ func (d *Device) remove(qp *QP) {
 	d.qpns.Free(qp.Num - d.firstQPN())
 }
 
-// SetInfiniBand puts the device on InfiniBand, where port 1 has a LID. It comes before
-// SetGIDs, and before the device is opened.
-func (d *Device) SetInfiniBand(lid uint16) {
+// SetInfiniBand puts the device on InfiniBand, where port 1 has 1<<lmc LIDs from lid on, and queue pairs
+// have alternate paths. It comes before SetGIDs, and before the device is opened.
+func (d *Device) SetInfiniBand(lid uint16, lmc uint8) {
 	p := &d.Limits.Port
-	p.LinkLayer, p.Lid, p.Flags = LinkInfiniBand, lid, 0
+	p.LinkLayer, p.Lid, p.Lmc, p.Flags = LinkInfiniBand, lid, lmc, 0
+	d.Limits.Device.DeviceCapFlags |= abi.IB_UVERBS_DEVICE_AUTO_PATH_MIG
 }
 
-// SetRoCE puts a device that may be on iWARP or on RoCE v2 on the latter. It comes before SetGIDs,
+// SetRoCE puts a device that supports both iWARP and RoCE v2 on RoCE v2. It must be called before SetGIDs
 // and before the device is opened.
 func (d *Device) SetRoCE() {
 	d.roce = true
@@ -134,7 +135,7 @@ func (d *Device) SetRoCE() {
 // IsRoCE reports whether the device is on RoCE v2.
 func (d *Device) IsRoCE() bool { return d.roce && !d.IsInfiniBand() }
 
-// LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
+// LinkInfiniBand is the link layer IBV_LINK_LAYER_INFINIBAND.
 const LinkInfiniBand = 1
 
 // IsInfiniBand reports whether the device is on InfiniBand.
@@ -176,7 +177,7 @@ func gidOf(e *abi.IbUverbsGidEntry) (gid [16]byte) {
 	return gid
 }
 
-// SetLink takes port 1 down or up, and raises the event in all openings.
+// SetLink takes port 1 down or brings it up, and raises the event in all openings.
 func (d *Device) SetLink(up bool) {
 	changed := d.down.Swap(!up) == up
 	event := uint32(abi.IB_EVENT_PORT_ERR)
@@ -193,7 +194,7 @@ func (d *Device) SetLink(up bool) {
 // Up reports whether port 1 is up.
 func (d *Device) Up() bool { return !d.down.Load() }
 
-// AckDelay returns the time that the device takes for an acknowledgement, as a power of two.
+// AckDelay returns the exponent of the time that the device takes for an acknowledgement.
 func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 
 // port returns the attributes of port 1.
@@ -205,8 +206,8 @@ func (d *Device) port() abi.IbUverbsQueryPortResp {
 	return p
 }
 
-// Remove unplugs the device: all openings get an event, and from then on all their calls are
-// EIO, but those that destroy an object. Mappings of user space stay, and nothing looks at them.
+// Remove unplugs the device. All openings get an event. From then on all calls return EIO, except those
+// that destroy an object. Mappings of user space remain, but the device no longer reads them.
 func (d *Device) Remove() {
 	d.removed.Store(true)
 	for _, k := range d.Openings() {
@@ -216,8 +217,8 @@ func (d *Device) Remove() {
 
 func (d *Device) isRemoved() bool { return d.removed.Load() }
 
-// Kill frees the objects of the programs that have the device open, as the kernel does when they are
-// killed. To their goroutines in this process the device is gone. Other programs may open it.
+// Kill frees the objects of the programs that have opened the device, as the kernel does when it kills
+// them. Their goroutines in this process find that the device is gone. Other programs can open it.
 func (d *Device) Kill() {
 	for _, k := range d.Openings() {
 		k.mu.Lock()
@@ -227,11 +228,11 @@ func (d *Device) Kill() {
 	}
 }
 
-// isGone reports whether the program has the device no more.
+// isGone reports whether the program has lost the device.
 func (k *Kernel) isGone() bool { return k.killed || k.Device.isRemoved() }
 
-// dissociate frees what all objects have of the device, as the core does when their driver
-// goes. Their handles stay until the program destroys the objects.
+// dissociate frees the device's resources of all objects, as the core does when the driver is removed.
+// The handles remain until the program destroys the objects.
 func (k *Kernel) dissociate() {
 	k.mu.Lock()
 	defer k.unlock()
@@ -298,7 +299,7 @@ func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, *e)
 }
 
-// GID finds a slot of the GID table, as rdma_get_gid_attr does.
+// GID returns an entry of the GID table, as rdma_get_gid_attr does.
 func (k *Kernel) GID(index uint32) (*abi.IbUverbsGidEntry, error) {
 	if index >= k.Device.Limits.Port.GidTblLen {
 		return nil, syscall.EINVAL
@@ -330,8 +331,8 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 // attrModel is a driver that adds private bytes to the device's attributes.
 type attrModel interface{ QueryDevice(*ioctl.Request) error }
 
-// queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
-// commands go by ioctl.
+// queryDeviceLegacy handles the command with which libibverbs first finds out whether the kernel accepts
+// commands through ioctl.
 func (k *Kernel) queryDeviceLegacy(r *ioctl.Request) error {
 	return respond(r, k.limits().Device)
 }
@@ -348,15 +349,15 @@ func (k *Kernel) limits() Limits {
 	return l
 }
 
-// violations are what user space did that the device does not bear, in words. All openings
-// of a device share them. No kernel reports these, since they are between user space
-// and the device.
+// violations holds descriptions of errors of user space in its use of the device. All openings of a
+// device share them. A real kernel doesn't report these errors, because they are between user space and
+// the device.
 type violations struct {
 	mu    sync.Mutex
 	words []string
 }
 
-// most keeps a program that goes wrong for ever from filling the memory.
+// most is the maximum number of violations, which bounds their memory.
 const most = 1000
 
 func (v *violations) note(format string, args ...any) {
@@ -367,21 +368,21 @@ func (v *violations) note(format string, args ...any) {
 	}
 }
 
-// Violations returns what user space did wrong with the device's queues and registers so
-// far, oldest first.
+// Violations returns the errors of user space with the device's queues and registers so far, oldest
+// first.
 func (d *Device) Violations() []string {
 	d.violations.mu.Lock()
 	defer d.violations.mu.Unlock()
 	return append([]string(nil), d.violations.words...)
 }
 
-// Violations returns those of the device.
+// Violations returns the violations of the device.
 func (k *Kernel) Violations() []string { return k.Device.Violations() }
 
 // onDemand reports whether the device has on-demand paging.
 func (k *Kernel) onDemand() bool { return k.OnDemand || k.limits().ODP.GeneralCaps != 0 }
 
-// Dup counts a descriptor that another process got of the file: the file is closed when it was
+// Dup counts another descriptor of the file, which another process has received. The file must then be
 // closed once more.
 func (k *Kernel) Dup() *Kernel {
 	k.mu.Lock()
@@ -390,7 +391,7 @@ func (k *Kernel) Dup() *Kernel {
 	return k
 }
 
-// ContextAttrs are the attributes of QUERY_CONTEXT that all drivers have.
+// ContextAttrs holds the attributes of QUERY_CONTEXT that all drivers have.
 var ContextAttrs = []MethodAttr{
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).Optional(),
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).Optional(),
@@ -398,7 +399,7 @@ var ContextAttrs = []MethodAttr{
 
 type contextQuerier interface{ QueryContext(*ioctl.Request) }
 
-// QueryContext answers another process with the answer that the first one got.
+// QueryContext returns to another process the answer that the first one got.
 func (k *Kernel) QueryContext(r *ioctl.Request) error {
 	m, ok := k.Model.(contextQuerier)
 	switch {

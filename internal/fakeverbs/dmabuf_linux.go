@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// exported maps a file from a page on that begins at start. The file must have all of the
-// region's bytes: an access behind its end would kill the program.
+// exported maps a file from the page at start on. The file must contain all bytes of the region, because
+// an access beyond its end would kill the program.
 func exported(fd int, start, within, length uint64) (*mmap.Region, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

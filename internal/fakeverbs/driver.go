@@ -11,33 +11,31 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Driver is a driver that devices may have: an entry of the constructor table. A package
-// that models a device registers one.
+// Driver is an entry of the constructor table. A package that models a device registers one.
 type Driver struct {
 	ID     uint32 // an RDMA_DRIVER_ number
 	Limits func() Limits
-	New    func(k *Kernel) Model // the model of one opening
-	// NewShared makes what all openings of a device share, which Device.Shared holds. It may
-	// be nil.
+	New    func(k *Kernel) Model // returns the model of an opening
+	// NewShared returns the value of Device.Shared. It may be nil.
 	NewShared func() any
 
-	Software      bool          // it has no more than the software drivers of Linux have
-	RoCE          bool          // its devices are on RoCE v2, unless they are put on something else
-	OnRoCE        func(*Limits) // what is different of a device that is put on RoCE v2
-	RateLimits    bool          // its QPs may have a rate limit
-	DMABufs       bool          // it registers dma-bufs
+	Software      bool          // whether it has only the features of Linux's software drivers
+	RoCE          bool          // whether its devices are on RoCE v2 by default
+	OnRoCE        func(*Limits) // changes the limits of a device that is put on RoCE v2
+	RateLimits    bool          // whether its QPs can have a rate limit
+	DMABufs       bool          // whether it registers dma-bufs
 	FirstQPN      uint32        // the number of the first QP; 1 if it is 0
 	RefusedAccess uint32        // access flags of regions that it does not support
 
-	Methods  map[[2]uint16]*Method // of its own, by object and number
-	Own      map[uint16]bool       // attributes of its own, of methods of the core
-	Refusals map[string]Refusal    // by call
+	Methods  map[[2]uint16]*Method // its additional methods, by object and number
+	Own      map[uint16]bool       // its additional attributes for methods of the core
+	Refusals map[string]Refusal    // by name of the call
 }
 
-// drivers is the constructor table. It is filled while packages are initialized.
+// drivers is the constructor table. The init functions of packages fill it.
 var drivers = make(map[uint32]*Driver)
 
-// Register adds a driver to the table. It panics if the table has one of that number.
+// Register adds a driver to the table. It panics if the table already has the number.
 func Register(d *Driver) {
 	if drivers[d.ID] != nil {
 		panic(fmt.Sprintf("fakeverbs: driver %d is registered twice", d.ID))
@@ -45,8 +43,8 @@ func Register(d *Driver) {
 	drivers[d.ID] = d
 }
 
-// driverOf returns the driver of a number. Without an entry in the table it is a driver of
-// hardware of which nothing is known.
+// driverOf returns the driver with a number. If the table has no entry, it is a driver of unknown
+// hardware.
 func driverOf(id uint32) *Driver {
 	if d := drivers[id]; d != nil {
 		return d
@@ -60,32 +58,32 @@ func unknownLimits() Limits {
 	return l
 }
 
-// Model is the driver of one opening: it handles the private bytes that the core passes on unread,
-// and refuses the calls that the driver lacks. The kernel's lock is held. Most models embed
-// [Bare]. A model may have the methods of the optional interfaces beside the objects' files too:
-// WQs, device memory, flow rules, XRC, copies to registers, limits that depend on options.
+// Model is the driver of an opening. It handles the private bytes, which the core doesn't read, and
+// refuses the calls that the driver lacks. The kernel's lock is held. Most models embed
+// [Bare]. A model may also implement the optional interfaces in the files of objects, for
+// WQs, device memory, flow rules, XRC, copies to registers, and limits that depend on options.
 type Model interface {
-	// Has reports whether the driver has a call, by the names of this package's tables.
+	// Has reports whether the driver has a call. Names are those of this package's tables.
 	Has(call string) bool
 	// Context answers GET_CONTEXT.
 	Context(*ioctl.Request) error
-	// Map maps memory that a create call offered, and MapRegisters registers.
+	// Map maps memory that a create call has offered. MapRegisters maps registers.
 	Map(k *Kernel, offset int64, length int) (*mmap.Region, error)
 	MapRegisters(k *Kernel, key int64, length int) error
-	// Store carries out a store to registers.
+	// Store handles a store to registers.
 	Store(k *Kernel, key int64, offset, size int, value uint64)
 
 	CreateCQ(*CQ, *ioctl.Request) error
 	ResizeCQ(cq *CQ, entries uint32, r *ioctl.Request) error
-	// Notify arms a CQ by a call, with IB_CQ_ flags.
+	// Notify handles a call that arms a CQ, with IB_CQ_ flags.
 	Notify(cq *CQ, flags uint32) error
 
 	CreateQP(*QP, *ioctl.Request) error
 	ModifyQP(*QP, *abi.IbUverbsModifyQp) error
 	DestroyQP(*QP)
-	// Doorbell carries out POST_SEND, the doorbell of drivers in software.
+	// Doorbell handles POST_SEND, the doorbell of drivers in software.
 	Doorbell(*QP) error
-	// Waiting returns how many sends user space has handed over.
+	// Waiting returns the number of sends that user space has posted.
 	Waiting(*QP) int
 
 	CreateSRQ(*SRQ, *ioctl.Request) error
@@ -94,13 +92,13 @@ type Model interface {
 	CreateAH(*AH, *ioctl.Request) error
 }
 
-// Bare is a driver of hardware without a model. The fake knows nothing of its queues, which
-// are between user space and the device, and does not read its private bytes. It makes the
-// checks of the core and those that every such driver makes.
+// Bare is a driver of hardware without a model. The fake doesn't know its queues, which are between user
+// space and the device, and doesn't read its private bytes. It makes the checks of the core and those
+// that all drivers of hardware make.
 type Bare struct{}
 
-// Has returns false for the calls that only drivers in software have: with hardware, doorbells and arming are
-// stores to a device elsewhere.
+// Has returns false for the calls that only drivers in software have. With hardware, doorbells and arming
+// are stores to the device.
 func (Bare) Has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
 
 func (Bare) Context(*ioctl.Request) error { return nil }
@@ -111,7 +109,7 @@ func (Bare) MapRegisters(*Kernel, int64, int) error { return syscall.EINVAL }
 
 func (Bare) Store(*Kernel, int64, int, int, uint64) {}
 
-// cqFlags are those that the core knows.
+// cqFlags holds the flags that the core knows.
 const cqFlags = abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
 
 func (Bare) CreateCQ(cq *CQ, _ *ioctl.Request) error {
@@ -144,7 +142,8 @@ func (Bare) CreateQP(qp *QP, _ *ioctl.Request) error {
 	return nil
 }
 
-// ModifyQP holds a QP of the driver's own type to no table: the driver has one.
+// ModifyQP doesn't check the transitions of a QP of a driver-specific type, because only the driver
+// knows them.
 func (Bare) ModifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 	from, to := qp.CurState, qp.CurState
 	if in.AttrMask&abi.IB_QP_CUR_STATE != 0 {
@@ -192,24 +191,24 @@ func (Bare) RegMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1,
 
 func (Bare) CreateAH(*AH, *ioctl.Request) error { return nil }
 
-// ionic is a driver that the headers of Linux 6.12 do not know.
+// ionic is a driver that is missing from the headers of Linux 6.12.
 const ionic = 21
 
-// Refusal is a kernel driver's error for a call that lacks the private bytes which it
-// wants: In of them, and room for Out.
+// Refusal is a kernel driver's error for a call without the private bytes that it requires: In bytes of
+// input, and room for Out bytes of output.
 type Refusal struct {
 	In, Out int
 	Err     error
 }
 
-// refusals are those of drivers of hardware that no package models.
+// refusals holds the refusals of drivers of hardware without a model.
 var refusals = map[string]map[uint32]Refusal{
 	"GET_CONTEXT": {
 		abi.RDMA_DRIVER_MLX4:       {0, 16, syscall.EFAULT},
-		abi.RDMA_DRIVER_EFA:        {8, 0, syscall.EOPNOTSUPP}, // where the device has batches
-		abi.RDMA_DRIVER_IRDMA:      {8, 17, syscall.EINVAL},    // 16 bytes are of old hardware
+		abi.RDMA_DRIVER_EFA:        {8, 0, syscall.EOPNOTSUPP}, // if the device supports batches
+		abi.RDMA_DRIVER_IRDMA:      {8, 17, syscall.EINVAL},    // 16 bytes for old hardware
 		ionic:                      {8, 40, syscall.EINVAL},
-		abi.RDMA_DRIVER_CXGB4:      {0, 12, syscall.EINVAL}, // it agrees, and breaks others
+		abi.RDMA_DRIVER_CXGB4:      {0, 12, syscall.EINVAL}, // the driver accepts the call, but corrupts other queues
 		abi.RDMA_DRIVER_OCRDMA:     {0, 80, syscall.EFAULT},
 		abi.RDMA_DRIVER_MTHCA:      {0, 8, syscall.EFAULT},
 		abi.RDMA_DRIVER_VMW_PVRDMA: {0, 8, syscall.EFAULT},
@@ -227,7 +226,7 @@ var refusals = map[string]map[uint32]Refusal{
 	},
 }
 
-// insist refuses a call without the driver's own bytes, as its kernel driver does.
+// insist refuses a call without the required private bytes, as the kernel driver does.
 func (k *Kernel) insist(call string, r *ioctl.Request) error {
 	want, ok := k.Device.driver.Refusals[call]
 	if !ok {
@@ -244,16 +243,16 @@ func (k *Kernel) insist(call string, r *ioctl.Request) error {
 	return nil
 }
 
-// What every fake device says of itself.
+// Attributes of all fake devices.
 const (
 	CompVectors = 2
 	NodeGUID    = 0x020000fffe000001
-	Netdev      = 7 // index of the network device behind port 1
+	Netdev      = 7 // index of the network device of port 1
 	MaxQP       = 64 * 1024
 )
 
-// GID is the only entry of the GID table of a device without RoCE. One with RoCE
-// has LinkLocalGID in slot 0 and IPv4GID in slot 1.
+// GID is the only entry of the GID table of a device without RoCE. The table of a device with RoCE has
+// LinkLocalGID at index 0 and IPv4GID at index 1.
 var (
 	GID          = [16]byte{0x02, 0, 0, 0xff, 0xfe, 0, 0, 1}
 	LinkLocalGID = [16]byte{0xfe, 0x80, 11: 0xff, 12: 0xfe, 15: 1}
@@ -262,7 +261,7 @@ var (
 
 const gidEntrySize = 32
 
-// Limits are the attributes of a device.
+// Limits holds the attributes of a device.
 type Limits struct {
 	Device abi.IbUverbsQueryDeviceResp
 	Caps   uint64
@@ -280,7 +279,7 @@ type Limits struct {
 	ODPXRC     uint32
 }
 
-// BareLimits returns the attributes that a model's limits begin with.
+// BareLimits returns default attributes, which models change.
 func BareLimits() Limits {
 	const caps = 0x200000
 	return Limits{
@@ -297,7 +296,7 @@ func BareLimits() Limits {
 	}
 }
 
-// GIDEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
+// GIDEntry returns an entry of port 1's GID table. typ is 2 for RoCE v2.
 func GIDEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
 	return abi.IbUverbsGidEntry{
 		Gid:      [2]uint64{binary.NativeEndian.Uint64(gid[:]), binary.NativeEndian.Uint64(gid[8:])},

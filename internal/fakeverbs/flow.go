@@ -10,18 +10,18 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// Flow is a flow rule that the kernel made.
+// Flow is the kernel's side of a flow rule.
 type Flow struct {
 	QP    *QP
 	Attr  abi.IbUverbsFlowAttr
 	Specs []FlowSpec
 }
 
-// FlowSpec is a part of it: a filter and its mask, or the bytes of an action.
+// FlowSpec is a part of a flow rule: a filter and its mask, or the bytes of an action.
 type FlowSpec struct {
 	Type      uint32
 	Val, Mask []byte
-	Counters  *Counters // of an action that counts
+	Counters  *Counters // counters of an action that counts
 }
 
 const (
@@ -30,26 +30,25 @@ const (
 	flowDontTrap    = 1 << 1
 	flowFlagsEnd    = 1 << 3
 	flowMostSpecs   = 10
-	flowSpecSize    = 88 // of the longest
+	flowSpecSize    = 88 // size of the longest spec
 	flowInner       = 0x100
 	flowFirstAction = 0x1000
 )
 
-// The actions of rules, as their types.
+// The types of actions.
 const (
 	FlowTag   = 0x1000
 	FlowDrop  = 0x1001
 	FlowCount = 0x1003
 )
 
-// flowFilters are the sizes of the headers' filters, and flowActions those of the actions with
-// their own header.
+// flowFilters holds the sizes of filters, and flowActions the sizes of actions including their header.
 var (
 	flowFilters = map[uint32]int{0x20: 16, 0x30: 12, 0x31: 40, 0x34: 8, 0x40: 4, 0x41: 4, 0x50: 4, 0x51: 8, 0x60: 4}
 	flowActions = map[uint32]int{FlowTag: 16, FlowDrop: 8, FlowCount: 16}
 )
 
-// flowModel is a driver that does not take all rules that the core does.
+// flowModel is a driver that doesn't support all rules of the core.
 type flowModel interface {
 	CreateFlow(*Flow, *ioctl.Request) error
 }
@@ -90,7 +89,7 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.Add("FLOW", f, f.free, append(uses, o)...)})
 }
 
-// free makes the counters forget their kinds with the last rule that uses them.
+// free removes the rule. The last rule that uses counters resets their kinds.
 func (r *Flow) free() {
 	for _, s := range r.Specs {
 		if c := s.Counters; c != nil {
@@ -101,7 +100,7 @@ func (r *Flow) free() {
 	}
 }
 
-// readSpecs reads all specs, and finds the counters that they name.
+// readSpecs reads all specs and looks up the counters that they refer to.
 func (k *Kernel) readSpecs(f *Flow, b []byte) (uses []*object, err error) {
 	for range f.Attr.NumOfSpecs {
 		if len(b) < 8 {
@@ -130,8 +129,8 @@ func (k *Kernel) readSpecs(f *Flow, b []byte) (uses []*object, err error) {
 	return uses, nil
 }
 
-// readSpec wants filters of the length that the kernel knows, or of fewer bytes, or of more
-// that are zeros in the mask.
+// readSpec reads a spec. A filter may be shorter than the kernel's. It may be longer if the additional
+// bytes of the mask are zero.
 func readSpec(typ uint32, b []byte) (s FlowSpec, err error) {
 	if typ >= flowFirstAction {
 		if flowActions[typ] != 8+len(b) {
@@ -165,7 +164,7 @@ func (k *Kernel) destroyFlow(r *ioctl.Request) error {
 // Flows returns the flow rules, lowest handle first.
 func (k *Kernel) Flows() []*Flow { return bodies[*Flow](k) }
 
-// The headers that rules are made of, as their types.
+// The types of headers in rules.
 const (
 	FlowEthernet = 0x20
 	FlowIPv4     = 0x30
@@ -174,12 +173,12 @@ const (
 	FlowUDP      = 0x41
 )
 
-// Frame is an Ethernet frame, with its headers laid out as filters have them.
+// Frame is an Ethernet frame. It has the headers in the layout of filters.
 type Frame struct {
-	Group bool   // for more than one station
-	IP    []byte // from the header of IPv4 or IPv6 on, or nil
-	Proto uint8  // of the header behind that one,
-	Inner int    // which begins there in IP
+	Group bool   // whether the destination is a group address
+	IP    []byte // the frame from the IPv4 or IPv6 header on, or nil
+	Proto uint8  // protocol of the next header
+	Inner int    // offset of the next header in IP
 
 	headers map[uint32][]byte
 }
@@ -198,7 +197,7 @@ const (
 	ProtoUDP = 17
 )
 
-// ReadFrame finds the headers of a frame. It does not find a header that is cut off.
+// ReadFrame parses the headers of a frame. It ignores a truncated header.
 func ReadFrame(b []byte) *Frame {
 	f := &Frame{headers: make(map[uint32][]byte)}
 	if len(b) < 14 {
@@ -222,7 +221,7 @@ func ReadFrame(b []byte) *Frame {
 	return f
 }
 
-// IsIPv4 reports whether f.IP is a header of IPv4, and not of IPv6.
+// IsIPv4 reports whether f.IP begins with an IPv4 header.
 func (f *Frame) IsIPv4() bool { return f.headers[FlowIPv4] != nil }
 
 func (f *Frame) ipv4(b []byte) {
@@ -241,7 +240,7 @@ func (f *Frame) ipv6(b []byte) {
 	f.headers[FlowIPv6] = slices.Concat(b[8:40], label, b[6:7], []byte{byte(first >> 20)}, b[7:8], []byte{0})
 }
 
-// ports has the destination's first.
+// ports reads the ports into the layout of filters, which have the destination port first.
 func (f *Frame) ports(b []byte) {
 	if len(b) < 4 {
 		return
@@ -274,7 +273,7 @@ func (r *Flow) Matches(f *Frame) bool {
 	return true
 }
 
-// Filters returns the number of headers that a rule asks for.
+// Filters returns the number of headers that a rule filters by.
 func (r *Flow) Filters() (n int) {
 	for _, s := range r.Specs {
 		if s.Type < flowFirstAction {
@@ -284,7 +283,7 @@ func (r *Flow) Filters() (n int) {
 	return n
 }
 
-// action returns a rule's action of a type, or nil.
+// action returns the action of a type, or nil.
 func (r *Flow) action(typ uint32) *FlowSpec {
 	for i := range r.Specs {
 		if r.Specs[i].Type == typ {
@@ -294,8 +293,8 @@ func (r *Flow) action(typ uint32) *FlowSpec {
 	return nil
 }
 
-// Take carries out the rule's actions on a packet of n bytes. It returns the packet's flow tag, and
-// reports whether it is not dropped.
+// Take applies the rule's actions to a packet of n bytes. It returns the packet's flow tag, and false if
+// the packet is dropped.
 func (r *Flow) Take(n int) (tag uint32, ok bool) {
 	if s := r.action(FlowCount); s != nil {
 		r.QP.k.mu.Lock()
@@ -311,19 +310,18 @@ func (r *Flow) Take(n int) (tag uint32, ok bool) {
 
 // Counters are the kernel's side of counters.
 type Counters struct {
-	Values []uint64 // that are read, and no more
-	Cached bool     // the last reader took cached ones
-	// Kinds are those of a driver that counts: which number stands at which index. Values
-	// mean nothing then.
+	Values []uint64 // values to be read, if Kinds is empty
+	Cached bool     // whether the last reader requested cached values
+	// Kinds maps counters to indexes, for drivers that count. Values is unused then.
 	Kinds          []CounterKind
 	packets, bytes uint64
 	flows          int
 }
 
-// CounterKind is a counter: 0 counts packets, and 1 bytes.
+// CounterKind is the index of a counter. Kind 0 counts packets, kind 1 bytes.
 type CounterKind struct{ Kind, Index uint32 }
 
-// read returns the values. There must be room for all of a driver that counts.
+// read returns the values. If the driver counts, there must be room for all of them.
 func (c *Counters) read(room int) (values []uint64, ok bool) {
 	if c.Kinds == nil {
 		return c.Values, room <= len(c.Values)
@@ -348,7 +346,7 @@ func (k *Kernel) destroyCounters(r *ioctl.Request) error {
 	return k.Remove("COUNTERS", uint32(h))
 }
 
-// readCounters wants a flow that has them.
+// readCounters reads counters, which must belong to a flow.
 func (k *Kernel) readCounters(r *ioctl.Request) error {
 	o, c, err := FindIn[*Counters](k, "COUNTERS", r, abi.UVERBS_ATTR_READ_COUNTERS_HANDLE)
 	if err != nil {
@@ -370,18 +368,18 @@ func (k *Kernel) readCounters(r *ioctl.Request) error {
 // AllCounters returns the counters, lowest handle first.
 func (k *Kernel) AllCounters() []*Counters { return bodies[*Counters](k) }
 
-// CompCounter is the kernel's side of a completion counter. No model counts operations with it, as no
-// provider here has a device that does.
+// CompCounter is the kernel's side of a completion counter. No model counts operations with it, because
+// no provider here has a device that supports it.
 type CompCounter struct {
 	values [2]uint64         // successes and failures
-	Ops    map[uint32]uint32 // operations by the number of the QP
+	Ops    map[uint32]uint32 // operations by number of the QP
 }
 
 // The limits of completion counters.
 const (
 	MaxCompCounters     = 32
 	MaxCompCounterValue = 1<<48 - 1
-	CompCounterOps      = 0x3d // all but receives
+	CompCounterOps      = 0x3d // all operations but receives
 )
 
 // CompCounters returns the completion counters, lowest handle first.
@@ -404,7 +402,7 @@ func (k *Kernel) destroyCompCounter(r *ioctl.Request) error {
 	return k.Remove("COMP_CNTR", uint32(h))
 }
 
-// compCounterEntry returns a number of the counter.
+// compCounterEntry returns an entry of a completion counter.
 func (k *Kernel) compCounterEntry(r *ioctl.Request, counter, entry uint16) (*uint64, error) {
 	_, c, err := FindIn[*CompCounter](k, "COMP_CNTR", r, counter)
 	if err != nil {

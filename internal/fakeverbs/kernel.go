@@ -16,56 +16,55 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Kernel is one open uverbs file of one device, and the kernel behind it. Its
-// exported methods may be called concurrently.
+// Kernel is an open uverbs file of a device, and the kernel behind it. Its exported methods may be called
+// concurrently.
 type Kernel struct {
-	// Tamper, when set, sees every request that succeeded before its caller
-	// does, and may change the answer. Set it before use.
+	// Tamper, if set, is called after each successful request, and may change the answer. Set it
+	// before use.
 	Tamper func(call string, r *ioctl.Request)
-	// Refuse, when set, is asked before each call: an error is the call's answer. Names are
-	// those of Fail. Set it before use.
+	// Refuse, if set, is called before each call. If it returns an error, the call fails with it.
+	// Names are those of Fail. Set it before use.
 	Refuse func(call string) error
-	// Pin, when set, is called with the number of bytes that a region pins, and with its negative
-	// when it goes. An error refuses the region. Set it before use.
+	// Pin, if set, is called with the number of bytes that a region pins, and with its negative
+	// when the region ends. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
-	// Newest makes the kernel Linux 7.2 in place of 6.12. Set it before use.
+	// Newest makes the kernel behave as Linux 7.2 instead of 6.12. Set it before use.
 	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
-	// Page is the bytes of a page, a power of two; 0 is the system's. Set it before use.
+	// Page is the size of a page in bytes, a power of two. 0 means the system's. Set it before use.
 	Page int
 	// InBubble delivers events through memory instead of pipes, so that testing/synctest
-	// sees that a goroutine waits for one. Set it before use.
+	// notices goroutines that wait for them. Set it before use.
 	InBubble bool
-	// OtherCredentials gives the process other credentials than those that the
-	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
+	// OtherCredentials means that the credentials of the process differ from those that the device
+	// was opened with. The kernel then refuses write(2), but not ioctl. Set it before use.
 	OtherCredentials bool
-	// User is the memory of the process that has the file open; New sets it to the memory that this
+	// User is the memory of the process that has opened the file. The default is memory that this
 	// process lends. Set it before use.
 	User Memory
-	// Share makes size bytes for a queue of the kernel's that user space maps at a key. The
-	// region is closed when the queue goes; Map wraps it. If it is nil, they are memory of this
+	// Share allocates size bytes for a queue of the kernel that user space maps at a key. The
+	// region is closed when the queue ends. If Share is nil, the memory is from this
 	// process. Set it before use.
 	Share func(key int64, size int) (*mmap.Region, error)
-	// Channel makes where the events of a descriptor go, in place of a pipe of this process
-	// that Events hands out. Set it before use.
+	// Channel returns the destination for events of a descriptor. If it is nil, that is a pipe of
+	// this process, which Events returns. Set it before use.
 	Channel func(fd int32) (Events, error)
-	// Inode returns the inode behind a descriptor of the process that has the file open. New
-	// looks at this process. Set it before use.
+	// Inode returns the inode of a descriptor of the process that has opened the file. The default
+	// is for this process. Set it before use.
 	Inode func(fd int32) (uint64, error)
-	// Rang is called for a queue pair that has sends, and for one that changed its state. It is
-	// called on the goroutine of the call or the store that did it, without locks of the
-	// Kernel's. Set it before use.
+	// Rang is called for a queue pair with new sends, and for one whose state has changed. It is
+	// called on the goroutine of the call or the store, without locks of the Kernel. Set it before
+	// use.
 	Rang func(*QP)
-	// Cross sees all that crosses the seam between a provider and its driver or device, and
-	// may change it. Its calls of one opening come one after the other; it must not call the
-	// Kernel. Set it before use.
+	// Cross is called for each exchange between a provider and its driver or device, and may change
+	// it. Calls for one opening are not concurrent. Cross must not call the Kernel. Set it before
+	// use.
 	Cross func(*Crossing)
-	// Asked is called with each request that the dispatcher let through, before it is carried out.
-	// It must not call the Kernel. Set it before use.
+	// Asked is called with each valid request before it is handled. It must not call the Kernel.
+	// Set it before use.
 	Asked func(call string, r *ioctl.Request)
-	// Own are attributes of the driver's own, which its methods take beside those of
-	// the core. Set it before use.
+	// Own holds the driver's additional attributes for methods of the core. Set it before use.
 	Own map[uint16]bool
 
 	mu       sync.Mutex
@@ -73,10 +72,11 @@ type Kernel struct {
 	Model    Model
 	context  bool
 	closed   bool
-	killed   bool // the program is dead
-	others   int  // descriptors of the file beside one
+	killed   bool // the program has been killed
+	others   int  // number of descriptors of the file minus one
 	handles  Numbers
 	objects  map[uint32]*object
+	fds      Numbers // counted from firstFD
 	files    map[int32]*channel
 	Offers   map[int64]Offer
 	faults   []fault
@@ -85,21 +85,21 @@ type Kernel struct {
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
-	NullKey  uint32         // of no memory, if the device has one
-	Tick     func()         // moves a clock that the process has mapped
+	NullKey  uint32         // key of no memory, if the device has one
+	Tick     func()         // advances a clock that the process has mapped
 	lent     lent
-	rung     []*QP    // for which Rang will be called
-	crossing Crossing // the last, if there is no Cross
+	rung     []*QP    // queue pairs for which unlock calls Rang
+	crossing Crossing // the last one, if Cross is nil
 }
 
-// Driver is the driver's number.
+// Driver returns the driver's number.
 func (k *Kernel) Driver() uint32 { return k.Device.driver.ID }
 
-// New returns the kernel side of a fresh file of a device that driver runs, which is
-// opened this once. A driver without a model in the table has no queues.
+// New returns the kernel's side of a file of a new device with a driver. A driver without a model has no
+// queues.
 func New(driver uint32) *Kernel { return NewDevice(driver).Open() }
 
-// Ioctl carries out a request.
+// Ioctl handles a request.
 func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	k.mu.Lock()
 	defer k.unlock()
@@ -110,7 +110,7 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	// C: rdma_lookup_get_uobject: of a device that is gone, handles may still be given back.
+	// C: rdma_lookup_get_uobject: after the device has been removed, objects can still be destroyed.
 	if k.isGone() && !strings.HasSuffix(m.name, "_DESTROY") {
 		return syscall.EIO
 	}
@@ -147,7 +147,7 @@ func (k *Kernel) method(r *ioctl.Request) (*Method, error) {
 	return m, m.check(r, k.Own)
 }
 
-// Map maps the memory that a create call offered.
+// Map maps memory that a create call has offered.
 func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +157,7 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	return k.Model.Map(k, offset, length)
 }
 
-// Events hands over the reading end of a channel.
+// Events returns the reading end of a channel.
 func (k *Kernel) Events(fd int32) (wait.Source, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -173,16 +173,16 @@ func (k *Kernel) Events(fd int32) (wait.Source, error) {
 	return eventFile{events, k, c}, err
 }
 
-// closer is a model that has something to release with the file.
+// closer is a model that has something to release when the file is closed.
 type closer interface{ Close() }
 
-// IsClosed reports whether the file was closed. The lock is held.
+// IsClosed reports whether the file has been closed. The lock is held.
 func (k *Kernel) IsClosed() bool { return k.closed }
 
-// Lock takes the opening's lock, under which its model is called.
+// Lock locks the opening. The lock is held while its model is called.
 func (k *Kernel) Lock() { k.mu.Lock() }
 
-// Unlock releases the lock, without calling Rang.
+// Unlock unlocks the opening without calling Rang.
 func (k *Kernel) Unlock() { k.mu.Unlock() }
 
 // Close destroys all objects, as closing the last descriptor does.
@@ -217,15 +217,15 @@ func (k *Kernel) freeAll() {
 	}
 }
 
-// Closed reports whether the file was closed.
+// Closed reports whether the file has been closed.
 func (k *Kernel) Closed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closed
 }
 
-// Leaks lists the objects that exist, or did so when the file was closed, the
-// event descriptors that are open, and the file itself if it is.
+// Leaks lists the objects that exist or existed when the file was closed, the open event descriptors, and
+// the file itself if it is open.
 func (k *Kernel) Leaks() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -268,16 +268,15 @@ type fault struct {
 	err  error
 }
 
-// Fail makes one call fail with err: the next one of that name, or a later one
-// after skipping some. Names are those of the tables in this package, "MMAP" and
-// "EVENTS"; "" is any call. Faults queue up.
+// Fail makes one call fail with err: the next one with the name after skip others. Names are those of the
+// tables in this package, "MMAP" and "EVENTS"; "" means any call. Several faults are queued.
 func (k *Kernel) Fail(call string, skip int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.faults = append(k.faults, fault{call, skip, err})
 }
 
-// Spare takes back the failures that have not come, and says how many they are.
+// Spare removes the queued faults and returns their number.
 func (k *Kernel) Spare() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -286,7 +285,7 @@ func (k *Kernel) Spare() int {
 	return n
 }
 
-// Calls is how often a call was made, well-formed and not closed.
+// Calls returns the number of valid calls with a name while the file was open.
 func (k *Kernel) Calls(call string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -314,7 +313,7 @@ func (k *Kernel) fault(call string) error {
 	return nil
 }
 
-// object is an object of the kernel, which a handle names.
+// object is an object of the kernel with a handle.
 type object struct {
 	kind string
 	uses []*object
@@ -323,8 +322,8 @@ type object struct {
 	free func()
 }
 
-// Add makes body an object of a kind, which uses others, and returns its handle. The end of the
-// object calls free. The lock is held.
+// Add creates an object of a kind and returns its handle. The object uses others. Its end calls free. The
+// lock is held.
 func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
 	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
 	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
@@ -370,7 +369,7 @@ func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
 	return o, o.body.(T), nil
 }
 
-// FindIn finds the object that an attribute names.
+// FindIn returns the object whose handle is in an attribute.
 func FindIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
 	h, ok := r.Value(id)
 	if !ok {
@@ -380,7 +379,7 @@ func FindIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object
 	return find[T](k, kind, uint32(h))
 }
 
-// Objects yields all objects of a kind's type, in no order. The lock is held.
+// Objects yields all objects whose body has type T, in no particular order. The lock is held.
 func Objects[T any](k *Kernel) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, o := range k.objects {
@@ -391,7 +390,7 @@ func Objects[T any](k *Kernel) iter.Seq[T] {
 	}
 }
 
-// bodies returns all objects of a kind's type, lowest handle first.
+// bodies returns all objects whose body has type T, lowest handle first.
 func bodies[T any](k *Kernel) []T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -406,7 +405,7 @@ func bodies[T any](k *Kernel) []T {
 
 func nothing() {}
 
-// kinds are the objects' names here.
+// kinds maps the kernel's types of objects to the kinds of this package.
 var kinds = map[uint64]string{
 	abi.UVERBS_OBJECT_PD: "PD", abi.UVERBS_OBJECT_CQ: "CQ", abi.UVERBS_OBJECT_QP: "QP", abi.UVERBS_OBJECT_SRQ: "SRQ",
 	abi.UVERBS_OBJECT_AH: "AH", abi.UVERBS_OBJECT_MR: "MR", abi.UVERBS_OBJECT_MW: "MW", abi.UVERBS_OBJECT_FLOW: "FLOW",
@@ -414,7 +413,7 @@ var kinds = map[uint64]string{
 	abi.UVERBS_OBJECT_COUNTERS: "COUNTERS",
 }
 
-// infoHandles counts as many handles as there is room for.
+// infoHandles returns as many handles as there is room for.
 func (k *Kernel) infoHandles(r *ioctl.Request) error {
 	kind, _ := r.Value(abi.UVERBS_ATTR_INFO_OBJECT_ID)
 	list, ok := r.Bytes(abi.UVERBS_ATTR_INFO_HANDLES_LIST)
@@ -435,8 +434,8 @@ func (k *Kernel) infoHandles(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, n)
 }
 
-// Numbers hands out the lowest number that is free, without counting up to it each time.
-type Numbers struct{ below uint32 } // all of these are taken
+// Numbers allocates the lowest free number. It doesn't search from 0 each time.
+type Numbers struct{ below uint32 } // all numbers below are taken
 
 // Take returns the lowest number that is not taken.
 func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
@@ -447,5 +446,5 @@ func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	return n.below - 1
 }
 
-// Free returns a number, which comes again.
+// Free frees a number.
 func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,21 +14,20 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// QueueMemory is the memory of one object's queues.
+// QueueMemory is the memory of an object's queues.
 type QueueMemory struct {
 	k       *Kernel
 	keys    []int64
 	regions []*mmap.Region
 }
 
-// Offer is a queue's memory that user space may map.
+// Offer is memory of a queue that user space may map.
 type Offer struct {
 	Bytes []byte
-	own   *own // of this process, or nil
+	own   *own // memory of this process, or nil
 }
 
-// Alloc makes room for a queue, to be mapped at offset, and returns the kernel's
-// view of it.
+// Alloc allocates memory for a queue, which user space maps at offset, and returns the kernel's view.
 func (m *QueueMemory) Alloc(k *Kernel, offset int64, size int) (*mmap.Region, error) {
 	o, r, err := k.ShareMemory(offset, RoundUp(size))
 	if err != nil {
@@ -38,7 +38,7 @@ func (m *QueueMemory) Alloc(k *Kernel, offset int64, size int) (*mmap.Region, er
 	return r, nil
 }
 
-// ShareMemory makes memory that user space may map, and returns the kernel's view of it.
+// ShareMemory allocates memory that user space may map, and returns the kernel's view.
 func (k *Kernel) ShareMemory(offset int64, size int) (o Offer, r *mmap.Region, err error) {
 	if k.Share == nil {
 		o.own = newOwn(kernels, size, k.PageSize())
@@ -52,10 +52,10 @@ func (k *Kernel) ShareMemory(offset int64, size int) (o Offer, r *mmap.Region, e
 	return o, r, err
 }
 
-// placer is a model that looks for free places to map queues at.
+// placer is a model that allocates the offsets at which queues are mapped.
 type placer interface{ Freed(key int64) }
 
-// Free takes the memory from the kernel; what user space mapped of it stays.
+// Free frees the kernel's view. Mappings of user space remain.
 func (m *QueueMemory) Free() {
 	for i, r := range m.regions {
 		delete(m.k.Offers, m.keys[i])
@@ -91,9 +91,9 @@ func (k *Kernel) PageSize() int {
 	return PageSize
 }
 
-// own is memory of this process itself, where the race detector watches both sides of a
-// queue. When all have let go of it, another queue of that length has it: else most of the time
-// to connect is the garbage collector's.
+// own is memory of this process, where the race detector watches both sides of a queue. When all holders
+// have released it, another queue of the same length reuses it. Otherwise connecting would spend most of
+// its time in the garbage collector.
 type own struct {
 	bytes   []byte
 	holders atomic.Int32
@@ -104,18 +104,17 @@ type own struct {
 type spare struct {
 	mu    sync.Mutex
 	queue []*own
-	rest  int // how many are kept for a while
+	rest  int // number of pieces that are not reused yet
 }
 
 const (
-	mostPages = 32      // of memory that is used again
-	mostSpare = 32      // pieces of one length that are kept
-	mostBytes = 1 << 20 // of them together
+	mostPages = 32      // maximum length of reused memory
+	mostSpare = 32      // maximum number of spare pieces of one length
+	mostBytes = 1 << 20 // maximum total of spare pieces of one length
 )
 
-// Memory of the kernel's is used again at once, because the kernel counts its holders.
-// Memory of user space is left alone for a while: a device that writes to a queue too late
-// must find that it is gone.
+// Memory of the kernel is reused at once, because the kernel counts its holders. Memory of user space is
+// reused later, so that a device which writes to a queue too late finds that the memory is gone.
 var kernels, users = newSpares(0), newSpares(mostSpare / 2)
 
 func newSpares(rest int) *[mostPages + 1]spare {
@@ -126,7 +125,7 @@ func newSpares(rest int) *[mostPages + 1]spare {
 	return all
 }
 
-// heapPage is how far the heap aligns memory of whole pages.
+// heapPage is the alignment of whole pages on the heap.
 const heapPage = 8192
 
 // newOwn returns zeroed memory of whole pages.
@@ -158,7 +157,7 @@ func aligned(size, page int) []byte {
 	return b[at:][:size:size]
 }
 
-// region views the first bytes, until it is closed.
+// region returns a view of the first bytes, which holds the memory until it is closed.
 func (o *own) region(length int) (*mmap.Region, error) {
 	o.holders.Add(1)
 	return mmap.WrapUntil(o.bytes[:length], o.release)
@@ -190,46 +189,67 @@ func (s *spare) put(o *own) {
 	}
 }
 
-// Memory is the memory of the process that has the device open. A model reaches it
-// through nothing else. All methods return EFAULT for memory that is not there, and ESRCH once the
-// process has ended. That is not its fault, and its file is about to be closed.
+// Memory is the memory of the process that has opened the device. Models access it only through this
+// interface. All methods return EFAULT for memory that doesn't exist. They return ESRCH once the process
+// has ended, which is no error of the process. Its file will be closed.
 type Memory interface {
-	// Check reports whether all of the memory is there.
+	// Check returns nil if all of the memory exists.
 	Check(addr, length uint64) error
 	Read(addr uint64, b []byte) error
-	// Write writes as devices do: aligned words that are few come at once.
+	// Write writes as devices do: a few aligned words are written atomically.
 	Write(addr uint64, b []byte) error
 
-	// Words of rings and doorbell records, and operands of atomics: a load acquires, a
-	// store releases. The address is a multiple of the word's size.
+	// The following methods access words of rings and doorbell records, and operands of atomics. A
+	// load acquires, a store releases. The address is a multiple of the word's size.
 	Load32(addr uint64) (uint32, error)
 	Store32(addr uint64, v uint32) error
 	Load64(addr uint64) (uint64, error)
 	Store64(addr uint64, v uint64) error
 }
 
-// lent is the memory that this process lent or allocated here. No address becomes a
-// pointer: the slice that holds it is looked up.
+// lent is the memory that this process has lent or allocated here. Addresses are never converted to
+// pointers. Instead lent looks up the slice that contains an address.
 type lent struct {
-	mu     sync.RWMutex
-	pieces []piece
+	mu      sync.RWMutex
+	pieces  []piece // by address
+	longest uint64  // no piece has had more bytes
+	swept   int     // pieces that were left when those that are gone were last removed
 }
 
 type piece struct {
 	addr   uint64
 	region *mmap.Region
-	queue  bool // of Alloc: gone when the caller closes it
+	queue  bool // from Alloc; it ends when the caller closes it
 }
 
 func (p *piece) isGone() bool { return p.region.Bytes() == nil }
 
+// fewPieces is how many pieces are looked through for each that is added.
+const fewPieces = 64
+
 func (l *lent) add(p piece) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pieces = append(slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() }), p)
+	l.insert(p)
 }
 
-// alias makes memory visible at another address too, until undo is called.
+// insert removes the pieces that are gone once there are twice as many as the last time, so that a process
+// with many of them does not look through all for each new one. The lock is held.
+func (l *lent) insert(p piece) {
+	if len(l.pieces) >= max(2*l.swept, fewPieces) {
+		l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() })
+		l.swept = len(l.pieces)
+	}
+	l.longest = max(l.longest, uint64(p.region.Len()))
+	l.pieces = slices.Insert(l.pieces, l.after(p.addr), p)
+}
+
+// after returns the index of the first piece that begins above an address. The lock is held.
+func (l *lent) after(addr uint64) int {
+	return sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].addr > addr })
+}
+
+// alias makes memory visible at a second address, until undo is called.
 func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +261,7 @@ func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	if err != nil {
 		return nil, syscall.EINVAL
 	}
-	l.pieces = append(l.pieces, piece{other, twin, true})
+	l.insert(piece{other, twin, true})
 	return func() { _ = twin.Close() }, nil
 }
 
@@ -257,15 +277,15 @@ func (l *lent) forget() {
 	l.pieces = nil
 }
 
-// remove takes back memory, and reports whether it was lent. Of several pieces with one
-// address it takes the shortest, so that the memory of those that stay is still there.
+// remove removes memory, and reports whether it was lent. If several pieces have the address, it removes
+// the shortest, so the memory of the others remains complete.
 func (l *lent) remove(addr uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := -1
-	for j := range l.pieces {
+	for j := l.after(addr) - 1; j >= 0 && l.pieces[j].addr == addr; j-- {
 		p := &l.pieces[j]
-		if p.addr == addr && !p.queue && (i < 0 || p.region.Len() < l.pieces[i].region.Len()) {
+		if !p.queue && (i < 0 || p.region.Len() < l.pieces[i].region.Len()) {
 			i = j
 		}
 	}
@@ -288,12 +308,15 @@ func (l *lent) leaks() (leaks []string) {
 	return leaks
 }
 
-// find returns the region that holds an address, and the offset in it. The lock is held.
+// find returns the region that contains an address, and the offset in it. The lock is held.
 func (l *lent) find(addr, length uint64) (*mmap.Region, int, error) {
-	for i := range l.pieces {
+	for i := l.after(addr) - 1; i >= 0; i-- {
 		p := &l.pieces[i]
-		size := uint64(len(p.region.Bytes()))
-		if off := addr - p.addr; addr >= p.addr && off <= size && length <= size-off {
+		off := addr - p.addr
+		if off > l.longest {
+			break
+		}
+		if size := uint64(len(p.region.Bytes())); off <= size && length <= size-off {
 			return p.region, int(off), nil
 		}
 	}
@@ -318,7 +341,7 @@ func (l *lent) Read(addr uint64, b []byte) error {
 	return err
 }
 
-// few is the number of bytes that are copied in words.
+// few is the maximum number of bytes that are copied in words.
 const few = 64
 
 func (l *lent) Write(addr uint64, b []byte) error {
@@ -360,7 +383,7 @@ func (l *lent) Store64(addr uint64, v uint64) error {
 	return word(l, addr, 8, (*mmap.Region).Word64, func(w *atomic.Uint64) { w.Store(v) })
 }
 
-// word applies do to the word at an address.
+// word calls do with the word at an address.
 func word[T any](l *lent, addr, size uint64, at func(*mmap.Region, int) (*T, error), do func(*T)) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -376,7 +399,7 @@ func word[T any](l *lent, addr, size uint64, at func(*mmap.Region, int) (*T, err
 	return nil
 }
 
-// Alloc makes a queue's memory on the heap, where the race detector watches both sides.
+// Alloc allocates a queue on the heap, where the race detector watches both sides.
 func (k *Kernel) Alloc(length int, _ *mmap.AnonymousOptions) (*mmap.Region, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -398,14 +421,14 @@ func (k *Kernel) Lend(addr uint64, b []byte) {
 	}
 }
 
-// Return implements ioctl.File. It is a violation for memory that was not lent.
+// Return implements ioctl.File. Returning memory that was not lent is a violation.
 func (k *Kernel) Return(addr uint64) {
 	if !k.lent.remove(addr) {
 		k.Device.violations.note("memory at %#x was returned that was not lent", addr)
 	}
 }
 
-// unseen is lent memory whose accesses the race detector does not see.
+// unseen is lent memory whose accesses are hidden from the race detector.
 type unseen struct{ *lent }
 
 func (u unseen) Read(addr uint64, b []byte) error {
@@ -436,8 +459,8 @@ func (u unseen) Store64(addr uint64, v uint64) error {
 	return u.Write(addr, binary.NativeEndian.AppendUint64(nil, v))
 }
 
-// copyUnseen copies aligned words as a whole; addr is where the memory is that both sides use. The
-// detector would see the copy built-in.
+// copyUnseen copies aligned words atomically. addr is the address of the shared memory. It doesn't use
+// the built-in copy, which the race detector would see.
 //
 //go:norace
 func copyUnseen(dst, src []byte, addr uint64) {
@@ -452,15 +475,15 @@ func copyUnseen(dst, src []byte, addr uint64) {
 	}
 }
 
-// memoryEvents is an event descriptor in memory, both ends of it.
+// memoryEvents is both ends of an event descriptor in memory.
 type memoryEvents struct {
 	mu      sync.Mutex
-	changed sync.Cond      // of the fields below
-	records []memoryRecord // the first taken of them were read
+	changed sync.Cond      // signals changes of the fields below
+	records []memoryRecord // the first taken of them have been read
 	taken   int
 	expired bool // the read deadline is in the past
 	closed  bool
-	ended   error // behind the records
+	ended   error // returned after the records
 }
 
 // memoryRecord is one event.
@@ -475,13 +498,13 @@ func newMemoryEvents() *memoryEvents {
 	return m
 }
 
-// unlock wakes all waiting goroutines.
+// unlock unlocks m and wakes all waiting goroutines.
 func (m *memoryEvents) unlock() {
 	m.mu.Unlock()
 	m.changed.Broadcast()
 }
 
-// send truncates records that are longer than any event.
+// send adds a record. It truncates records that are longer than any event.
 func (m *memoryEvents) send(record []byte) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -500,7 +523,7 @@ func (m *memoryEvents) end(err error) {
 	m.ended = err
 }
 
-// Await implements [wait.Source]. Waking up is as cheap in Read as here, so it never waits.
+// Await implements [wait.Source]. It never waits, because waiting in Read costs the same.
 func (m *memoryEvents) Await(time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

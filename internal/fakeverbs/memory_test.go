@@ -1,7 +1,9 @@
 package fakeverbs
 
 import (
+	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -41,7 +43,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestOwnLong checks that no long memory is kept for reuse, and only some short memory.
+// TestOwnLong checks that only a limited amount of short memory is kept for reuse, and no long memory.
 func TestOwnLong(t *testing.T) {
 	from := newSpares(0)
 	for _, pages := range []int{mostPages + 1, mostPages, 1} {
@@ -76,8 +78,7 @@ func closed(t *testing.T, r *mmap.Region) {
 	}
 }
 
-// TestReturnStrange: memory that comes back without having been lent is a violation, and
-// nothing else happens.
+// TestReturnStrange: returning memory that was not lent is a violation and has no other effect.
 func TestReturnStrange(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	b := make([]byte, 64)
@@ -95,7 +96,7 @@ func TestReturnStrange(t *testing.T) {
 	}
 }
 
-// TestReturnShorter: a region within another one, with the same address, ends alone.
+// TestReturnShorter: the end of a region doesn't affect a longer one with the same address.
 func TestReturnShorter(t *testing.T) {
 	for _, lengths := range [][2]int{{64, 16}, {16, 64}} {
 		k := New(abi.RDMA_DRIVER_UNKNOWN)
@@ -114,7 +115,66 @@ func TestReturnShorter(t *testing.T) {
 	}
 }
 
-// TestNumbers: the lowest free number is next, and one that is free again comes again.
+// TestLentMany compares lent memory, of which pieces overlap, come and go, with a list of it.
+func TestLentMany(t *testing.T) {
+	type loan struct {
+		addr uint64
+		size int
+	}
+	const space = 4096
+	memory := make([]byte, space)
+	random := rand.New(rand.NewPCG(1, 2))
+	k := New(abi.RDMA_DRIVER_UNKNOWN)
+	var loans []loan
+	for range 10 * fewPieces {
+		if len(loans) > 2*fewPieces || random.IntN(3) == 0 && len(loans) > 0 {
+			i := random.IntN(len(loans))
+			// Of several loans from one address the shortest ends.
+			for j, l := range loans {
+				if l.addr == loans[i].addr && l.size < loans[i].size {
+					i = j
+				}
+			}
+			k.Return(loans[i].addr)
+			loans = slices.Delete(loans, i, i+1)
+		} else {
+			l := loan{uint64(random.IntN(space)), 1 + random.IntN(64)}
+			l.size = min(l.size, space-int(l.addr))
+			k.Lend(l.addr, memory[l.addr:][:l.size])
+			loans = append(loans, l)
+		}
+		for range fewPieces {
+			addr, size := uint64(random.IntN(space)), uint64(1+random.IntN(32))
+			want := slices.ContainsFunc(loans, func(l loan) bool { return l.addr <= addr && addr+size <= l.addr+uint64(l.size) })
+			if err := k.User.Check(addr, size); (err == nil) != want {
+				t.Fatalf("%d bytes at %d: %v; lent: %v", size, addr, err, loans)
+			}
+		}
+	}
+	for _, l := range loans {
+		k.Return(l.addr)
+	}
+	if leaks := k.lent.leaks(); len(leaks) != 0 || len(k.Violations()) != 0 {
+		t.Errorf("%q, %q", leaks, k.Violations())
+	}
+}
+
+// TestLentGone: queues that are gone leave the list of memory after a while.
+func TestLentGone(t *testing.T) {
+	k := New(abi.RDMA_DRIVER_UNKNOWN)
+	for range 100 * fewPieces {
+		r, err := k.Alloc(PageSize, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed(t, r)
+	}
+	if n := len(k.lent.pieces); n > 2*fewPieces {
+		t.Errorf("%d pieces that are gone", n)
+	}
+}
+
+// TestNumbers: the next number is the lowest free one, and a freed number is reused.
 func TestNumbers(t *testing.T) {
 	var n Numbers
 	taken := map[uint32]bool{2: true}
@@ -146,4 +206,33 @@ func TestLongWork(t *testing.T) {
 	if got := w.Len(); got != 1<<31+7 {
 		t.Error(got)
 	}
+}
+
+// TestDescriptors: the lowest free descriptor is next, also after one that could not be opened.
+func TestDescriptors(t *testing.T) {
+	k := New(abi.RDMA_DRIVER_UNKNOWN)
+	open := func() *channel {
+		t.Helper()
+		c, err := k.newChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first, second := open(), open()
+	if first.fd != firstFD || second.fd != firstFD+1 {
+		t.Errorf("%d and %d", first.fd, second.fd)
+	}
+	first.close()
+	k.Channel = func(int32) (Events, error) { return nil, syscall.EMFILE }
+	if _, err := k.newChannel(); err != syscall.EMFILE {
+		t.Error(err)
+	}
+	k.Channel = nil
+	again := open()
+	if again.fd != firstFD {
+		t.Errorf("%d after %d was closed", again.fd, firstFD)
+	}
+	again.close()
+	second.close()
 }

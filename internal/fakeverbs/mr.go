@@ -34,15 +34,15 @@ func (k *Kernel) destroyPD(r *ioctl.Request) error {
 
 // MR is the kernel's side of a memory region.
 type MR struct {
-	PD            uint32 // handle
+	PD            uint32 // handle of the PD
 	Start, Length uint64
 	Access        uint32
 	Key           uint32
-	DM            *DM    // the device memory that it is of, if it is,
-	Offset        uint64 // and where in it
-	DMAH          *DMAH  // with which it was registered, if with one
+	DM            *DM    // device memory of the region, or nil
+	Offset        uint64 // offset in DM
+	DMAH          *DMAH  // DMA handle that it was registered with, or nil
 
-	ended bool // by a work request
+	ended bool // a work request has invalidated it
 }
 
 func (k *Kernel) regMR(r *ioctl.Request) error {
@@ -88,8 +88,8 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// enlist makes a region an object of the kernel, with a key of the driver's. The end of the
-// object calls undo.
+// enlist adds a region to the kernel's objects, with a key that the driver chooses. The end of the object
+// calls undo.
 func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*object) (handle uint32, err error) {
 	h := k.Add("MR", mr, func() { delete(k.keys, mr.Key); undo() }, parents...)
 	if mr.Key, err = k.Model.RegMR(h, r); err != nil {
@@ -100,7 +100,7 @@ func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*objec
 	return h, nil
 }
 
-// answerMR answers with the handle of a new region, and with its key as both of its keys.
+// answerMR answers with the handle of a new region, and with its key as both lkey and rkey.
 func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
 	r.SetObject(handle, h)
 	if err := Answer(r, lkey, mr.Key); err != nil {
@@ -109,8 +109,8 @@ func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) err
 	return Answer(r, rkey, mr.Key)
 }
 
-// moved makes memory visible to the device at another address than the process's. Of another
-// process's memory it can't.
+// moved makes memory visible to the device at an address that differs from that of the process. It can't
+// do that for memory of another process.
 func (k *Kernel) moved(in *abi.IbUverbsRegMr) (undo func(), err error) {
 	if in.HcaVa == in.Start {
 		return nothing, nil
@@ -128,10 +128,10 @@ func (k *Kernel) pin(bytes int64) error {
 	return k.Pin(bytes)
 }
 
-// OptionalAccess are the access flags that a device may ignore.
+// OptionalAccess is the set of access flags that a device may ignore.
 const OptionalAccess = 0x3ff00000
 
-// checkAccess makes the checks of ib_check_mr_access, and the driver's own.
+// checkAccess makes the checks of ib_check_mr_access and those of the driver.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
 		remote   = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
@@ -147,7 +147,7 @@ func (k *Kernel) checkAccess(access uint32) error {
 	return nil
 }
 
-// reregMR changes the PD or the access, as drivers in software can.
+// reregMR changes the PD or the access, which is all that drivers in software support.
 func (k *Kernel) reregMR(r *ioctl.Request) error {
 	in := request[abi.IbUverbsReregMr](r)
 	switch {
@@ -175,12 +175,12 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 		o.uses[0], mr.PD = pd, in.PdHandle
 	}
 	if in.Flags&abi.IB_MR_REREG_ACCESS != 0 {
-		mr.Access = in.AccessFlags | mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND // which is the memory's
+		mr.Access = in.AccessFlags | mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND // this flag can't change
 	}
 	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// adviseMR is implemented by the core for all drivers, also for those that ignore it.
+// adviseMR handles advice. The core accepts it for all drivers, including those that ignore it.
 func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	pd, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
 	if _, err := k.Find("PD", uint32(pd)); err != nil {
@@ -202,8 +202,8 @@ func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	return nil
 }
 
-// prefetch refuses the SGEs that drivers of hardware refuse: with a key of no region with on-demand paging,
-// another domain's, one that is not writable, memory outside.
+// prefetch refuses SGEs as drivers of hardware do. The key must belong to a region of the PD with on-demand
+// paging, which must contain the memory, and be writable if the advice requires that.
 func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 	addr, length := binary.NativeEndian.Uint64(sge), binary.NativeEndian.Uint32(sge[8:])
 	mr := k.keys[binary.NativeEndian.Uint32(sge[12:])]
@@ -226,12 +226,12 @@ func (k *Kernel) destroyMR(r *ioctl.Request) error {
 // MRs returns the memory regions, oldest handle first.
 func (k *Kernel) MRs() []*MR { return bodies[*MR](k) }
 
-// dmaBufAccess is the access that the core allows to a region of a dma-buf.
+// dmaBufAccess is the access that the core permits for a region of a dma-buf.
 const dmaBufAccess = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_WRITE |
 	abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_RELAXED_ORDERING
 
-// regDMABuf takes any file of memory for a dma-buf. The device then finds its memory
-// from iova on. Another process's descriptors mean nothing here.
+// regDMABuf registers a file as a dma-buf. The device finds the memory at iova. It doesn't support
+// descriptors of other processes.
 func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	if !k.Device.driver.DMABufs || k.User != Memory(&k.lent) {
 		return syscall.EOPNOTSUPP
@@ -266,7 +266,7 @@ func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY)
 }
 
-// queryMR is implemented by the core for all drivers.
+// queryMR returns the attributes of a region. The core supports it for all drivers.
 func (k *Kernel) queryMR(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_QUERY_MR_HANDLE)
 	_, mr, err := find[*MR](k, "MR", uint32(h))
@@ -288,22 +288,22 @@ func (k *Kernel) queryMR(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.Start)
 }
 
-// firstMW is the index of the first window in its key.
+// firstMW is the index in the key of the first window.
 const firstMW = 1 << 19
 
 // MW is the kernel's side of a memory window.
 type MW struct {
 	Type uint8
 	RKey uint32
-	// Bound is the window's binding; nil while it opens nothing.
+	// Bound is the window's binding, or nil if it isn't bound.
 	Bound *Binding
 
-	pd uint32 // handle
-	qp *QP    // through which it was bound
+	pd uint32 // handle of the PD
+	qp *QP    // queue pair that bound it
 }
 
-// to reports whether the window opens something to the peer of a queue pair. One of type 1
-// belongs to a PD.
+// to reports whether the peer of a queue pair may use the window. A window of type 1 belongs to a PD, one of
+// type 2 to a queue pair.
 func (mw *MW) to(qp *QP) bool {
 	return mw.Bound != nil && (mw.Type == 1 && mw.pd == qp.PD || mw.qp == qp)
 }
@@ -342,32 +342,32 @@ type DM struct {
 	Length   uint64
 	LogAlign uint32
 
-	memory lent   // its bytes, from address 0 on
-	Start  uint64 // of the DM in that
-	Page   uint16 // of the device where it begins
+	memory lent   // the bytes, at address 0
+	Start  uint64 // offset of the DM in memory
+	Page   uint16 // first page in the device's memory
 }
 
-// SetMemory sets the memory behind the DM.
+// SetMemory sets the memory of the DM.
 func (dm *DM) SetMemory(r *mmap.Region) { dm.memory.add(piece{0, r, true}) }
 
-// Read reads its bytes, as the device has them.
+// Read reads bytes of the DM.
 func (dm *DM) Read(offset uint64, b []byte) error { return dm.memory.Read(dm.Start+offset, b) }
 
-// dmModel is a model with device memory. The others only count it.
+// dmModel is a model with device memory. For other models the fake only counts it.
 type dmModel interface {
 	AllocDM(dm *DM, r *ioctl.Request) (free func(), err error)
-	// DMAccess is all that a region of such memory may allow.
+	// DMAccess returns the access flags that a region of device memory may have.
 	DMAccess() uint64
 }
 
-// AllocDMAttrs are the attributes of DM_ALLOC that all drivers have.
+// AllocDMAttrs holds the attributes of DM_ALLOC that all drivers have.
 var AllocDMAttrs = []MethodAttr{
 	Obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
 	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
 	in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
 }
 
-// AllocDM allows each allocation up to the size of the device's memory, unless the model counts it.
+// AllocDM permits any allocation up to the size of the device's memory, unless the model manages the memory.
 func (k *Kernel) AllocDM(r *ioctl.Request) error {
 	length, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_LENGTH)
 	align, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT)
@@ -424,21 +424,21 @@ func (k *Kernel) regDM(r *ioctl.Request) error {
 	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_DM_MR_HANDLE, abi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY)
 }
 
-// DMs returns the device memory that is allocated, lowest handle first.
+// DMs returns the allocated device memory, lowest handle first.
 func (k *Kernel) DMs() []*DM { return bodies[*DM](k) }
 
-// DMAH is a DMA handle, and which of its hints were given.
+// DMAH is a DMA handle with the hints that were given.
 type DMAH struct {
 	CPU                   uint32
 	MemType, PH           uint8
 	HasCPU, HasMem, HasPH bool
 }
 
-// newest are the calls that Linux 7.2 adds, and those that follow it.
+// newest holds the calls that Linux 7.2 and later add.
 var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true,
 	"QUERY_COMP_CNTR_CAPS": true, "COMP_CNTR_CREATE": true, "COMP_CNTR_DESTROY": true, "COMP_CNTR_MODIFY": true, "COMP_CNTR_READ": true, "QP_ATTACH_COMP_CNTR": true}
 
-// newestMethods are the methods of these calls.
+// newestMethods holds the methods of these calls.
 var newestMethods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}: {"QUERY_PORT_SPEED", (*Kernel).queryPortSpeed, []MethodAttr{
 		Enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
@@ -492,7 +492,8 @@ var newestMethods = map[[2]uint16]*Method{
 // PortSpeed is the speed of a port, in units of 100 Mb/s, on devices that report one.
 const PortSpeed = 750
 
-// queryPortSpeed is in the core for all drivers, and carried out by those of hardware.
+// queryPortSpeed returns the speed of a port. The core has the call for all drivers, but only those of
+// hardware support it.
 func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
 	port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM)
 	switch {
@@ -507,7 +508,7 @@ func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
 // Processors is the number of processors of a machine whose device has DMA handles.
 const Processors = 8
 
-// allocDMAH makes the checks of the core, and those of the drivers that have DMA handles.
+// allocDMAH creates a DMA handle. It makes the checks of the core and those of drivers with DMA handles.
 func (k *Kernel) allocDMAH(r *ioctl.Request) error {
 	d := &DMAH{}
 	d.HasCPU = ioctl.Argument(r, abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, &d.CPU)
@@ -530,7 +531,7 @@ func (k *Kernel) freeDMAH(r *ioctl.Request) error {
 	return k.Remove("DMAH", uint32(h))
 }
 
-// regMRFor registers memory with a DMA handle, or without.
+// regMRFor registers memory with or without a DMA handle.
 func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	pdHandle, _ := r.Value(abi.UVERBS_ATTR_REG_MR_PD_HANDLE)
 	parent, err := k.Find("PD", uint32(pdHandle))
@@ -567,5 +568,5 @@ func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_MR_HANDLE, abi.UVERBS_ATTR_REG_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_MR_RESP_RKEY)
 }
 
-// DMAHs returns the DMA handles that are open, lowest handle first.
+// DMAHs returns the DMA handles, lowest handle first.
 func (k *Kernel) DMAHs() []*DMAH { return bodies[*DMAH](k) }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNamesNoDriver: a device's package is the only place that knows it, so files that all
-// devices share name none. Tables that users or the constructors read are left out.
+// TestNamesNoDriver: only the package of a device knows it, so the shared files must not name any driver.
+// Tables of users and of the constructors are exempt.
 func TestNamesNoDriver(t *testing.T) {
 	driver := regexp.MustCompile(`siw|SIW|rxe|RXE|erdma|ERDMA|mlx5|MLX5`)
 	for dir, tables := range map[string]map[string]bool{

@@ -18,10 +18,10 @@ type QP struct {
 	Type           uint64
 	Flags          uint64
 	SourceQPN      uint32
-	PD             uint32    // handle
-	Table          *IndTable // WQs among which it distributes packets, instead of having queues
-	Hash           *Hash     // chooses the WQ of Table
-	WQ             *WQ       // that it stands for, or nil
+	PD             uint32    // handle of the PD
+	Table          *IndTable // WQs among which it distributes packets, if it has no queues
+	Hash           *Hash     // selects the WQ in Table
+	WQ             *WQ       // WQ that it represents, or nil
 
 	// Made holds the queues that the device's model created, or nil if it has none.
 	Made Queues
@@ -34,13 +34,13 @@ type QP struct {
 	Attrs    abi.IbUverbsModifyQp
 	groups   []group
 	SRQ      *SRQ
-	target   *target // of an XRC domain
-	domain   *domain // that one
+	target   *target // target queue pair of an XRC domain, or nil
+	domain   *domain // the XRC domain, or nil
 	Mem      QueueMemory
 }
 
-// Strips reports whether the device takes VLAN tags off the packets that the queue pair, or the WQ
-// that it stands for, receives.
+// Strips reports whether the device removes VLAN tags from received packets. A queue pair that represents
+// a WQ has the setting of the WQ.
 func (qp *QP) Strips() bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -50,16 +50,16 @@ func (qp *QP) Strips() bool {
 	return qp.Flags&abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING != 0
 }
 
-// NewQP makes qp a queue pair of the opening, for models that need one without a request.
+// NewQP adds qp to the opening, for models that need a queue pair without a request.
 func NewQP(k *Kernel, qp *QP) *QP {
 	qp.k = k
 	return qp
 }
 
-// SetQueues gives the queue pair its queues.
+// SetQueues sets the queues of the queue pair.
 func (qp *QP) SetQueues(q Queues) { qp.Made, qp.queues = q, q }
 
-// EndQueues takes the queues away. Nothing is sent or received afterwards.
+// EndQueues removes the queues. Nothing is sent or received afterwards.
 func (qp *QP) EndQueues() { qp.queues = Gone{} }
 
 func (k *Kernel) createQP(r *ioctl.Request) error {
@@ -126,13 +126,13 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	if srq, qp.SRQ, err = FindIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
 		return nil, err
 	}
-	if qp.SRQ.CQ != nil { // an SRQ of an XRC domain
+	if qp.SRQ.CQ != nil { // it is an SRQ of an XRC domain
 		return nil, syscall.EINVAL
 	}
 	return append(uses, srq), nil
 }
 
-// free ends the queue pair. Sends that were taken and are not done never complete.
+// free ends the queue pair. Sends that have been taken but not completed never complete.
 func (qp *QP) free() {
 	qp.k.Device.remove(qp)
 	qp.k.Model.DestroyQP(qp)
@@ -159,7 +159,7 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	})
 }
 
-// mostAllocated is the largest allocation that a kernel makes at once.
+// mostAllocated is the size of the kernel's largest allocation.
 const mostAllocated = 4 << 20
 
 // postSend implements the doorbell. It does not allocate.
@@ -179,7 +179,7 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 		return syscall.EINVAL
 	case in.WqeSize > mostAllocated:
 		return syscall.ENOMEM
-	case in.WrCount != 0 || in.SgeCount != 0: // the work requests would follow the command
+	case in.WrCount != 0 || in.SgeCount != 0: // the doorbell has no work requests after the command
 		return syscall.ENOSPC
 	case qp == nil:
 		return syscall.EINVAL
@@ -223,7 +223,7 @@ func (k *Kernel) unlock() {
 		k.mu.Unlock()
 		return
 	}
-	if len(k.rung) == 1 { // nearly always
+	if len(k.rung) == 1 { // the common case
 		qp := k.rung[0]
 		k.rung = k.rung[:0]
 		k.mu.Unlock()
@@ -241,7 +241,7 @@ func (k *Kernel) unlock() {
 // Kernel returns the opening that the queue pair belongs to.
 func (qp *QP) Kernel() *Kernel { return qp.k }
 
-// Attr returns the queue pair's attributes, with its state.
+// Attr returns the queue pair's attributes, including its state.
 func (qp *QP) Attr() abi.IbUverbsModifyQp {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -260,8 +260,8 @@ func (qp *QP) IsIn(gid [16]byte) bool {
 // QueuePairs returns the queue pairs, lowest handle first.
 func (k *Kernel) QueuePairs() []*QP { return bodies[*QP](k) }
 
-// Gone implements Queues for a destroyed queue pair, whose memory may belong to another
-// object by now. A network that still refers to the queue pair finds empty queues.
+// Gone implements Queues for a destroyed queue pair, whose memory may have been reused. A network that
+// still refers to the queue pair finds empty queues.
 type Gone struct{}
 
 func (Gone) EnterError()                          {}

@@ -26,8 +26,7 @@ func (k *Kernel) exModifyQP(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsExModifyQpResp{ResponseLength: 8})
 }
 
-// privateModifier is a driver that has private bytes for a modification. It sees them before the QP
-// changes.
+// privateModifier is a driver with private bytes for modifications. It reads them before the QP changes.
 type privateModifier interface {
 	ModifyPrivate(qp *QP, mask, rate uint32, r *ioctl.Request) error
 }
@@ -41,21 +40,33 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request)
 		if err := k.checkModify(qp, in); err != nil {
 			return err
 		}
-		if qp.target != nil {
-			return Bare{}.ModifyQP(qp, in)
+		forced := qp.forcesMigration(in)
+		if err := k.modifyModel(qp, in, rate, r); err != nil {
+			return err
 		}
-		if m, ok := k.Model.(privateModifier); ok {
-			if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
-				return err
-			}
+		if forced {
+			qp.switchPath()
+			k.Raise(qp.Cookie, abi.IB_EVENT_PATH_MIG)
 		}
-		return k.Model.ModifyQP(qp, in)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	k.Ring(qp)
 	return nil
+}
+
+func (k *Kernel) modifyModel(qp *QP, in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
+	if qp.target != nil {
+		return Bare{}.ModifyQP(qp, in)
+	}
+	if m, ok := k.Model.(privateModifier); ok {
+		if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
+			return err
+		}
+	}
+	return k.Model.ModifyQP(qp, in)
 }
 
 // checkModify makes the checks of the core, which are the same for all drivers.
@@ -68,10 +79,11 @@ func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 		has(abi.IB_QP_AV) && in.Dest.PortNum != 1,
 		has(abi.IB_QP_AV) && toRTR && in.Dest.PortNum != qp.Attrs.PortNum,
 		has(abi.IB_QP_CUR_STATE) && in.CurQpState > abi.IB_QPS_ERR,
-		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR:
+		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR,
+		has(abi.IB_QP_ALT_PATH) && (in.AltPortNum != 1 || in.AltDest.PortNum != in.AltPortNum || !k.Device.IsInfiniBand()):
 		return syscall.EINVAL
 	}
-	return nil
+	return qp.checkMigration(in)
 }
 
 func (k *Kernel) queryQP(r *ioctl.Request) error {
@@ -93,7 +105,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 		resp.MaxRecvWr, resp.MaxRecvSge = qp.Cap.MaxRecvWr, qp.Cap.MaxRecvSge
 	}
 	if q, ok := qp.Made.(interface{ RecvEntries() uint32 }); ok {
-		resp.MaxRecvWr = q.RecvEntries() // those that the provider made room for
+		resp.MaxRecvWr = q.RecvEntries() // the number that the provider has room for
 	}
 	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		resp.SqSigAll = 1
@@ -116,25 +128,25 @@ func (qp *QP) Connect() {
 	qp.CurState = abi.IB_QPS_RTS
 }
 
-// Break puts the QP into the error state, as a lost peer does: all that is on the
-// queues is flushed; requests that are posted later wait for a doorbell.
+// Break puts the QP into the error state, as the loss of the peer does. All posted requests are flushed.
+// Requests that are posted later are flushed after a doorbell.
 func (qp *QP) Break() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	qp.queues.EnterError()
 }
 
-// Carry takes the oldest send and completes it with status, in the driver's own
-// numbers; a success only if it was signalled. It reports whether there was one. A QP in
-// the error state carries nothing: drivers only flush there.
+// Carry takes the oldest send and completes it with a status in the driver's numbers. A success completes
+// only if the send was signaled. Carry reports whether there was a send. In the error state it takes none,
+// because drivers only flush there.
 func (qp *QP) Carry(status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
 }
 
-// Receive takes the oldest receive and completes it with n bytes. Without one it
-// reports false; over iWARP the connection then ends. A QP in the error state receives nothing.
+// Receive takes the oldest receive and completes it with n bytes. If there is none, it reports false, and
+// over iWARP the connection ends. In the error state it takes none.
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -147,7 +159,7 @@ type player interface {
 	Receive(n uint32) bool
 }
 
-// TakeOver keeps the attributes that the mask names, as drivers in software do.
+// TakeOver stores the attributes in the mask, as drivers in software do.
 func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
 	for _, c := range qpAttrs {
 		if in.AttrMask&c.bit != 0 {
@@ -156,12 +168,15 @@ func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
 	}
 }
 
-// qpAttrs are the attributes that a modification may have.
+// qpAttrs holds the attributes that a modification may have.
 var qpAttrs = []struct {
 	bit  uint32
 	copy func(to, from *abi.IbUverbsModifyQp)
 }{
 	{abi.IB_QP_EN_SQD_ASYNC_NOTIFY, func(to, from *abi.IbUverbsModifyQp) { to.EnSqdAsyncNotify = from.EnSqdAsyncNotify }},
+	{abi.IB_QP_ALT_PATH, func(to, from *abi.IbUverbsModifyQp) {
+		to.AltDest, to.AltPkeyIndex, to.AltPortNum, to.AltTimeout = from.AltDest, from.AltPkeyIndex, from.AltPortNum, from.AltTimeout
+	}},
 	{abi.IB_QP_ACCESS_FLAGS, func(to, from *abi.IbUverbsModifyQp) { to.QpAccessFlags = from.QpAccessFlags }},
 	{abi.IB_QP_PKEY_INDEX, func(to, from *abi.IbUverbsModifyQp) { to.PkeyIndex = from.PkeyIndex }},
 	{abi.IB_QP_PORT, func(to, from *abi.IbUverbsModifyQp) { to.PortNum = from.PortNum }},
@@ -180,7 +195,7 @@ var qpAttrs = []struct {
 	{abi.IB_QP_DEST_QPN, func(to, from *abi.IbUverbsModifyQp) { to.DestQpNum = from.DestQpNum }},
 }
 
-// atomics rounds as the kernel does: 0, or a power of two.
+// atomics rounds up to a power of two or 0, as the kernel does.
 func atomics(n uint8) uint8 {
 	if n == 0 {
 		return 0
@@ -190,7 +205,7 @@ func atomics(n uint8) uint8 {
 
 type move struct{ from, to uint8 }
 
-// need has the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+// need holds the attributes that a transition must and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
 type need struct{ must, may [6]uint32 }
 
 const (
@@ -223,17 +238,17 @@ var moves = map[move]need{
 	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
 }
 
-// sending has the attributes that may change while sends are processed.
+// sending holds the attributes that may change while sends are processed.
 var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
 
-// ignored has the attributes that the core ignores when it modifies a QP.
+// ignored holds the attributes that the core ignores when it modifies a QP.
 var ignored = map[uint64]uint32{
 	abi.IB_UVERBS_QPT_XRC_INI: heard,
 	abi.IB_UVERBS_QPT_XRC_TGT: abi.IB_QP_MAX_QP_RD_ATOMIC | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY,
 }
 
-// ModifyIsOK reports whether the kernel's ib_modify_qp_is_ok permits a transition. It lets an RC QP
-// go from SQE to RTS without attributes, which the specification does not.
+// ModifyIsOK reports whether the kernel's ib_modify_qp_is_ok permits a transition. Unlike the
+// specification, it permits the transition of an RC QP from SQE to RTS without attributes.
 func ModifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
 	if mask&abi.IB_QP_CUR_STATE != 0 && (from < abi.IB_QPS_RTR || from > abi.IB_QPS_SQE) {
 		return false

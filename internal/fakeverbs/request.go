@@ -12,11 +12,11 @@ import (
 type kind int
 
 const (
-	ptrIn  kind = iota // by value up to 8 bytes
-	ptrOut             // always by address
+	ptrIn  kind = iota // input, by value up to 8 bytes
+	ptrOut             // output, always by address
 	constIn
 	flagsIn
-	handle // of an object or a descriptor, existing or new
+	handle // handle or descriptor of an existing or new object
 )
 
 // MethodAttr describes an attribute of a method.
@@ -27,22 +27,22 @@ type MethodAttr struct {
 	must     bool
 }
 
-// Method is a method of an object, with the attributes that it takes.
+// Method is a method of an object with its attributes.
 type Method struct {
 	name  string
 	run   func(*Kernel, *ioctl.Request) error
 	attrs []MethodAttr
 }
 
-// NewMethod makes a method of a driver's own.
+// NewMethod returns a method of a driver.
 func NewMethod(name string, run func(*Kernel, *ioctl.Request) error, attrs []MethodAttr) *Method {
 	return &Method{name, run, attrs}
 }
 
 const anyLen = 1<<16 - 1
 
-// The functions below describe attributes: Out and OutMin an output of a size or more, Enum a
-// constant, Obj a handle. Destroys is the only attribute of a method that destroys an object.
+// The functions below return attributes. Out is an output of a size, OutMin one of at least a size, Enum a
+// constant, and Obj a handle. Destroys is the only attribute of a method that destroys an object.
 
 func in(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
 func inMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }
@@ -62,7 +62,7 @@ var (
 	uhwOut = MethodAttr{abi.UVERBS_ATTR_UHW_OUT, ptrOut, 0, anyLen, false}
 )
 
-// check refuses a request as the kernel's dispatcher does. It allocates nothing.
+// check returns the error of the kernel's dispatcher for an invalid request. It doesn't allocate.
 func (m *Method) check(r *ioctl.Request, own map[uint16]bool) error {
 	var seen uint64
 	attrs := r.Attrs()
@@ -100,8 +100,7 @@ func (m *Method) index(id uint16) int {
 	return -1
 }
 
-// checkMemory finds addresses where the kernel would look for a value, and the
-// other way round.
+// checkMemory refuses an address where the kernel expects a value, and a value where it expects an address.
 func (a *MethodAttr) checkMemory(r *ioctl.Request, wire *abi.IbUverbsAttr) error {
 	b, _ := r.Bytes(wire.AttrId)
 	switch {
@@ -119,8 +118,7 @@ func (a *MethodAttr) checkMemory(r *ioctl.Request, wire *abi.IbUverbsAttr) error
 	return nil
 }
 
-// methods are those of the core that a software device has, with the attributes
-// that Linux 6.12 gives them.
+// methods holds the methods of the core that a software device has, with their attributes in Linux 6.12.
 var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE}: {"INVOKE_WRITE", (*Kernel).invokeWrite, udata(
 		inMin(abi.UVERBS_ATTR_CORE_IN, 4).Optional(),
@@ -284,7 +282,7 @@ var methods = map[[2]uint16]*Method{
 	}},
 }
 
-// methodOf finds a method of a driver's or of the core's, or nil.
+// methodOf returns a method of a driver or of the core, or nil.
 func methodOf(driver uint32, object, number uint16) *Method {
 	id := [2]uint16{object, number}
 	if d := drivers[driver]; d != nil && d.Methods[id] != nil {
@@ -296,12 +294,12 @@ func methodOf(driver uint32, object, number uint16) *Method {
 	return methods[id]
 }
 
-// command is one of those that came before the ioctl interface.
+// command is a command from before the ioctl interface.
 type command struct {
 	name    string
 	in, out int
 	run     func(*Kernel, *ioctl.Request) error
-	quick   func(k *Kernel, in []byte) error // by write(2), of those that user space issues so
+	quick   func(k *Kernel, in []byte) error // handles the command through write(2), if user space uses that
 }
 
 const extended = abi.IB_USER_VERBS_CMD_FLAG_EXTENDED
@@ -350,7 +348,7 @@ func (k *Kernel) invokeWrite(r *ioctl.Request) error {
 	return c.run(k, r)
 }
 
-// request reads a command's input.
+// request decodes the input of a command.
 func request[T any](r *ioctl.Request) (v T) {
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &v)
 	return v
@@ -358,7 +356,7 @@ func request[T any](r *ioctl.Request) (v T) {
 
 func respond[T any](r *ioctl.Request, v T) error { return Answer(r, abi.UVERBS_ATTR_CORE_OUT, v) }
 
-// Answer writes an output, or returns EINVAL when there is no room for it.
+// Answer writes an output. It returns EINVAL if there is no room for it.
 func Answer[T any](r *ioctl.Request, id uint16, v T) error {
 	if !ioctl.Answer(r, id, &v) {
 		return syscall.EINVAL
@@ -366,17 +364,17 @@ func Answer[T any](r *ioctl.Request, id uint16, v T) error {
 	return nil
 }
 
-// AnswerDriver writes a driver's answer, or returns EINVAL when there is no room for all of it.
+// AnswerDriver writes a driver's answer. It returns EINVAL if there is no room for all of it.
 func AnswerDriver[T any](r *ioctl.Request, v T) error { return Answer(r, abi.UVERBS_ATTR_UHW_OUT, v) }
 
-// HasRoom reports whether a driver's answer of n bytes would fit.
+// HasRoom reports whether there is room for a driver's answer of n bytes.
 func HasRoom(r *ioctl.Request, n int) bool {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
 	return len(b) >= n
 }
 
-// Command carries out a command that came by write(2), as ib_uverbs_write does: a
-// doorbell, or an arming. It allocates nothing.
+// Command handles a command from write(2), as ib_uverbs_write does. It supports doorbells and arming. It
+// doesn't allocate.
 func (k *Kernel) Command(wire []byte) error {
 	k.mu.Lock()
 	defer k.unlock()
@@ -406,12 +404,12 @@ func (k *Kernel) Command(wire []byte) error {
 	return c.quick(k, wire[commandHeader:])
 }
 
-// commandHeader is the size of struct ib_uverbs_cmd_hdr: the command, and the lengths of
-// all that is written and of the answer, in words.
+// commandHeader is the size of struct ib_uverbs_cmd_hdr, which holds the command, and the lengths in words
+// of the written bytes and of the answer.
 const commandHeader = 8
 
-// checkWire is verify_hdr. It also wants the answer to go where a command has room for
-// it: right behind itself.
+// checkWire makes the checks of verify_hdr. It also checks that the answer's address is directly behind
+// the command, where the command has room for it.
 func (c *command) checkWire(wire []byte) error {
 	words := u32(wire, 4)
 	switch written, answered := int(words&0xffff)*4, int(words>>16)*4; {
@@ -438,19 +436,19 @@ func (k *Kernel) quickNotifyCQ(in []byte) error {
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 
-// AttrKind is the kind of a method's attribute, which a request itself does not say.
+// AttrKind is the kind of a method's attribute. A request doesn't contain it.
 type AttrKind int
 
 // The kinds.
 const (
 	AttrUnknown AttrKind = iota
-	AttrIn               // by value up to 8 bytes, else by address
-	AttrOut              // always by address
-	AttrObject           // a handle or a descriptor, existing or new
+	AttrIn               // input, by value up to 8 bytes, otherwise by address
+	AttrOut              // output, always by address
+	AttrObject           // handle or descriptor of an existing or new object
 )
 
-// KindOf returns the kind of an attribute of a driver's method. The sandbox takes requests from
-// other processes and needs it to find the memory that they point at.
+// KindOf returns the kind of an attribute of a driver's method. The sandbox uses it to find the memory that
+// requests of other processes refer to.
 func KindOf(driver uint32, object, method, id uint16) AttrKind {
 	m := methodOf(driver, object, method)
 	if m == nil {

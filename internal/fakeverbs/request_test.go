@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// written is a file that keeps the bytes of a command.
+// written is a file that records the bytes of a command.
 type written struct {
 	ioctl.File
 	wire []byte

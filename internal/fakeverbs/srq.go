@@ -11,22 +11,22 @@ import (
 type SRQ struct {
 	Cookie               uint64
 	MaxWR, MaxSGE, Limit uint32
-	CQ                   *CQ    // of an SRQ of an XRC domain, as is Num
-	Num                  uint32 // of which the device knows it
+	CQ                   *CQ    // for an SRQ of an XRC domain
+	Num                  uint32 // the device's number of an SRQ of an XRC domain
 
-	// Queue is the queue itself, as the device's model keeps it; nil if it keeps none.
+	// Queue is the model's queue, or nil if the model has none.
 	Queue SRQQueue
 
-	PD     uint32 // handle
+	PD     uint32 // handle of the PD
 	k      *Kernel
 	id     uint32
-	domain *domain // of XRC
+	domain *domain // XRC domain, or nil
 	Mem    QueueMemory
 }
 
 // SRQQueue is a model's side of a shared receive queue. The kernel's lock is held.
 type SRQQueue interface {
-	// Free ends the queue, with its SRQ.
+	// Free is called when the SRQ is destroyed.
 	Free()
 }
 
@@ -69,7 +69,7 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	return Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
 }
 
-// find looks up the objects that an SRQ of an XRC domain uses, and numbers the SRQ.
+// find looks up the objects that an SRQ of an XRC domain uses, and assigns the number of the SRQ.
 func (s *SRQ) find(r *ioctl.Request) (uses []*object, err error) {
 	cq, body, err := FindIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
 	if err != nil {
@@ -124,7 +124,7 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsQuerySrqResp{MaxWr: srq.MaxWR, MaxSge: srq.MaxSGE, SrqLimit: srq.Limit})
 }
 
-// Seam returns the place where observers see the SRQ's receives.
+// Seam returns the seam through which observers see the SRQ's receives.
 func (s *SRQ) Seam() Seam { return Seam{Kernel: s.k, Object: s.id, srq: true, Kind: EntryRQE} }
 
 // SRQs returns the shared receive queues, lowest handle first.

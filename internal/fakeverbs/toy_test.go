@@ -14,7 +14,7 @@ import (
 // toyDriver is the number of a driver that has no package.
 const toyDriver = 1000
 
-// toyQP is the device's side of a queue pair whose requests a test hands over as they are.
+// toyQP is the device's side of a queue pair whose requests are Go values from a test.
 type toyQP struct {
 	fakeverbs.Gone
 	qp    *fakeverbs.QP
@@ -62,7 +62,7 @@ func (c *toyCQ) complete(wc abi.IbUverbsWc) { c.done = append(c.done, wc) }
 func (*toyCQ) IsArmed() bool                { return false }
 func (*toyCQ) Free()                        {}
 
-// toy is the model: it refuses the requests that drivers of hardware refuse, and has queues of Go values.
+// toy is a model with queues of Go values. It refuses the same requests as drivers of hardware.
 type toy struct{ fakeverbs.Bare }
 
 func (toy) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
@@ -87,8 +87,8 @@ func toyLimits() fakeverbs.Limits {
 	return l
 }
 
-// TestToyDevice adds a device that no other file of the module knows, and moves a message
-// over it: a new device adds files and changes none.
+// TestToyDevice adds a device that no other file of the module knows, and sends a message over it. It shows
+// that a new device adds files and changes none.
 func TestToyDevice(t *testing.T) {
 	fakeverbs.Register(&fakeverbs.Driver{ID: toyDriver, Limits: toyLimits, New: func(*fakeverbs.Kernel) fakeverbs.Model { return toy{} }})
 	k := fakeverbs.NewDevice(toyDriver).Open()

@@ -7,37 +7,37 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Work is a send that the device took off its queue, in the same form for all drivers. It
-// needs a completion.
+// Work is a send that the device has taken from its queue. All drivers use this format. It must be
+// completed.
 type Work struct {
 	ID     uint64
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
-	Flags  uint32 // IB_SEND_; signaled also because the queue pair signals all
-	Front  []byte // of a raw packet, before its data: the part that is in the request itself
-	MSS    uint16 // of a TSO, whose headers are Front
-	Inline []byte // with IB_SEND_INLINE, or
+	Flags  uint32 // IB_SEND_; includes signaled if the queue pair signals all sends
+	Front  []byte // the start of a raw packet that is in the request itself
+	MSS    uint16 // for a TSO, whose headers are in Front
+	Inline []byte // data with IB_SEND_INLINE, or
 	SGL    []SGE
 
 	RemoteAddr    uint64
 	RKey          uint32
-	SRQN          uint32 // of the peer's SRQ, with XRC
-	Imm           uint32 // as it stands; a key to end
+	SRQN          uint32 // number of the peer's SRQ, with XRC
+	Imm           uint32 // immediate data in wire order, or a key to invalidate
 	Compare, Swap uint64 // Compare is also the addend
 	To            Destination
 	Bind          Binding
-	Flush         uint32 // bytes from RemoteAddr on; 0 for all of the region
+	Flush         uint32 // bytes to flush at RemoteAddr; 0 means the whole region
 	FlushTypes    uint8  // IB_FLUSH_
 
-	Index   uint32 // for the model's own use, as is the next
-	Code    uint8  // of the operation
-	SGLRoom [2]SGE // room for the SGL of most
+	Index   uint32 // for use by the model
+	Code    uint8  // code of the operation, for use by the model
+	SGLRoom [2]SGE // memory for short SGLs
 	Data    []byte // as in Recv
 }
 
-// NoOpcode is an operation that no verb has.
+// NoOpcode is the opcode of operations that are not verbs.
 const NoOpcode = ^uint32(0)
 
-// Len returns the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
+// Len returns the length of the data in bytes, at most 4 GiB minus one.
 func (w *Work) Len() uint32 {
 	n := uint64(len(w.Front) + len(w.Inline))
 	for _, s := range w.SGL {
@@ -53,52 +53,52 @@ type SGE struct {
 	LKey   uint32
 }
 
-// Destination is where a datagram goes.
+// Destination is the destination of a datagram.
 type Destination struct {
 	QPN, QKey uint32
-	AH        *AH // nil: there is none of that number
+	AH        *AH // nil if there is none with the number
 }
 
-// Binding describes the memory that a window opens.
+// Binding describes the memory that a window gives access to.
 type Binding struct {
 	Addr, Length        uint64
-	LKey, RKey, NewRKey uint32 // of the region; of the window, before and after
+	LKey, RKey, NewRKey uint32 // lkey of the region; rkeys of the window before and after
 	Access              uint32
 }
 
-// Recv is a receive that the device took, of a queue pair or its SRQ.
+// Recv is a receive that the device has taken from a queue pair or its SRQ.
 type Recv struct {
 	ID  uint64
 	SGL []SGE
 
-	Index   uint32 // for the driver's own use
+	Index   uint32 // for use by the driver
 	SGLRoom [2]SGE // as in Work
-	Data    []byte // that come in the completion
-	Packet  Packet // of a raw packet
+	Data    []byte // data that is in the completion
+	Packet  Packet // attributes of a raw packet
 }
 
-// Packet is what a device finds in a raw packet that arrives.
+// Packet holds the attributes that a device finds in an arriving raw packet.
 type Packet struct {
-	Tag                  uint32 // of the flow rule
-	VLAN                 uint16 // with Stripped
+	Tag                  uint32 // flow tag of the rule
+	VLAN                 uint16 // valid if Stripped is set
 	Stripped             bool
 	IPv4, IPv6, TCP, UDP bool
 	L3OK, L4OK           bool
 }
 
 // Queues is a model's side of a queue pair's queues. The kernel's lock is held. Statuses and
-// completions are those of the verbs. A model whose queues are played by unit tests has the
-// methods of QP.Carry and QP.Receive too.
+// completions are those of the verbs. Models for unit tests also have the methods that QP.Carry and
+// QP.Receive call.
 type Queues interface {
-	// EnterError moves the queue pair to the error state: all is flushed, taken sends first.
+	// EnterError moves the queue pair to the error state. All requests are flushed, taken sends first.
 	EnterError()
 	// NextSend takes the oldest send.
 	NextSend() (*Work, bool)
-	// SendDone ends the oldest send that was taken, with a completion or without.
+	// SendDone ends the oldest taken send, with or without a completion.
 	SendDone(w *Work, status uint32, completes bool)
-	// NextRecv takes the oldest receive, of the queue pair or its SRQ.
+	// NextRecv takes the oldest receive of the queue pair or its SRQ.
 	NextRecv() (*Recv, bool)
-	// RecvDone completes a receive that was taken.
+	// RecvDone completes a taken receive.
 	RecvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
 }
 
@@ -116,8 +116,9 @@ func (qp *QP) TakeSend() (*Work, bool) {
 	return w, ok
 }
 
-// Sent completes the oldest send that was taken, a success only if it was signaled. A failure moves the queue
-// pair to the error state. A send that was flushed meanwhile stays so: Sent reports false.
+// Sent completes the oldest taken send. A success has a completion only if the send was signaled. A failure
+// moves the queue pair to the error state. If the send has been flushed meanwhile, Sent does nothing and
+// reports false.
 func (qp *QP) Sent(w *Work, status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -133,7 +134,7 @@ func (qp *QP) Sent(w *Work, status uint32) bool {
 	return true
 }
 
-// FlushTaken completes the sends that were taken and are not done.
+// FlushTaken flushes the taken sends that have not completed.
 func (qp *QP) FlushTaken() {
 	taken := qp.Taken
 	qp.Taken = nil
@@ -142,8 +143,8 @@ func (qp *QP) FlushTaken() {
 	}
 }
 
-// TakeRecv takes the oldest receive, of the queue pair or its SRQ, as for an arriving
-// message. A queue pair in the error state takes none: user space may be taking them back.
+// TakeRecv takes the oldest receive of the queue pair or its SRQ, for an arriving message. In the error
+// state it takes none, because user space may be removing them.
 func (qp *QP) TakeRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -153,15 +154,15 @@ func (qp *QP) TakeRecv() (*Recv, bool) {
 	return qp.queues.NextRecv()
 }
 
-// keeper is a queue pair whose short messages may come in completions.
+// keeper is a queue pair whose completions may contain short messages.
 type keeper interface {
-	Keeps() bool // fixed when the queue pair is made
+	Keeps() bool // fixed when the queue pair is created
 	Keep(r *Recv, data []byte) bool
 	KeepFetched(w *Work, data []byte) bool
 }
 
-// Keep puts the data of a SEND into the completion of its receive, in place of the memory
-// that it names. It reports whether the device does so.
+// Keep puts the data of a SEND into the completion of the receive instead of its memory. It reports whether
+// the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
 	q, ok := qp.Made.(keeper)
 	if !ok || !q.Keeps() {
@@ -172,7 +173,7 @@ func (qp *QP) Keep(r *Recv, data []byte) bool {
 	return q.Keep(r, data)
 }
 
-// HasSRQ reports whether receives are those of an SRQ.
+// HasSRQ reports whether the queue pair receives from an SRQ.
 func (qp *QP) HasSRQ() bool { return qp.SRQ != nil }
 
 // KeepFetched is Keep for the data that a send has fetched.
@@ -186,15 +187,15 @@ func (qp *QP) KeepFetched(w *Work, data []byte) bool {
 	return q.KeepFetched(w, data)
 }
 
-// PeekRecv looks at the receive that TakeRecv would take, where devices look at one before
-// they take it: for datagrams.
+// PeekRecv returns the receive that TakeRecv would take. Devices peek before they take a receive for a
+// datagram.
 func (qp *QP) PeekRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.queues.(interface{ OldestRecv() (*Recv, bool) }).OldestRecv()
 }
 
-// Received completes a receive. The completion needs no ID and no queue pair's number.
+// Received completes a receive. It fills in the WRID and the number of the queue pair.
 func (qp *QP) Received(r *Recv, wc *abi.IbUverbsWc, solicited bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -203,8 +204,7 @@ func (qp *QP) Received(r *Recv, wc *abi.IbUverbsWc, solicited bool) {
 	qp.queues.RecvDone(r, c, solicited)
 }
 
-// ReadSGE reads the memory of an SGE, of which the device has made sure by LocalOK. That of the
-// key of no memory is zeros.
+// ReadSGE reads the memory of an SGE that LocalOK has permitted. For the key of no memory it reads zeros.
 func (qp *QP) ReadSGE(s SGE, b []byte) error {
 	if qp.k.isNull(s.LKey) {
 		clear(b)
@@ -214,8 +214,8 @@ func (qp *QP) ReadSGE(s SGE, b []byte) error {
 	return m.Read(addr, b)
 }
 
-// WriteSGE writes to the memory of an SGE in the same way. Data for the key of no memory is
-// dropped.
+// WriteSGE writes the memory of an SGE that LocalOK has permitted. For the key of no memory it drops the
+// data.
 func (qp *QP) WriteSGE(s SGE, b []byte) error {
 	if qp.k.isNull(s.LKey) {
 		return nil
@@ -224,16 +224,16 @@ func (qp *QP) WriteSGE(s SGE, b []byte) error {
 	return m.Write(addr, b)
 }
 
-// isNull reports whether a key is the device's key of no memory, which the context's answer has.
+// isNull reports whether a key is the device's key of no memory.
 func (k *Kernel) isNull(lkey uint32) bool { return lkey == k.NullKey && lkey != 0 }
 
-// covers reports whether the region has a piece of memory.
+// covers reports whether the region contains a range of memory.
 func (mr *MR) covers(addr, length uint64) bool {
 	return addr >= mr.Start && addr-mr.Start <= mr.Length && length <= mr.Length-(addr-mr.Start)
 }
 
-// LocalOK reports whether a work request of the queue pair may name a piece of memory, to be
-// read or written. Nothing needs no key.
+// LocalOK reports whether a work request of the queue pair may read or write a piece of memory. An empty
+// piece needs no key.
 func (qp *QP) LocalOK(s SGE, write bool) bool {
 	if s.Length == 0 {
 		return true
@@ -248,7 +248,7 @@ func (qp *QP) LocalOK(s SGE, write bool) bool {
 		(!write || mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
 }
 
-// RemoteOK reports whether a peer's key opens memory to it. Right is an access flag.
+// RemoteOK reports whether a key gives the peer access to memory. right is an access flag.
 func (qp *QP) RemoteOK(key uint32, addr, length uint64, right uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -259,15 +259,14 @@ func (qp *QP) RemoteOK(key uint32, addr, length uint64, right uint32) bool {
 	return mr != nil && mr.PD == qp.PD && !mr.ended && mr.Access&right == right && mr.covers(addr, length)
 }
 
-// QPAccess are the rights that the queue pair gives to its peer at all.
+// QPAccess returns the access flags of the queue pair.
 func (qp *QP) QPAccess() uint32 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.Attrs.QpAccessFlags
 }
 
-// Invalidate ends a key of a region, or of a window of type 2, and reports whether there
-// was such a one.
+// Invalidate invalidates the key of a region or of a window of type 2. It reports whether there was one.
 func (qp *QP) Invalidate(key uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -286,7 +285,7 @@ func (qp *QP) Invalidate(key uint32) bool {
 	return true
 }
 
-// Bind opens a window, or with length 0 closes it, and reports whether it may.
+// Bind binds a window, or unbinds it if the length is 0. It reports whether the binding is permitted.
 func (qp *QP) Bind(b *Binding) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -309,14 +308,14 @@ func (qp *QP) Bind(b *Binding) bool {
 	return true
 }
 
-// HasKey reports whether a key is one of the opening's.
+// HasKey reports whether a key belongs to the opening.
 func (qp *QP) HasKey(key uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	return qp.k.keys[key] != nil || qp.k.windows[key] != nil
 }
 
-// Memory returns the memory that a valid key names, and the address in it.
+// Memory returns the memory of a valid key, and the address in it.
 func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
@@ -326,8 +325,8 @@ func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	return qp.k.User, addr
 }
 
-// RemoteMemory is Memory for a peer's request. The race detector does not see a
-// peer's access to memory of this process, as it does not see a device's.
+// RemoteMemory is Memory for a peer's request. It hides the peer's accesses to memory of this process from
+// the race detector, which doesn't see those of a real device either.
 func (qp *QP) RemoteMemory(key uint32, addr uint64) (Memory, uint64) {
 	m, at := qp.Memory(key, addr)
 	if l, ok := m.(*lent); ok && raceEnabled {

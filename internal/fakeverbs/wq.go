@@ -17,8 +17,8 @@ type WQ struct {
 	Flags         uint32
 	State         uint32
 	CQ            *CQ
-	PD            uint32  // handle
-	Queue         WQQueue // the queue itself, as the device's model keeps it; nil if it keeps none
+	PD            uint32  // handle of the PD
+	Queue         WQQueue // the model's queue, or nil if the model has none
 	k             *Kernel
 }
 
@@ -33,7 +33,7 @@ type wqModel interface {
 type WQQueue interface {
 	// StandIn returns a queue pair that has only the WQ's receives.
 	StandIn() *QP
-	// EndWQ ends the queue, with its WQ.
+	// EndWQ is called when the WQ is destroyed.
 	EndWQ()
 }
 
@@ -50,11 +50,11 @@ const (
 	wqAttrFlags
 )
 
-// knownWQFlags are the flags that the core knows.
+// knownWQFlags holds the flags that the core knows.
 const knownWQFlags = abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | abi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS |
 	abi.IB_UVERBS_WQ_FLAGS_DELAY_DROP | abi.IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING
 
-// createWQ requires a CQ, as every driver does.
+// createWQ creates a WQ. It requires a CQ, as every driver does.
 func (k *Kernel) createWQ(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
 	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
@@ -207,8 +207,8 @@ func IsZero(b []byte) bool {
 	return true
 }
 
-// findTable finds the objects that a queue pair without queues is made of: it deals out to
-// the WQs of a table.
+// findTable looks up the objects of a queue pair without queues, which distributes packets among the WQs of
+// a table.
 func (qp *QP) findTable(r *ioctl.Request, uses []*object) ([]*object, error) {
 	var c abi.IbUverbsQpCap
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &c)
@@ -225,7 +225,7 @@ func (qp *QP) findTable(r *ioctl.Request, uses []*object) ([]*object, error) {
 	return append(uses, o), nil
 }
 
-// Hash has the parameters by which an RSS queue pair chooses among its WQs.
+// Hash holds the parameters by which an RSS queue pair selects a WQ.
 type Hash struct {
 	Fields uint64
 	Key    []byte
@@ -248,7 +248,7 @@ const (
 	HashFields   = HashIPv4 | HashIPv6 | HashTCP | HashUDP
 )
 
-// Deal returns the queue pair that stands for the WQ to which a frame goes, or nil.
+// Deal returns the queue pair that represents the WQ of a frame, or nil.
 func (qp *QP) Deal(f *Frame) *QP {
 	if w := qp.Table.WQs[qp.Place(f)]; w.Queue != nil {
 		return w.Queue.StandIn()
@@ -256,12 +256,12 @@ func (qp *QP) Deal(f *Frame) *QP {
 	return nil
 }
 
-// Place returns the place in the table to which a frame goes.
+// Place returns the index in the table for a frame.
 func (qp *QP) Place(f *Frame) int {
 	return int(toeplitz(qp.Hash.Key, qp.Hash.input(f)) % uint32(len(qp.Table.WQs)))
 }
 
-// input returns the fields that are hashed, in the order of Microsoft's RSS: sources before destinations,
+// input returns the hashed fields in the order of Microsoft's RSS, which has sources before destinations and
 // addresses before ports.
 func (h *Hash) input(f *Frame) (b []byte) {
 	part := func(field uint64, header uint32, from, to int) {
@@ -280,7 +280,8 @@ func (h *Hash) input(f *Frame) (b []byte) {
 	return b
 }
 
-// toeplitz adds up, for each bit of the input that is set, the 32 bits of the key from there on.
+// toeplitz returns the Toeplitz hash: the XOR, over all set bits of the input, of the 32 bits of the key from
+// that position on.
 func toeplitz(key, input []byte) (sum uint32) {
 	key = append(slices.Clone(key), 0)
 	window := uint32(key[0])<<24 | uint32(key[1])<<16 | uint32(key[2])<<8 | uint32(key[3])

@@ -9,12 +9,12 @@ import (
 
 // domain is an XRC domain of a device. It is guarded by the device's lock.
 type domain struct {
-	inode   uint64 // of the file that it is shared by; 0 if it is not
+	inode   uint64 // inode of the file through which it is shared, or 0
 	users   int
 	targets map[uint32]*target // by number
 }
 
-// hardwareCalls are those that no driver in software has.
+// hardwareCalls holds the calls that only drivers of hardware have.
 var hardwareCalls = map[string]bool{
 	"OPEN_XRCD": true, "XRCD_DESTROY": true, "OPEN_QP": true,
 	"WQ_CREATE": true, "WQ_DESTROY": true, "MODIFY_WQ": true, "CREATE_RWQ_IND_TBL": true, "RWQ_IND_TBL_DESTROY": true,
@@ -29,7 +29,7 @@ func (k *Kernel) has(call string) bool {
 	return k.Model.Has(call) && (k.Newest || !newest[call]) && !(k.isSoftware() && hardwareCalls[call])
 }
 
-// isSoftware reports whether the driver has no more than the software drivers of Linux.
+// isSoftware reports whether the driver has only the features of Linux's software drivers.
 func (k *Kernel) isSoftware() bool {
 	return k.Device.driver.Software
 }
@@ -75,7 +75,7 @@ func (k *Kernel) destroyXRCD(r *ioctl.Request) error {
 	return k.Remove("XRCD", uint32(h))
 }
 
-// Domains is how many XRC domains there are that a file shares.
+// Domains returns the number of XRC domains that are shared through a file.
 func (d *Device) Domains() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,8 +94,7 @@ type target struct {
 // targeter is a model that reads private bytes of target QPs.
 type targeter interface{ CreateTarget(*ioctl.Request) error }
 
-// createTarget is the part of QP_CREATE that is for target QPs. The core does without the
-// driver's private bytes.
+// createTarget is the part of QP_CREATE for target QPs. The core doesn't need the driver's private bytes.
 func (k *Kernel) createTarget(r *ioctl.Request) error {
 	for _, id := range []uint16{abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE,
 		abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE} {
@@ -146,7 +145,7 @@ func (k *Kernel) openQP(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsCreateQpResp{QpHandle: qp.id, Qpn: qp.Num})
 }
 
-// join makes a handle of a target QP, which goes with its last handle.
+// join creates a handle of a target QP. The target QP ends with its last handle.
 func (k *Kernel) join(t *target, d *domain, qp *QP, domain *object) {
 	k.Device.mu.Lock()
 	defer k.Device.mu.Unlock()
@@ -169,8 +168,8 @@ func (d *Device) part(t *target, x *domain, qp *QP) (last bool) {
 	return true
 }
 
-// Shared calls f with the QP's state up to date. A target QP's handles share their state, which f may
-// change under the device's lock.
+// Shared calls f after it has updated the QP's state. The handles of a target QP share their state, which f
+// may change under the device's lock.
 func (qp *QP) Shared(f func() error) error {
 	t := qp.target
 	if t == nil {
@@ -184,8 +183,8 @@ func (qp *QP) Shared(f func() error) error {
 	return err
 }
 
-// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, for all openings
-// that have a handle of it.
+// Raise raises an asynchronous event of the queue pair, an IB_EVENT_ number, in all openings with a handle
+// of it.
 func (qp *QP) Raise(event uint32) {
 	all := []*QP{qp}
 	if t := qp.target; t != nil {
@@ -201,15 +200,15 @@ func (qp *QP) Raise(event uint32) {
 	}
 }
 
-// targetQueue is an SRQ's queue of a model that has XRC.
+// targetQueue is the queue of an SRQ in a model with XRC.
 type targetQueue interface {
-	// Target returns the queues of a target QP that receives through the SRQ. The view is the
-	// QP as the SRQ's process sees it.
+	// Target returns the queues of a target QP that receives through the SRQ. view is the QP from
+	// the view of the SRQ's process.
 	Target(view *QP, srq *SRQ) Queues
 }
 
-// Through is a target QP as the SRQ of a number sees it: with the memory and the keys of the
-// SRQ's PD. It is nil if the domain has no such SRQ.
+// Through returns a view of a target QP with the memory and the keys of the PD of the SRQ with a number. It
+// returns nil if the domain has no such SRQ.
 func (qp *QP) Through(srqn uint32) *QP {
 	for _, k := range qp.Kernel().Device.Openings() {
 		for _, s := range k.SRQs() {

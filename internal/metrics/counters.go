@@ -1,7 +1,7 @@
 package metrics
 
-// Metric is a quantity that several drivers count under different names. Its name follows
-// Prometheus's conventions, without the prefix rdma_port_ and the suffix _total.
+// Metric is a quantity that drivers count under different names. Its name follows Prometheus's
+// conventions, without the prefix rdma_port_ and the suffix _total.
 type Metric struct {
 	Name, Help string
 }
@@ -9,12 +9,12 @@ type Metric struct {
 // Origin is the source of a counter of a port.
 type Origin uint8
 
-// The origins, in the order in which they are preferred. If a port has counters of several
-// origins for one metric, only those of the first have the metric, because they count the same.
+// The origins in order of preference. If a port has counters of several origins for one metric, they
+// count the same thing. Then only the counters of the first origin have the metric.
 const (
 	Standard Origin = iota // the directory counters of sysfs, which the InfiniBand specification defines
 	Driver                 // netlink, or the directory hw_counters of sysfs
-	Optional               // of netlink; they slow the device down and are off at first
+	Optional               // optional counters of netlink; they are off by default because they slow the device down
 )
 
 // Counter is a counter of a port or a device.
@@ -25,7 +25,7 @@ type Counter struct {
 	Origin Origin
 }
 
-// Metrics are all metrics of ports.
+// Metrics holds all metrics of ports.
 var Metrics = []*Metric{
 	transmitBytes, receiveBytes, transmitPackets, receivePackets,
 	transmitUnicast, receiveUnicast, transmitMulticast, receiveMulticast,
@@ -100,13 +100,13 @@ var (
 	cnpIgnored           = &Metric{"cnp_ignored", "Congestion notification packets that the device ignored."}
 )
 
-// meaning is the metric of a driver's counter. Scale converts its unit; 0 means 1.
+// meaning is the metric of a driver's counter. scale converts the unit; 0 means 1.
 type meaning struct {
 	metric *Metric
 	scale  uint64
 }
 
-// meanings has the names of drivers' counters. The names of different drivers do not collide.
+// meanings maps the names of drivers' counters. A name means the same for all drivers.
 var meanings = map[string]meaning{
 	// counters of sysfs: drivers/infiniband/core/sysfs.c
 	"port_xmit_data": {transmitBytes, 4}, "port_rcv_data": {receiveBytes, 4},
@@ -150,7 +150,7 @@ var meanings = map[string]meaning{
 	"rdma_read_wr_err": {metric: workRequestErrors}, "rdma_write_wr_err": {metric: workRequestErrors},
 	"retrans_pkts": {metric: retransmittedPackets}, "retrans_bytes": {metric: retransmittedBytes}, "retrans_timeout_events": {metric: ackTimeouts},
 
-	// irdma, whose names changed: the older ones begin with iw and tcp
+	// irdma; its older names begin with iw and tcp
 	"ip4OutOctets": {metric: transmitBytes}, "ip6OutOctets": {metric: transmitBytes},
 	"ip4InOctets": {metric: receiveBytes}, "ip6InOctets": {metric: receiveBytes},
 	"ip4OutPkts": {metric: transmitPackets}, "ip6OutPkts": {metric: transmitPackets},
@@ -170,7 +170,7 @@ var meanings = map[string]meaning{
 	"RNR sent": {metric: rnrSent}, "RNR received": {metric: rnrReceived}, "Nak Sequence Error": {metric: sequenceNAKs},
 }
 
-// interpret gives the counters of a port their metrics.
+// interpret sets the metrics of the counters of a port.
 func interpret(counters []Counter) {
 	first := make(map[*Metric]Origin)
 	for _, c := range counters {

@@ -19,28 +19,27 @@ type EventKind string
 // The kinds. The last two are events of ports.
 const (
 	Added   EventKind = "added"
-	Removed EventKind = "removed" // or moved to another network namespace
+	Removed EventKind = "removed" // removed or moved to another network namespace
 	Renamed EventKind = "renamed"
 	Active  EventKind = "active" // the port can carry traffic
-	Down    EventKind = "down"   // the port was active and is no longer
+	Down    EventKind = "down"   // the port is no longer active
 )
 
 // EventCount is the number of events of one kind.
 type EventCount struct {
 	Device string
-	Port   uint32 // 0 for events of devices
+	Port   uint32 // 0 for events of a device
 	Kind   EventKind
 	Count  uint64
 }
 
-// maxEventCounts bounds the names of devices that are remembered.
+// maxEventCounts limits the number of counters, and so the device names that a Watcher stores.
 const maxEventCounts = 1024
 
-// Watcher counts events. The kernel reports devices that come and go on Linux 6.12 and newer; no
-// event reports the state of a port to a program that does not have the device open, and an open
-// device cannot be removed. So the Watcher also lists devices and ports from time to time. What
-// happens and is undone between two checks is not counted, but the driver's counter link_downed
-// may count it.
+// Watcher counts events. Linux 6.12 and newer report added and removed devices. The kernel reports the
+// state of a port only to programs that have opened the device, and an open device can't be removed.
+// Therefore the Watcher also lists devices and ports at intervals. It doesn't count a change that is
+// undone between two checks, but the driver's counter link_downed may count it.
 type Watcher struct {
 	RDMA *netlinkrdma.Client
 
@@ -55,8 +54,8 @@ type watched struct {
 	states map[uint32]verbs.PortState
 }
 
-// Counts returns the events since the first check. Of devices and ports that exist it has those that
-// did not happen, too: a counter that begins with its first event has no increase.
+// Counts returns the number of events since the first check. It includes zeros for the devices and
+// ports that exist: Prometheus would see no increase in a counter that begins with its first event.
 func (w *Watcher) Counts() []EventCount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +81,7 @@ func (w *Watcher) Counts() []EventCount {
 	return all
 }
 
-// Run checks devices and ports at the interval, and after each event of the kernel, until ctx is
-// done.
+// Run calls Check at intervals and after each event of the kernel, until ctx is done.
 func (w *Watcher) Run(ctx context.Context, interval time.Duration) {
 	notices := make(chan struct{}, 1)
 	var reader sync.WaitGroup
@@ -94,7 +92,7 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration) {
 	clock := time.NewTicker(interval)
 	defer clock.Stop()
 	for {
-		_ = w.Check() // the next one may succeed, and a scrape reports the failure
+		_ = w.Check() // a scrape reports the failure, and the next check may succeed
 		select {
 		case <-ctx.Done():
 			return
@@ -104,7 +102,7 @@ func (w *Watcher) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// follow counts devices that come and go, and asks for a check after other events.
+// follow counts added and removed devices, and requests a check after other events.
 func (w *Watcher) follow(ctx context.Context, events *netlinkrdma.Events, notices chan<- struct{}) {
 	defer events.Close()
 	for ctx.Err() == nil {
@@ -138,7 +136,7 @@ func (w *Watcher) learn(e netlinkrdma.Event) {
 	}
 }
 
-// count counts an event. Once too many names are known, it counts for the name "others".
+// count counts an event. If there are too many counters, it counts the event for the name "others".
 func (w *Watcher) count(device string, port uint32, kind EventKind) {
 	if w.counts == nil {
 		w.counts = make(map[EventCount]uint64)
@@ -150,8 +148,8 @@ func (w *Watcher) count(device string, port uint32, kind EventKind) {
 	w.counts[key]++
 }
 
-// Check compares devices and ports with the last check, and counts the differences. The first
-// check counts nothing.
+// Check compares devices and ports with those of the last check, and counts the differences. The first
+// call counts nothing.
 func (w *Watcher) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

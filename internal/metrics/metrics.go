@@ -1,10 +1,9 @@
 // Package metrics collects the state of the RDMA devices of a machine: ports, counters, limits,
-// objects by process, cgroup and pod, and events. rdmalink top shows it, and rdmalink-exporter
-// exports it to Prometheus.
+// objects by process, cgroup and pod, and events. rdmalink top shows this state, and
+// rdmalink-exporter exports it to Prometheus.
 //
-// Collector reads everything without privileges, as far as the kernel allows it. What the kernel
-// sends is bounded: see the limits below. A device that disappears during a collection is left
-// out of it.
+// A Collector needs no privileges, but without them the kernel may hide some data. The limits below
+// bound the data of a collection. A collection leaves out a device that is removed meanwhile.
 package metrics
 
 import (
@@ -26,30 +25,29 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Limits on what one collection returns. What exceeds them is left out, and an Error says so.
+// Limits of one collection. It leaves out data beyond a limit, and returns an Error for it.
 const (
 	maxDevices   = 256
-	maxPorts     = 256     // of a device
-	maxCounters  = 512     // of a port
-	maxGIDs      = 64      // of a port
-	maxObjects   = 1 << 20 // of one kind, on one device
+	maxPorts     = 256     // per device
+	maxCounters  = 512     // per port
+	maxGIDs      = 64      // per port
+	maxObjects   = 1 << 20 // per kind and device
 	maxProcesses = 256
 	maxPods      = 4096
 )
 
-// detailsAge is how long limits, GIDs and MTUs are kept, which are read from the device's node.
+// detailsAge is the maximum age of limits, GIDs and MTUs, which are read from the device's node.
 const detailsAge = time.Minute
 
-// Collector collects snapshots. Several goroutines may call Collect; their calls run one after
-// another.
+// Collector collects snapshots. Collect may be called concurrently. The calls run one after another.
 type Collector struct {
 	RDMA      *netlinkrdma.Client
 	Route     rtnetlink.Route
 	Proc, Sys fs.FS
-	// Pods is the kubelet's directory /var/log/pods, whose entries are called
+	// Pods is the kubelet's directory /var/log/pods, whose entries have names of the form
 	// NAMESPACE_NAME_UID. It may be nil.
 	Pods fs.FS
-	// Query reads the details of a device. If it is nil, there are none.
+	// Query reads the details of a device. If it is nil, snapshots have no details.
 	Query func(d netlinkrdma.Device) (Details, error)
 
 	mu      sync.Mutex
@@ -66,34 +64,34 @@ type counterID struct {
 }
 
 type cached struct {
-	key     string // a change of it makes the details stale
+	key     string // the details are stale when it changes
 	read    time.Time
 	details Details
 	err     error
 }
 
-// New returns a Collector that asks the running kernel.
+// New returns a Collector for the running kernel.
 func New() *Collector {
 	return &Collector{RDMA: &netlinkrdma.Client{}, Route: rtnetlink.Kernel, Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"),
 		Pods: os.DirFS("/var/log/pods"), Query: Query}
 }
 
-// Details are what only an open device reports.
+// Details holds the attributes that only an open device reports.
 type Details struct {
 	Limits *verbs.DeviceAttr
-	MTU    map[uint32]int // bytes, by port
+	MTU    map[uint32]int // in bytes, by port
 	GIDs   []verbs.GIDEntry
 }
 
-// Query opens the device, reads its details and closes it: the kernel waits for an open device
-// to be closed before it removes the device. Query needs access to the device's node, which is
-// open to all users by default.
+// Query opens the device, reads its details and closes it. It doesn't keep the device open, because the
+// kernel can't remove an open device. Query needs access to the device's node, which all users have by
+// default.
 func Query(d netlinkrdma.Device) (Details, error) {
 	dev, err := uverbs.OpenIndex(d.Index, d.NodeGUID)
 	if err != nil {
 		return Details{}, err
 	}
-	defer dev.Close() // it has no objects
+	defer dev.Close() // without objects it can't fail
 	return DetailsOf(dev, d.Ports)
 }
 
@@ -115,16 +113,16 @@ func DetailsOf(dev *uverbs.Device, ports uint32) (Details, error) {
 type Snapshot struct {
 	Time      time.Time
 	Devices   []Device
-	Processes []Process // most objects first
-	Netdevs   []Netdev  // below RoCE ports
+	Processes []Process // those with most objects come first
+	Netdevs   []Netdev  // network devices of RoCE ports
 	Cgroups   []Cgroup
 	Errors    []Error
 }
 
-// Error is why a part of a snapshot is missing.
+// Error is the reason why a part of a snapshot is missing.
 type Error struct {
 	Part   string // devices, ports, counters, details, objects, netdev
-	Device string // empty if all are concerned
+	Device string // empty if the part is missing for all devices
 	Err    error
 }
 
@@ -132,27 +130,27 @@ type Error struct {
 type Device struct {
 	netlinkrdma.Device
 	Driver   verbs.DriverID
-	Limits   *verbs.DeviceAttr // nil if the device cannot be opened
+	Limits   *verbs.DeviceAttr // nil if the device could not be opened
 	Objects  []netlinkrdma.Resource
 	Ports    []Port
-	Counters []Counter // of the device as a whole
+	Counters []Counter // counters of the device as a whole
 }
 
 // Port is a port of a device.
 type Port struct {
 	netlinkrdma.Port
-	Rate      uint64 // bits per second; 0 if it is not known
-	MTU       int    // bytes; 0 if it is not known
-	NetdevMTU int    // bytes; 0 if there is no network device
+	Rate      uint64 // in bits per second; 0 if unknown
+	MTU       int    // in bytes; 0 if unknown
+	NetdevMTU int    // in bytes; 0 if there is no network device
 	GIDs      []verbs.GIDEntry
 	Counters  []Counter
 	Optional  []netlinkrdma.CounterStatus
-	// Falls counts how often a counter of the port had a smaller value than before, since
-	// the Collector exists. A driver resets its counters, or they wrap around.
+	// Falls is the number of times that a counter of the port had a smaller value than in the
+	// previous snapshot. The driver has reset the counter, or it has wrapped around.
 	Falls uint64
 }
 
-// Sum returns the sum of the port's counters of a metric, and whether there is one.
+// Sum returns the sum of the port's counters of a metric. It reports whether the port has any.
 func (p *Port) Sum(metric string) (sum uint64, ok bool) {
 	for _, c := range p.Counters {
 		if c.Metric != nil && c.Metric.Name == metric {
@@ -162,15 +160,15 @@ func (p *Port) Sum(metric string) (sum uint64, ok bool) {
 	return sum, ok
 }
 
-// Netdev is a network device below a RoCE port.
+// Netdev is the network device of a RoCE port.
 type Netdev struct {
 	Name   string
 	Index  uint32
-	DCB    *rtnetlink.DCB // nil if the device has none
+	DCB    *rtnetlink.DCB // nil if the device doesn't support it
 	Qdiscs []rtnetlink.Qdisc
 }
 
-// Collect returns the state of the machine. It fails only if the devices cannot be listed; other
+// Collect returns the state of the machine. It fails only if the devices can't be listed. Other
 // failures are in Snapshot.Errors.
 func (c *Collector) Collect() (*Snapshot, error) {
 	c.mu.Lock()
@@ -202,11 +200,11 @@ func (s *Snapshot) fail(part, device string, err error) {
 	s.Errors = append(s.Errors, Error{part, device, err})
 }
 
-// renames is how often a device is read again because its name changed meanwhile.
+// renames is the maximum number of times that a device is read again because its name has changed.
 const renames = 3
 
-// device adds a device, unless it has disappeared. Its name stands in paths of sysfs, so a device
-// that was renamed meanwhile is read again.
+// device adds a device, unless it has been removed. Paths of sysfs contain its name, so a device that
+// was renamed meanwhile is read again.
 func (c *Collector) device(s *Snapshot, u *users, d netlinkrdma.Device) {
 	for range renames {
 		part := &Snapshot{}
@@ -275,7 +273,7 @@ func (c *Collector) port(s *Snapshot, p *Port, d netlinkrdma.Device, dir string)
 	}
 	values, err := c.RDMA.PortCounters(d.Index, p.Index)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported): // an older kernel has them in sysfs only
+	case errors.Is(err, errors.ErrUnsupported): // older kernels have them only in sysfs
 		if dir != "" {
 			p.Counters = c.sysCounters(path.Join(dir, "hw_counters"), Driver)
 		}
@@ -300,7 +298,7 @@ func (c *Collector) port(s *Snapshot, p *Port, d netlinkrdma.Device, dir string)
 	interpret(p.Counters)
 }
 
-// compare counts the counters whose value fell.
+// compare counts the counters whose values have become smaller.
 func (c *Collector) compare(id portID, p *Port) {
 	if c.last == nil {
 		c.last, c.falls = make(map[portID]map[counterID]uint64), make(map[portID]uint64)
@@ -317,7 +315,7 @@ func (c *Collector) compare(id portID, p *Port) {
 	p.Falls = c.falls[id]
 }
 
-// forget drops what is kept about devices that are gone.
+// forget removes the state of devices that no longer exist.
 func (c *Collector) forget(present map[uint32]bool) {
 	for index := range c.details {
 		if !present[index] {
@@ -336,8 +334,8 @@ func (c *Collector) forget(present map[uint32]bool) {
 	}
 }
 
-// addDetails adds limits, MTUs and GIDs. They are read again when the name, a port or a network
-// device changes, and at least every minute.
+// addDetails adds limits, MTUs and GIDs. It reads them again when the name, a port or a network device
+// has changed, and at least once a minute.
 func (c *Collector) addDetails(s *Snapshot, d *Device) {
 	if c.Query == nil {
 		return
@@ -370,7 +368,7 @@ func (c *Collector) addDetails(s *Snapshot, d *Device) {
 	}
 }
 
-// netdevs reads the settings of the network devices below RoCE ports.
+// netdevs reads the settings of the network devices of RoCE ports.
 func (c *Collector) netdevs(s *Snapshot) {
 	if c.Route == nil {
 		return
@@ -399,15 +397,15 @@ func (c *Collector) netdevs(s *Snapshot) {
 	}
 }
 
-// sysCounters reads the counters in a directory of sysfs. A counter that the device lacks cannot
-// be read.
+// sysCounters reads the counters in a directory of sysfs. It skips counters that can't be read, which
+// the device lacks.
 func (c *Collector) sysCounters(dir string, origin Origin) (all []Counter) {
 	entries, err := fs.ReadDir(c.Sys, dir)
 	if err != nil {
 		return nil
 	}
 	for _, e := range entries[:min(len(entries), maxCounters)] {
-		if e.Name() == "lifespan" { // a setting: how long values are kept
+		if e.Name() == "lifespan" { // a setting, the time for which values are cached
 			continue
 		}
 		if v, err := strconv.ParseUint(text(c.Sys, path.Join(dir, e.Name())), 10, 64); err == nil {
@@ -417,7 +415,7 @@ func (c *Collector) sysCounters(dir string, origin Origin) (all []Counter) {
 	return all
 }
 
-// sysName returns the name if it is one element of a path, or "".
+// sysName returns the name if it is a single element of a path, or "".
 func sysName(name string) string {
 	if name == "." || strings.ContainsAny(name, "/\x00") || !fs.ValidPath(name) {
 		return ""
@@ -432,7 +430,7 @@ func sysDir(device string) string {
 	return path.Join("class/infiniband", device)
 }
 
-// text returns the content of a file, or "" if it cannot be read.
+// text returns the content of a file, or "" if it can't be read.
 func text(tree fs.FS, name string) string {
 	if tree == nil {
 		return ""
@@ -454,8 +452,8 @@ func parseRate(line string) uint64 {
 	return uint64(rate*10+0.5) * 1e8
 }
 
-// Printable returns the name with its control characters, bytes that are not UTF-8 and quotes
-// escaped in Go syntax, cut to 256 bytes. Names come from drivers, processes and files.
+// Printable escapes control characters, quotes and invalid UTF-8 of a name in Go syntax, and truncates
+// the result to 256 bytes. Names come from drivers, processes and files.
 func Printable(name string) string {
 	const most = 256
 	q := strconv.Quote(name)
@@ -464,7 +462,7 @@ func Printable(name string) string {
 		return name
 	}
 	for cut := most; len(q) > most; cut-- {
-		if q[cut]&0xc0 != 0x80 { // the beginning of a character
+		if q[cut]&0xc0 != 0x80 { // the first byte of a character
 			return q[:cut]
 		}
 	}

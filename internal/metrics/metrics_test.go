@@ -18,8 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestInterpret checks that the counters of one kind of source have a metric, those of others not,
-// and that the unit is converted.
+// TestInterpret checks that only the counters of one origin have a metric, and that units are converted.
 func TestInterpret(t *testing.T) {
 	counters := []Counter{
 		{Name: "rdma_tx_bytes", Value: 9, Origin: Optional}, {Name: "port_xmit_data", Value: 5, Origin: Standard},
@@ -39,7 +38,7 @@ func TestInterpret(t *testing.T) {
 	}
 }
 
-// TestMeanings checks that each metric has a counter, and that the page names all.
+// TestMeanings checks that each metric has a counter, and that the page lists all of them.
 func TestMeanings(t *testing.T) {
 	page, err := os.ReadFile("../../docs/exporter.md")
 	if err != nil {
@@ -66,7 +65,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// TestCgroups checks paths as the kubelet's two drivers write them, and as others do.
+// TestCgroups parses paths of the kubelet's two cgroup drivers, and other paths.
 func TestCgroups(t *testing.T) {
 	id := strings.Repeat("0f", 32)
 	const uid = "0a1b2c3d-0001-0002-0003-0a1b2c3d4e5f"
@@ -125,7 +124,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestMemlockLifted gives a process CAP_IPC_LOCK.
+// TestMemlockLifted reads a process with CAP_IPC_LOCK.
 func TestMemlockLifted(t *testing.T) {
 	limits := &fstest.MapFile{Data: []byte("Max locked memory 4096 4096 bytes")}
 	u := newUsers(fstest.MapFS{
@@ -140,8 +139,8 @@ func TestMemlockLifted(t *testing.T) {
 	}
 }
 
-// FuzzPrintable checks that names of any bytes become text without control characters, and that
-// texts of the kernel do no harm.
+// FuzzPrintable checks that Printable never returns control characters, and that the parsers accept
+// arbitrary input.
 func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"mlx5_0", "\x1b[2J", "\xff", strings.Repeat("é", 300), "0::/kubepods/pod0a1b2c3d-0001-0002-0003-0a1b2c3d4e5f/x", "mlx5_0 hca_handle=max"} {
 		f.Add(seed)
@@ -158,7 +157,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// state returns a kernel with devices by index and name, and ports of one state.
+// state returns a kernel with named devices, whose ports have one state.
 func state(s verbs.PortState, names map[uint32]string) *nltest.Kernel {
 	k := &nltest.Kernel{System: netlinkrdma.System{Monitor: true}}
 	for index := range uint32(10) {
@@ -170,7 +169,7 @@ func state(s verbs.PortState, names map[uint32]string) *nltest.Kernel {
 	return k
 }
 
-// TestWatcherCheck counts what differs between two checks.
+// TestWatcherCheck counts the differences between two checks.
 func TestWatcherCheck(t *testing.T) {
 	w := &Watcher{RDMA: new(netlinkrdma.Client)}
 	for _, k := range []*nltest.Kernel{
@@ -192,7 +191,7 @@ func TestWatcherCheck(t *testing.T) {
 	}
 }
 
-// TestWatcherBound checks that devices with ever new names do not fill the memory.
+// TestWatcherBound checks that devices with new names don't use unlimited memory.
 func TestWatcherBound(t *testing.T) {
 	w := &Watcher{RDMA: new(netlinkrdma.Client)}
 	for i := range 3000 {
@@ -208,8 +207,8 @@ func TestWatcherBound(t *testing.T) {
 	}
 }
 
-// TestWatcherRun counts a device that comes and goes between two checks, because the kernel
-// reports it.
+// TestWatcherRun counts a device that is added and removed between two checks, which the kernel
+// reports.
 func TestWatcherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := state(verbs.PortActive, map[uint32]string{1: "a"})
@@ -239,12 +238,12 @@ func TestWatcherRun(t *testing.T) {
 	})
 }
 
-// happened returns the counts that are not 0.
+// happened returns the counts that are not zero.
 func happened(w *Watcher) []EventCount {
 	return slices.DeleteFunc(w.Counts(), func(c EventCount) bool { return c.Count == 0 })
 }
 
-// TestCountsBegin checks that counters exist before their first event.
+// TestCountsBegin checks that a counter exists before its first event.
 func TestCountsBegin(t *testing.T) {
 	w := &Watcher{RDMA: &netlinkrdma.Client{Kernel: state(verbs.PortActive, map[uint32]string{1: "a"})}}
 	if err := w.Check(); err != nil {
@@ -256,7 +255,7 @@ func TestCountsBegin(t *testing.T) {
 	}
 }
 
-// lockedKernel lets a test change its state while a watcher asks.
+// lockedKernel is a kernel whose state a test can change while a watcher reads it.
 type lockedKernel struct {
 	mu sync.Mutex
 	*nltest.Kernel
@@ -268,8 +267,8 @@ func (k *lockedKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	return k.Kernel.Execute(req)
 }
 
-// TestDeadThread checks that an object whose thread has ended counts for the process of its context,
-// and one without a context for nobody.
+// TestDeadThread checks that an object whose thread has ended counts for the process of its context. An
+// object without a context must not count for any process.
 func TestDeadThread(t *testing.T) {
 	number := func(n uint32) netlinkrdma.Opt[uint32] { return netlinkrdma.Opt[uint32]{Value: n, Known: true} }
 	thread := func(tid uint32) netlinkrdma.Owner { return netlinkrdma.Owner{TID: tid} }

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Kind is a kind of object that the kernel tracks.
+// Kind is a kind of object.
 type Kind uint8
 
 // The kinds, in the order of the columns of rdmalink top.
@@ -29,22 +29,22 @@ const (
 	Context
 	SRQ
 	CMID
-	Kinds // their number
+	Kinds // the number of kinds
 )
 
 var kindNames = [Kinds]string{"qp", "cq", "mr", "pd", "ctx", "srq", "cm_id"}
 
-// String returns the kernel's word.
+// String returns the kernel's name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// Use is how much of a device a process uses.
+// Use holds the objects and the memory of a process on a device.
 type Use struct {
 	Device  string
 	Objects [Kinds]uint64
-	MRBytes uint64 // length of its memory regions; regions may overlap
+	MRBytes uint64 // total length of the memory regions, which may overlap
 }
 
-// total is the number of objects.
+// total returns the number of objects.
 func (u *Use) total() (n uint64) {
 	for _, count := range u.Objects {
 		n += count
@@ -59,7 +59,7 @@ func (u *Use) add(other *Use) {
 	u.MRBytes = saturate(u.MRBytes, other.MRBytes)
 }
 
-// saturate returns a+b, or the largest number if that is larger.
+// saturate returns a+b, or the maximum if the sum overflows.
 func saturate(a, b uint64) uint64 {
 	if a+b < a {
 		return math.MaxUint64
@@ -67,27 +67,28 @@ func saturate(a, b uint64) uint64 {
 	return a + b
 }
 
-// Process is a user of RDMA devices: a process, a kernel module (PID is 0, and Kernel is its name),
-// or all whose thread is not known here (PID is 0), because it ended or belongs to another PID
-// namespace. If there are more than 256, the last has Others set and counts the rest.
+// Process is a user of RDMA devices. It is a process, or a kernel module, with PID 0 and its name in
+// Kernel. Another Process with PID 0 stands for all unknown threads, which have ended or belong to
+// other PID namespaces. If there are more than 256 users, the last Process is the sum of the rest and
+// has Others set.
 type Process struct {
 	PID     int
-	Name    string // of the process
+	Name    string // name of the process
 	Kernel  string
-	Others  int // number of processes that are summed up here
+	Others  int // number of processes in the sum, or 0
 	Cgroup  string
 	Pod     Pod
-	Uses    []Use  // by device name
+	Uses    []Use  // sorted by device name
 	Pinned  uint64 // bytes that drivers have pinned for the process
-	Memlock uint64 // RLIMIT_MEMLOCK in bytes; [NoLimit] if there is none, or CAP_IPC_LOCK lifts it
+	Memlock uint64 // RLIMIT_MEMLOCK in bytes; [NoLimit] without a limit or with CAP_IPC_LOCK
 	// MemlockKnown reports whether Pinned and Memlock are known.
 	MemlockKnown bool
 }
 
-// NoLimit is the value of Memlock without a limit.
+// NoLimit is the value of Memlock and Cgroup.Max without a limit.
 const NoLimit = math.MaxUint64
 
-// Total returns the sum of the process's uses of all devices.
+// Total returns the sum of the process's uses.
 func (p *Process) Total() (sum Use) {
 	for i := range p.Uses {
 		sum.add(&p.Uses[i])
@@ -95,30 +96,30 @@ func (p *Process) Total() (sum Use) {
 	return sum
 }
 
-// Pod is a Kubernetes pod, from the path of a cgroup. UID is empty if the process belongs to
-// none. Namespace and Name are empty if the kubelet's directory is not readable.
+// Pod is a Kubernetes pod. It comes from the path of a cgroup. UID is empty if the process doesn't
+// belong to a pod. Namespace and Name are empty if the kubelet's directory can't be read.
 type Pod struct {
 	UID, Namespace, Name, Container string // Container is the container's ID
 }
 
-// Cgroup is the use and the limit of one resource of the rdma controller.
+// Cgroup is the use and the limit of a resource of the rdma controller.
 type Cgroup struct {
 	Path, Device, Resource string // Resource is hca_handle or hca_object
 	Current, Max           uint64 // Max may be NoLimit
 }
 
-// owner is the creator of objects. The context connects objects whose thread has ended with the
-// process: another thread of it may still exist.
+// owner is the creator of objects. If its thread has ended, the process can still be found through
+// another object in the same context, whose thread exists.
 type owner struct {
 	tid     uint32
 	kernel  string
-	context int64 // -1: none is known
+	context int64 // -1 if unknown
 }
 
-// objects are the objects of one device, counted by owner.
+// objects holds the numbers of objects of one device by owner.
 type objects struct {
 	uses     map[owner]*Use
-	contexts map[uint32]int64 // of PDs
+	contexts map[uint32]int64 // contexts of PDs
 	seen     [Kinds]int
 }
 
@@ -126,7 +127,7 @@ func newObjects() *objects {
 	return &objects{uses: make(map[owner]*Use), contexts: make(map[uint32]int64)}
 }
 
-// read counts the objects of a device. It keeps none of them.
+// read counts the objects of a device. It doesn't store the objects.
 func (o *objects) read(c *netlinkrdma.Client, device uint32) error {
 	pd := func(pdn netlinkrdma.Opt[uint32]) int64 {
 		if context, ok := o.contexts[pdn.Value]; ok && pdn.Known {
@@ -156,7 +157,7 @@ func (o *objects) read(c *netlinkrdma.Client, device uint32) error {
 	)
 }
 
-// count counts the objects of one kind. An older kernel cannot list some kinds.
+// count counts the objects of one kind. Older kernels can't list some kinds.
 func count[T any](o *objects, k Kind, list iter.Seq2[T, error], of func(*T) (netlinkrdma.Owner, int64, uint64)) error {
 	for v, err := range list {
 		switch {
@@ -181,10 +182,10 @@ func count[T any](o *objects, k Kind, list iter.Seq2[T, error], of func(*T) (net
 	return nil
 }
 
-// users collects the processes of all devices.
+// users collects the users of all devices.
 type users struct {
 	proc    fs.FS
-	threads map[uint32]int // to processes; 0: not known
+	threads map[uint32]int // process IDs by thread ID; 0 if unknown
 	all     map[processID]map[string]*Use
 }
 
@@ -220,7 +221,7 @@ func (u *users) add(device string, o *objects) {
 	}
 }
 
-// process returns the process of a thread, or 0.
+// process returns the process ID of a thread, or 0.
 func (u *users) process(tid uint32) int {
 	if tid == 0 || u.proc == nil {
 		return 0
@@ -266,7 +267,7 @@ func (u *users) finish(s *Snapshot, sys fs.FS, pods map[string]Pod) {
 	}
 }
 
-// sumUp returns one Process for many.
+// sumUp returns the sum of many processes as one Process.
 func sumUp(all []Process) Process {
 	rest, uses := Process{Others: len(all)}, make(map[string]*Use)
 	for i := range all {
@@ -283,7 +284,7 @@ func sumUp(all []Process) Process {
 	return rest
 }
 
-// describe reads /proc. The process may have ended meanwhile.
+// describe fills in a Process from /proc. The process may have ended meanwhile.
 func (u *users) describe(p *Process) {
 	dir := strconv.Itoa(p.PID)
 	p.Name = text(u.proc, dir+"/comm")
@@ -302,7 +303,7 @@ func (u *users) describe(p *Process) {
 	p.Pinned, p.Memlock, p.MemlockKnown = pinned<<10, limit, true
 }
 
-// field returns the value of a line in the format of /proc/PID/status.
+// field returns the value of a key in text of the format of /proc/PID/status.
 func field(text, key string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, key); ok {
@@ -312,7 +313,7 @@ func field(text, key string) string {
 	return ""
 }
 
-// memlock parses the soft limit in /proc/PID/limits.
+// memlock returns the soft limit of locked memory in text of the format of /proc/PID/limits.
 func memlock(limits string) (bytes uint64, known bool) {
 	words := strings.Fields(field(limits, "Max locked memory"))
 	if len(words) == 0 {
@@ -325,8 +326,8 @@ func memlock(limits string) (bytes uint64, known bool) {
 	return bytes, err == nil
 }
 
-// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1, or
-// else that of version 2.
+// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1. Without
+// one it returns the path of version 2.
 func cgroupOf(text string) (name string) {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -341,8 +342,8 @@ func cgroupOf(text string) (name string) {
 	return name
 }
 
-// The names of pods and containers in cgroups: the kubelet writes the UID with dashes, or with
-// underscores below systemd. A static pod's UID is a hash.
+// Patterns for the names of pods and containers in cgroups. The kubelet writes the UID with dashes, or
+// with underscores if it uses systemd. The UID of a static pod is a hash.
 var (
 	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})(?:\.slice)?(?:/|$)`)
 	containerID = regexp.MustCompile(`(?:^|[-/:])([0-9a-f]{64})(?:\.scope)?$`)
@@ -354,14 +355,14 @@ func podOf(cgroup string) (p Pod) {
 		return p
 	}
 	p.UID = strings.ReplaceAll(cgroup[at[2]:at[3]], "_", "-")
-	first, _, _ := strings.Cut(cgroup[at[1]:], "/") // cgroups below that are the container's own
+	first, _, _ := strings.Cut(cgroup[at[1]:], "/") // the container may have created cgroups below its own
 	if m := containerID.FindStringSubmatch(first); m != nil {
 		p.Container = m[1]
 	}
 	return p
 }
 
-// podNames reads the names of this node's pods.
+// podNames returns the pods of this node by UID.
 func podNames(logs fs.FS) map[string]Pod {
 	if logs == nil {
 		return nil
@@ -376,7 +377,7 @@ func podNames(logs fs.FS) map[string]Pod {
 	return pods
 }
 
-// rdmaCgroup reads the rdma controller of a cgroup, in version 2 or 1.
+// rdmaCgroup reads the rdma controller of a cgroup of version 2 or 1.
 func rdmaCgroup(sys fs.FS, cgroup string) (all []Cgroup) {
 	for _, root := range []string{"fs/cgroup", "fs/cgroup/rdma"} {
 		dir := path.Join(root, path.Clean("/"+cgroup))

@@ -1,4 +1,4 @@
-// Package netconn has the parts of a net.Conn, a net.Listener and a dialer that packages rsocket and valkeyrdma share.
+// Package netconn has parts for implementing net.Conn, net.Listener and dialers. Packages rsocket and valkeyrdma share it.
 package netconn
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Temporary makes err one that ends no listener, as its method of that name reports.
+// Temporary returns an error that wraps err and whose Temporary method returns true. Such an error does not end a listener.
 func Temporary(err error) error { return &acceptError{err} }
 
 // acceptError is an error that concerns one peer. Servers such as net/http's continue after it.
@@ -22,11 +22,11 @@ func (*acceptError) Timeout() bool   { return false }
 func (*acceptError) Temporary() bool { return true }
 
 // IsPeerFault reports whether the peer caused an error of rdmacm.Listener.Accept. protocol is the error of peers that
-// violate the protocol. A listener hides such errors: net/http waits up to a second after each temporary error, so peers
-// that cause them would keep others out.
+// violate the protocol. A listener hides such errors. Otherwise peers that cause them would keep others out, because
+// net/http waits for up to a second after each temporary error.
 //
-// Of the verbs, only modify counts, which fails when the peer leaves or sent wrong parameters. All errors
-// of the connection manager's commands and events count, except for shortages of this machine.
+// Errors of the verb modify count, because it fails when the peer leaves or has sent wrong parameters. Errors of other
+// verbs don't. All errors of the connection manager's commands and events count, unless this machine lacks resources.
 func IsPeerFault(err, protocol error) bool {
 	if isAny(err, protocol, rdmacm.ErrDisconnected, syscall.ENOTCONN, syscall.ECONNRESET) {
 		return true

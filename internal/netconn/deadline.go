@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Deadline is the deadline of one kind of call. Calls wait with its context, so they need no
-// context or timer of their own.
+// Deadline is the deadline of one kind of call. Calls wait with its context, so they need no context or
+// timer for themselves.
 type Deadline struct {
 	mu     sync.Mutex // guards the fields below
 	at     time.Time
 	timer  *time.Timer
 	ctx    *Expiry
-	closed bool // for good
+	closed bool // set by Close
 }
 
-// Init prepares the deadline, which is none. It must precede all other calls.
+// Init initializes d without a deadline. It must be called before all other methods.
 func (d *Deadline) Init() { d.ctx = newExpiry() }
 
-// Expiry returns the context that ends with the deadline. Once it has ended, a later
-// deadline gets another context.
+// Expiry returns a context that ends with the deadline. After it has ended, Set creates a new context
+// for a later deadline.
 func (d *Deadline) Expiry() *Expiry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,7 +31,7 @@ func (d *Deadline) Expiry() *Expiry {
 // IsOver reports whether the deadline has passed.
 func (d *Deadline) IsOver() bool { return d.Expiry().Err() != nil }
 
-// Set moves the deadline; the zero time is none.
+// Set sets the deadline. The zero time means no deadline.
 func (d *Deadline) Set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,8 +41,8 @@ func (d *Deadline) Set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	// If t has no monotonic reading and the wall clock is set back, the timer would find that t has
-	// not come yet.
+	// If t has no monotonic reading and the wall clock is set back, the timer's function would find
+	// that t has not been reached.
 	left := time.Until(t)
 	if d.at = t; !t.IsZero() {
 		d.at = time.Now().Add(left)
@@ -61,7 +61,7 @@ func (d *Deadline) Set(t time.Time) {
 	}
 }
 
-// expired is the timer's function. If the timer was stopped too late, the deadline is another one.
+// expired is the timer's function. If the timer was stopped too late, the deadline has changed.
 func (d *Deadline) expired() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *Deadline) expired() {
 	}
 }
 
-// Interrupt ends the waits for this deadline without passing it.
+// Interrupt ends all waits as if the deadline had passed, but the deadline stays in effect.
 func (d *Deadline) Interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +86,7 @@ func (d *Deadline) renew() {
 	}
 }
 
-// Close ends all waits, now and later.
+// Close ends all present and future waits.
 func (d *Deadline) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,8 +97,8 @@ func (d *Deadline) Close() {
 	d.ctx.expire()
 }
 
-// Expiry is a context that ends when expire is called. It needs no goroutine, and many
-// calls share it.
+// Expiry is a context that ends when expire is called. It needs no goroutine, and many calls can share
+// it.
 type Expiry struct {
 	done chan struct{}
 
@@ -140,8 +140,8 @@ func (e *Expiry) Deadline() (at time.Time, ok bool) { return at, false }
 // Value implements [context.Context].
 func (e *Expiry) Value(any) any { return nil }
 
-// AfterFunc lets [context.AfterFunc] do without a goroutine. There is one function at a
-// time: that of the call that waits for events.
+// AfterFunc makes [context.AfterFunc] work without a goroutine. There is only one function at a time,
+// which belongs to the call that waits for events.
 func (e *Expiry) AfterFunc(f func()) (stop func() bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

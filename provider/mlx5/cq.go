@@ -23,7 +23,8 @@ type cq struct {
 	record   record
 	register *mmap.Page
 	num      uint32
-	events   uint32 // events that were read from the channel
+	doorbell uint64 // the number's half of what arms the queue
+	events   uint32 // that were read from the channel, modulo 4, where the arming word has them
 	lost     bool   // the queue was lost when it was resized; its entries are invalid
 	peek     mmap.Peek
 	byIndex  *driver.Table[qp] // the QPs, if completions name them by index; else empty
@@ -91,6 +92,7 @@ func (q *cq) create(r *driver.CreateCQ) error {
 	if q.num = resp.Cqn; q.num > cqeNumberMask {
 		return fmt.Errorf("mlx5: the kernel makes CQ %#x, which can't be", q.num)
 	}
+	q.doorbell = words(0, q.num)
 	return nil
 }
 
@@ -145,17 +147,18 @@ func (q *cq) front(i uint32) *cqe { return q.ring.At(q.slot(i) - 1) }
 // Arm asks for an event at the next completion after the last one that was polled. The
 // device ignores it while an event is unread.
 func (q *cq) Arm(solicitedOnly bool) error {
-	v := (q.events&3)<<armEventShift | q.ci&armConsumed
+	v := q.events | q.ci&armConsumed
 	if solicitedOnly {
 		v |= armSolicited
 	}
-	q.record.set(armWord, v)
-	q.register.StoreWC64(uarCQ, words(v, q.num))
+	word := be32(v)
+	mmap.StoreRelease(q.record.word[armWord], word)
+	q.register.StoreWC64(uarCQ, uint64(word)|q.doorbell)
 	return nil
 }
 
 // Event implements driver.EventCounter.
-func (q *cq) Event() { q.events++ }
+func (q *cq) Event() { q.events = (q.events + 1<<armEventShift) & (3 << armEventShift) }
 
 // Destroy implements driver.Destroyer.
 func (q *cq) Destroy(do func() error) error {
@@ -191,41 +194,44 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	mmap.FromDevice() // inlined, as the method can't be
 	queue := e.queue
 	if p := q.byIndex.Get(be32(queue) & cqeNumberMask); p != nil && p.sendCQ == q {
-		s := &p.sq
-		entries := s.sent // none without a send queue
-		at := q.place
-		done, produced := s.completed.Load(), s.produced.Load()
-		for wcs := wcs[:ready]; n < len(wcs); {
-			last := e.counterOwn.Load()
-			if e.queue != queue || last >= (cqeRequest+1)<<cqeOpShift {
-				break
+		done, produced := p.sq.completed.Load(), p.sq.produced.Load()
+		if w := p.sq.plain(e.counterOwn.Load(), done, produced); w != nil {
+			wcs[0] = verbs.WC{WRID: w.id, Opcode: w.op, QPN: p.num}
+			done, n = w.number+1, 1
+			if ready > 1 {
+				done, n = q.alike(p, queue, wcs[:ready], done, produced)
 			}
-			block := int(be16(uint16(last))) & (len(entries) - 1)
-			if block >= len(entries) {
-				break
-			}
-			w := &entries[block]
-			request, op := w.number, w.op
-			if request-done >= produced-done || op > verbs.WCRDMAWrite {
-				break
-			}
-			wcs[n] = verbs.WC{WRID: w.id, Opcode: op, QPN: p.num}
-			done = request + 1
-			if n++; n == len(wcs) {
-				break
-			}
-			at += q.step
-			e = q.ring.At(at)
+			mmap.StoreRelease(&p.sq.completed, done)
+			q.ci += uint32(n)
+			q.place += uint32(n) * q.step
 		}
-		mmap.StoreRelease(&s.completed, done)
-		q.ci += uint32(n)
-		q.place += uint32(n) * q.step
 	}
 	if n < ready {
 		n, bad = q.mixed(wcs, n, ready-n)
 	}
 	q.consumed()
 	return n, bad, nil
+}
+
+// alike reads the entries after the first as long as they complete successful sends and writes of the
+// same QP. It returns how many requests are done, and the number of entries with the first. It is no part
+// of Poll, whose variables then fit into registers.
+func (q *cq) alike(p *qp, queue uint32, wcs []verbs.WC, done, produced uint32) (doneNow uint32, n int) {
+	at := q.place
+	for n = 1; n < len(wcs); n++ {
+		at += q.step
+		e := q.ring.At(at)
+		if e.queue != queue {
+			break
+		}
+		w := p.sq.plain(e.counterOwn.Load(), done, produced)
+		if w == nil {
+			break
+		}
+		wcs[n] = verbs.WC{WRID: w.id, Opcode: w.op, QPN: p.num}
+		done = w.number + 1
+	}
+	return done, n
 }
 
 // mixed reads entries of all kinds into wcs from n on. ready of them are ready; if none of

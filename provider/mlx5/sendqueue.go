@@ -90,6 +90,18 @@ func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []
 	return true
 }
 
+// plain finds the successful send or write that an entry with this last word completes. It returns nil
+// if the entry is another one. Of the requests, done are done and produced were posted.
+func (s *sendQueue) plain(last, done, produced uint32) *sent {
+	entries := s.sent // none without a send queue
+	if block := int(be16(uint16(last))) & (len(entries) - 1); block < len(entries) && last < (cqeRequest+1)<<cqeOpShift {
+		if w := &entries[block]; w.number-done < produced-done && w.op <= verbs.WCRDMAWrite {
+			return w
+		}
+	}
+	return nil
+}
+
 // isIdle reports whether no signaled send is outstanding. The unsignaled sends that follow
 // the last signaled one may have succeeded without a completion, so nothing is known of
 // them.

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// A bar is a ratio to reach, ours over another's.
+// A bar is a limit for the ratio of goverbs' figure to another implementation's.
 type bar struct {
 	measures []string
-	driver   string   // "": any
-	unit     string   // "": any
+	driver   string   // "" means any
+	unit     string   // "" means any
 	params   string   // prefix of the row's parameters
-	not      string   // prefix that they must not have
+	not      string   // excluded prefix of the row's parameters
 	against  []string // implementations
 	limit    float64
-	least    bool // the limit is from below: more is better
-	spread   bool // within the spread of the runs will do
+	least    bool // whether the limit is a minimum
+	spread   bool // whether it suffices that the best run reaches the limit
 }
 
 var hot = []string{"post_recv", "post_send", "post_send_inline", "post_write", "post_write_inline", "poll_full", "poll_empty", "arm"}
 
-// bars are those of the project's goals.
+// bars holds the bars of the project's goals.
 var bars = []bar{
 	{measures: hot, driver: "mlx5", params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.2},
 	{measures: hot, driver: "mlx5", params: "list", against: []string{"rdma-core"}, limit: 1},
@@ -47,7 +47,7 @@ var bars = []bar{
 	{measures: []string{"descriptors per stream"}, against: []string{"rdma-core"}, limit: 1},
 }
 
-// barOf is the bar of a row against another implementation, nil if it has none.
+// barOf returns the bar of a row for a comparison with another implementation, or nil.
 func barOf(k key, other string) *bar {
 	for i, b := range bars {
 		if b.holdsFor(k) && slices.Contains(b.against, other) {
@@ -61,8 +61,8 @@ func (b bar) holdsFor(k key) bool {
 	return slices.Contains(b.measures, k.Measure) && (b.driver == "" || b.driver == k.Driver) && (b.unit == "" || b.unit == k.Unit) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
 }
 
-// reached says whether a ratio is on the right side, to the two decimals that
-// the page shows of it.
+// reached returns a word for whether a ratio reaches the bar. It compares the two decimals that the page
+// shows.
 func (b bar) reached(s spread) string {
 	shown := func(x float64) float64 { return math.Round(x*100) / 100 }
 	within := func(x float64) bool { return shown(x) <= b.limit }

@@ -32,7 +32,7 @@ func TestBarOf(t *testing.T) {
 	}
 }
 
-// TestNotInInstructions: they are measured to be watched.
+// TestNotInInstructions: rows in instructions have no bars. They only show changes.
 func TestNotInInstructions(t *testing.T) {
 	if b := barOf(key{Measure: "post_send", Params: "list 16", Unit: "instructions"}, "rdma-core"); b != nil {
 		t.Error(b)

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// build makes bin/rdmalink and everything in bin/bench: the Go programs, the C
-// programs, one a file, and the cgo module's. The program that needs gRPC goes to bin/grpc.
+// build builds bin/rdmalink and everything in bin/bench: the Go programs, the C programs, of which each
+// has one file, and the program of the cgo module. It builds the program that needs gRPC in bin/grpc.
 func build(ctx context.Context) error {
 	if err := os.MkdirAll("bin/bench", 0o777); err != nil {
 		return err
@@ -50,7 +50,7 @@ func build(ctx context.Context) error {
 	return command(ctx, "test/bench/cgo", []string{"CGO_ENABLED=1"}, "go", "build", "-trimpath", "-o", bin, ".")
 }
 
-// mains are the packages below this one that make programs.
+// mains returns the main packages below this one.
 func mains(ctx context.Context) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./test/bench/...")
 	cmd.Stderr = os.Stderr

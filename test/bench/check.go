@@ -14,28 +14,28 @@ import (
 	"strings"
 )
 
-// limitsFile holds the last accepted figures that do not depend on the
-// machine, and how much worse it may get.
+// limitsFile holds the accepted figures that do not depend on the machine, and tolerances.
 const limitsFile = "test/bench/limits.json"
 
 type limits struct {
-	// Tolerance is by how much more instructions may be than those below:
-	// another compiler makes other code.
+	// Tolerance is the factor by which instructions may exceed the figures below, because another
+	// compiler generates other code.
 	Tolerance float64
-	// Instructions of an element, or of a call.
+	// Instructions holds the instructions per element or per call.
 	Instructions map[string]float64
-	// Beside is how many instructions a row may take for each one of the other implementation's
-	// in the same run. It is for rows that the kernel has a part in, which differs from boot to boot.
+	// Beside holds the maximum ratio of a row's instructions to the other implementation's in the
+	// same run. It is for rows that include the kernel's instructions, which differ between boots.
 	Beside map[string]float64
-	// Slack is by how many more doorbells a message may take than C's. How many other
-	// system calls it takes depends on scheduling, so make bench measures it.
+	// Slack is the number of doorbells by which a message may exceed C's. The number of other
+	// system calls depends on scheduling, so only make bench measures it.
 	Slack float64
-	// Calls are system calls of a connection that depend on nothing, with the same slack. On siw
-	// there are none: either end may have to wait for the proof of a connection, and for its end.
+	// Calls holds the system calls of a connection whose number is always the same, with the same
+	// slack. On siw there are none, because either end may have to wait for the connection to be
+	// established, and for its end.
 	Calls map[string]float64
 }
 
-// check makes short trips and holds their figures to the limits.
+// check makes short trips and compares their figures with the limits.
 func check(ctx context.Context, o options) error {
 	text, err := os.ReadFile(limitsFile)
 	if err != nil {
@@ -66,7 +66,7 @@ func check(ctx context.Context, o options) error {
 
 func (r *row) checkName() string { return strings.TrimSpace(r.name() + " on " + r.Driver) }
 
-// hold returns an error for each figure that is beyond its limit.
+// hold returns an error for each figure that exceeds its limit.
 func (l limits) hold(rows []*row) error {
 	var bad []error
 	fail := func(r *row, format string, args ...any) {
@@ -80,7 +80,7 @@ func (l limits) hold(rows []*row) error {
 			if v.max > 0 {
 				fail(r, "%s allocations, want none", figure(v.max))
 			}
-		case r.Measure == "doorbells" && r.Driver == "rxe": // siw's depend on when the kernel gets to the queue
+		case r.Measure == "doorbells" && r.Driver == "rxe": // the number for siw depends on when the kernel reads the queue
 			if most := r.mostInC() + l.Slack; v.median > most {
 				fail(r, "%.2f %s, at most %.2f are allowed", v.median, r.Unit, most)
 			}
@@ -104,8 +104,8 @@ func (l limits) hold(rows []*row) error {
 	return errors.Join(bad...)
 }
 
-// holdCalls returns an error for each call that a connection makes too often, and for each that was not
-// counted although others were.
+// holdCalls returns an error for each system call that a connection makes too often. It also returns an
+// error for each that was not counted while others were.
 func (l limits) holdCalls(rows []*row) (bad []error) {
 	count := make(map[string]float64)
 	for _, r := range rows {
@@ -122,7 +122,7 @@ func (l limits) holdCalls(rows []*row) (bad []error) {
 	return bad
 }
 
-// mostInC is what C takes in the same run.
+// mostInC returns the largest figure of the C implementations in the same run.
 func (r *row) mostInC() (most float64) {
 	for _, other := range r.inC() {
 		v, _ := r.value(other)
@@ -131,7 +131,7 @@ func (r *row) mostInC() (most float64) {
 	return most
 }
 
-// accept makes the instructions of now the limits, in the file too.
+// accept sets the limits to the measured instructions and writes the file.
 func (l *limits) accept(rows []*row) error {
 	l.Instructions = make(map[string]float64)
 	for _, r := range rows {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// TestHold has each kind of figure get worse.
+// TestHold makes each kind of figure worse.
 func TestHold(t *testing.T) {
 	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, Beside: map[string]float64{"arm on rxe": 0.9}}
 	connection := func(call string, n float64) []result.Sample {

@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// A document holds every figure of the trips that this machine made.
+// A document holds all figures that were measured on this machine.
 type document struct {
 	Parts []part
 	Rows  []*row
@@ -27,16 +27,16 @@ type part struct {
 	Commit  string   `json:"commit"`
 	Runs    int      `json:"runs"`
 	Seconds int      `json:"seconds"`
-	Missing []string `json:"missing,omitempty"` // measurements without figures, and why
+	Missing []string `json:"missing,omitempty"` // measurements without figures, with the reasons
 }
 
-// readDocument returns an empty document if there is no file.
+// readDocument reads a document. It returns an empty one if the file doesn't exist.
 func readDocument(file string) (d document, err error) {
 	err = readJSON(file, &d)
 	return d, err
 }
 
-// readJSON leaves v as it is if there is no file.
+// readJSON decodes a file into v. If the file doesn't exist, v is unchanged.
 func readJSON(file string, v any) error {
 	text, err := os.ReadFile(file)
 	switch {
@@ -51,8 +51,7 @@ func readJSON(file string, v any) error {
 	return nil
 }
 
-// replace puts a part in the place of an older one of the same suite and vehicle,
-// in the order of trips.
+// replace replaces the part with the same suite and vehicle, or inserts the part in the order of trips.
 func (d *document) replace(p part, rows []*row) {
 	d.Parts = slices.DeleteFunc(d.Parts, func(old part) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
 	d.Rows = slices.DeleteFunc(d.Rows, func(old *row) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
@@ -61,7 +60,7 @@ func (d *document) replace(p part, rows []*row) {
 	slices.SortStableFunc(d.Rows, func(a, b *row) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
 }
 
-// place returns the index of a suite and vehicle in trips.
+// place returns the index in trips of a suite and a vehicle.
 func place(suite, vehicle string) int {
 	return slices.IndexFunc(trips, func(t trip) bool { return t.suite == suite && t.vehicle.name == vehicle })
 }
@@ -70,8 +69,8 @@ func (d document) encode() ([]byte, error) {
 	return encodeLines(map[string]any{"parts": d.Parts}, "rows", d.Rows)
 }
 
-// encodeLines encodes an object whose last field is a list with one element a line, so
-// that two versions can be compared.
+// encodeLines encodes an object whose last field is a list. Each element has its own line, so that
+// versions can be compared with diff.
 func encodeLines[T any](head map[string]any, name string, list []T) ([]byte, error) {
 	text, err := json.MarshalIndent(head, "", " ")
 	if err != nil {

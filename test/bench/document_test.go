@@ -21,8 +21,8 @@ func somePart(suite string, value float64) (part, []*row) {
 	})
 }
 
-// TestPublish: written documents and results read as they were; a part that is measured
-// again replaces the old one; the page and the table show the figures.
+// TestPublish: documents and results can be written and read; a part that is measured again replaces
+// the old one; the page and the table show the figures.
 func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	to := paths{page: filepath.Join(dir, "performance.md"), results: filepath.Join(dir, "results.json"), figures: filepath.Join(dir, "figures")}
@@ -68,7 +68,7 @@ func holds(t *testing.T, file, want string) {
 	}
 }
 
-// TestPage: docs/performance.md follows from results.json and the template.
+// TestPage: docs/performance.md is generated from results.json and the template.
 func TestPage(t *testing.T) {
 	s, err := readResults("results.json")
 	if err != nil {

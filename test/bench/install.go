@@ -10,11 +10,11 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// needed are the Debian packages that the benchmark needs beside the test
-// machine's own: to build programs against rdma-core.
+// needed holds the Debian packages that the benchmark needs in addition to those of the test machine.
+// They are for building programs against rdma-core.
 var needed = []string{"libibverbs-dev", "librdmacm-dev"}
 
-// install installs everything that the trips lack, kernels too.
+// install installs everything that the trips need, including kernels.
 func install(ctx context.Context, trips []trip) error {
 	var series []string
 	for _, t := range trips {

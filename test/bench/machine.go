@@ -18,11 +18,11 @@ import (
 type machine struct {
 	CPU      string            `json:"cpu"`
 	CPUs     int               `json:"cpus"`
-	Kernel   string            `json:"kernel"` // the host's
+	Kernel   string            `json:"kernel"` // kernel of the host
 	Versions map[string]string `json:"versions"`
 }
 
-// versioned are the Debian packages that the figures depend on.
+// versioned holds the Debian packages that the figures depend on.
 var versioned = []string{"libibverbs1", "librdmacm1", "perftest", "iproute2", "gcc", "qemu-system-x86"}
 
 func thisMachine(ctx context.Context) machine {
@@ -51,7 +51,7 @@ func thisMachine(ctx context.Context) machine {
 	return m
 }
 
-// commit returns the measured commit, with a + if files differ from it.
+// commit returns the measured commit, followed by a + if files have changed since.
 func commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=+", "--abbrev=10").Output()
 	if err != nil {

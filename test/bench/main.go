@@ -1,9 +1,8 @@
 //go:build linux
 
-// Command bench measures goverbs beside rdma-core, perftest, cgo and iproute2:
-// it builds the measuring programs, starts the vehicles that they run in, and
-// writes docs/performance.md, the results that the page is generated from, and
-// every figure below bin/bench.
+// Command bench compares goverbs with rdma-core, perftest, cgo and iproute2. It builds the measuring
+// programs and starts the vehicles that they run in. It writes docs/performance.md, the results that
+// the page is generated from, and all figures in bin/bench.
 package main
 
 import (
@@ -24,7 +23,7 @@ type options struct {
 	runs   int
 	quick  bool
 	check  bool
-	accept bool // check, and record the figures as the new limits
+	accept bool // like check, but record the figures as the new limits
 	to     paths
 }
 

@@ -64,7 +64,7 @@ func verdict(r *row, other string) (ratio, goal string) {
 	return s.String(), fmt.Sprintf("%s: %s", b, answer)
 }
 
-// markdown shows every figure, one table per part.
+// markdown returns all figures, with one table per part.
 func (d document) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Figures of the benchmark\n")
@@ -77,7 +77,7 @@ func (d document) markdown() string {
 	return b.String()
 }
 
-// table returns the rows of a part.
+// table returns the table of a part.
 func (d document) table(p part) string {
 	var rows []*row
 	cgo := false

@@ -10,7 +10,7 @@ import (
 	"text/template"
 )
 
-// pageText is the template of the page. Everything but the figures is written there.
+// pageText is the template of the page. It has the whole text except for the figures.
 //
 //go:embed performance.md.tmpl
 var pageText string
@@ -18,8 +18,8 @@ var pageText string
 // paths names the files that a run writes.
 type paths struct {
 	page    string // docs/performance.md
-	results string // input of the page
-	figures string // every figure: as .json to be read again, and as .md
+	results string // data of the page
+	figures string // all figures, without the extension: .json for later runs, .md for readers
 }
 
 // publish writes the results and the page.
@@ -42,7 +42,7 @@ func (s summary) publish(to paths) error {
 	return write(to.page, page.Bytes())
 }
 
-// publish writes every figure, for programs and for people.
+// publish writes all figures, for programs and for readers.
 func (d document) publish(to paths) error {
 	raw, err := d.encode()
 	if err != nil {

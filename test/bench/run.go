@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// run runs the suites of the command line. Without suites it only writes the page
-// again from the recorded results.
+// run runs the suites of the command line. Without suites it only generates the page from the recorded
+// results.
 func run(ctx context.Context, o options) error {
 	s, err := readResults(o.to.results)
 	if err != nil {
@@ -41,7 +41,7 @@ func run(ctx context.Context, o options) error {
 	err = eachTrip(ctx, o, func(_ trip, p part, rows []*row, err error) error {
 		d.replace(p, rows)
 		s.replace(p, rows)
-		// After each trip, so that a later failure loses nothing.
+		// Publish after each trip, so that a later failure loses nothing.
 		return errors.Join(err, d.publish(o.to), s.publish(o.to))
 	})
 	if ctx.Err() == nil {
@@ -50,9 +50,9 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// eachTrip makes the trips and passes on the result of each, one at a time. A trip whose
-// clock counts instructions measures the same beside others, and the check looks at no time:
-// those trips run side by side, one per CPU, after the others.
+// eachTrip makes the trips and passes the result of each to came, one at a time. Other trips don't
+// affect one whose clock counts instructions, and the check doesn't measure time. Such trips run
+// concurrently, one per CPU, after the others.
 func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, error) error) error {
 	var mu sync.Mutex
 	var failed []error
@@ -92,7 +92,7 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
 		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
 	samples, missing, err := travel(ctx, t, o)
-	if broke(err) { // bin/vm has reported it, with the mark that make test counts
+	if broke(err) { // bin/vm has reported it with the mark that make test counts
 		fmt.Fprintln(os.Stderr, "bench: once more")
 		samples, missing, err = travel(ctx, t, o)
 	}
@@ -106,7 +106,7 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	return p, rowsOf(samples), err
 }
 
-// trips returns the trips that the options ask for.
+// trips returns the trips that the options select.
 func (o options) trips() (some []trip) {
 	for _, t := range trips {
 		if o.check && t.checked != nil {
@@ -122,8 +122,8 @@ func (o options) trips() (some []trip) {
 	return some
 }
 
-// bundle distributes the suites of each vehicle among few boots: two if the clock counts
-// instructions, because these run side by side, otherwise one.
+// bundle combines the suites of each vehicle into few boots. If the clock counts instructions it makes
+// two, which run concurrently, otherwise one.
 func bundle(all []trip) []trip {
 	var some []trip
 	seen, at := make(map[string]int), make(map[string]int)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// namedCalls is the measure that counts each system call by its name.
+// namedCalls is the measure for counts of system calls by name.
 const namedCalls = "system_calls_named"
 
 // A summary is the content of results.json, from which the page is generated.
@@ -19,7 +19,7 @@ type summary struct {
 	Goals   []goal
 }
 
-// A goal counts the rows of a trip that reach a bar.
+// A goal is the number of rows of a trip that reach a bar.
 type goal struct {
 	Suite   string `json:"suite"`
 	Vehicle string `json:"vehicle"`
@@ -28,8 +28,8 @@ type goal struct {
 	Goal    string `json:"goal"`
 	Rows    int    `json:"rows"`
 	Reached int    `json:"reached"`
-	Within  int    `json:"within"` // the median missed the bar, the best run reached it
-	// The rows' ratios of goverbs to the other.
+	Within  int    `json:"within"` // rows whose median misses the bar while the best run reaches it
+	// Ratios of goverbs to the other implementation over all rows.
 	Median   float64 `json:"median"`
 	Least    float64 `json:"least"`
 	Greatest float64 `json:"greatest"`
@@ -43,13 +43,12 @@ func readResults(file string) (s summary, err error) {
 func (s summary) encode() ([]byte, error) {
 	parts := slices.Clone(s.Parts)
 	for i := range parts {
-		parts[i].Missing = nil // the figures have them
+		parts[i].Missing = nil // only the figures list them
 	}
 	return encodeLines(map[string]any{"machine": s.Machine, "parts": parts}, "goals", s.Goals)
 }
 
-// replace puts the goals of a part in the place of those of an older one of the same suite
-// and vehicle.
+// replace replaces the goals of the part with the same suite and vehicle.
 func (s *summary) replace(p part, rows []*row) {
 	s.Parts = slices.DeleteFunc(s.Parts, func(old part) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
 	s.Goals = slices.DeleteFunc(s.Goals, func(old goal) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
@@ -58,7 +57,7 @@ func (s *summary) replace(p part, rows []*row) {
 	slices.SortStableFunc(s.Goals, func(a, b goal) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
 }
 
-// goalsOf compares the rows of a part with their bars, in the order of bars.
+// goalsOf compares the rows of a part with their bars. The goals are in the order of bars.
 func goalsOf(p part, rows []*row) (goals []goal) {
 	for i := range bars {
 		b := &bars[i]
@@ -120,7 +119,7 @@ func (b bar) name() string {
 	return name
 }
 
-// Table is the table of goals.
+// Table returns the table of goals.
 func (s summary) Table() string {
 	var b strings.Builder
 	b.WriteString("| suite, vehicle | measure | beside | goal | rows | reached | within the spread | not | ratio: median (least–greatest) |\n|---|---|---|---|--:|--:|--:|--:|---|\n")
@@ -136,7 +135,7 @@ func (s summary) Table() string {
 	return b.String()
 }
 
-// judge calls yield for each row and implementation that have a bar.
+// judge calls yield for each row and other implementation with a bar.
 func judge(rows []*row, yield func(r *row, b *bar, other string, s spread)) {
 	for _, r := range rows {
 		for _, other := range slices.Sorted(maps.Keys(r.Values)) {

@@ -19,14 +19,14 @@ type key struct {
 	Unit    string `json:"unit"`
 }
 
-// A row holds, for each implementation, the value of each run.
+// A row holds the values of all runs of all implementations.
 type row struct {
 	key
 	Values map[string]map[int]float64 `json:"values"`
 }
 
-// rowsOf puts samples that differ only in implementation and run into a row; rows
-// stay in the order in which they were measured.
+// rowsOf groups samples that differ only in implementation and run into rows. The rows are in the order
+// of measurement.
 func rowsOf(samples []result.Sample) (rows []*row) {
 	byKey := make(map[key]*row)
 	for _, s := range samples {
@@ -45,7 +45,7 @@ func rowsOf(samples []result.Sample) (rows []*row) {
 	return rows
 }
 
-// value is the spread of an implementation; false if it has none.
+// value returns the spread of an implementation. It reports false if there are no values.
 func (r *row) value(impl string) (spread, bool) {
 	runs := r.Values[impl]
 	if len(runs) == 0 {
@@ -54,10 +54,10 @@ func (r *row) value(impl string) (spread, bool) {
 	return spreadOf(slices.Collect(maps.Values(runs))), true
 }
 
-// ours is the implementation that all others are compared with.
+// ours is the implementation that is compared with all others.
 const ours = "goverbs"
 
-// ratio is ours over another's.
+// ratio returns the spread of the ratios of ours to another implementation.
 func (r *row) ratio(other string) (spread, bool) {
 	all := ratios(r.Values[ours], r.Values[other])
 	if len(all) == 0 {
@@ -66,7 +66,7 @@ func (r *row) ratio(other string) (spread, bool) {
 	return spreadOf(all), true
 }
 
-// inC are the others of the row that are written in C, in order.
+// inC returns the implementations of the row that are written in C, sorted.
 func (r *row) inC() (all []string) {
 	for _, impl := range slices.Sorted(maps.Keys(r.Values)) {
 		if impl != ours && impl != "cgo" {

@@ -23,15 +23,15 @@ import (
 
 // A vehicle is an environment that a suite can run in.
 type vehicle struct {
-	name, series string // no series: there is no guest
-	icount       bool   // its clock counts instructions
-	cpus         int    // zero is one
+	name, series string // an empty series means that there is no guest
+	icount       bool   // whether its clock counts instructions
+	cpus         int    // 0 means 1
 }
 
 var (
 	qemu   = vehicle{name: "qemu 6.12", series: "6.12", cpus: 2}
 	icount = vehicle{name: "qemu icount 6.12", series: "6.12", icount: true}
-	oneCPU = vehicle{name: "qemu 6.12, one CPU", series: "6.12"} // breaks less often than with two
+	oneCPU = vehicle{name: "qemu 6.12, one CPU", series: "6.12"} // crashes less often than with two
 	uml    = vehicle{name: "uml 6.12", series: rig.UML}
 	host   = vehicle{name: "this machine"}
 )
@@ -41,15 +41,15 @@ type trip struct {
 	suite   string // names, separated by spaces
 	vehicle vehicle
 	mem     int      // MiB
-	checked *vehicle // where the check makes it, if it does
+	checked *vehicle // the vehicle in which check runs it, or nil
 }
 
-// trips lists all trips. QEMU emulates, so ns are
-// measured under User Mode Linux, at native speed, or without a guest if it needs no
-// kernel's RDMA. Instructions are measured in a QEMU that counts them, with the kernel's part, if one CPU is
-// enough for both ends; suites that need two CPUs run in QEMU. System calls are counted where the
-// host does not affect scheduling. For some suites the check only verifies that they still run
-// and allocate nothing: those run where one CPU is enough.
+// trips lists all trips. Times are measured under User Mode Linux, at native speed, because QEMU
+// emulates the CPU. Suites that don't need RDMA in the kernel need no guest. If one CPU is enough for
+// both ends, instructions are measured in a QEMU that counts them, including those of the kernel. Suites
+// that need two CPUs run in an ordinary QEMU. System calls are counted where the host does not affect
+// scheduling. For some suites, check only verifies that they run and don't allocate. It runs them where
+// one CPU is enough.
 var trips = []trip{
 	{suite: "ring", vehicle: uml, mem: 1024},
 	{suite: "ring", vehicle: icount, mem: 2048, checked: &icount},
@@ -74,10 +74,10 @@ func suiteNames() []string {
 	return names
 }
 
-// limit is how long a trip may take before it is taken for hung.
+// limit is the time after which a trip is considered hung.
 const limit = time.Hour
 
-// exitFault is bin/vm's exit code when the emulator broke under the command.
+// exitFault is bin/vm's exit code when the emulator crashed while it ran the command.
 const exitFault = 126
 
 func broke(err error) bool {
@@ -85,8 +85,8 @@ func broke(err error) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == exitFault
 }
 
-// travel runs a trip and returns its samples and the names of the measurements that
-// have none. An error means that the vehicle failed.
+// travel runs a trip. It returns the samples, and the names of the measurements without samples. An
+// error means that the vehicle failed.
 func travel(ctx context.Context, t trip, o options) (samples []result.Sample, missing []string, err error) {
 	args := []string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem), "-kernel", t.vehicle.series}
 	guest := []string{"--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs)}

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// acceptAll accepts connections until the listener is closed, closes them as they
-// end, and returns when the last is closed.
+// acceptAll accepts connections until the listener is closed. It closes each connection when it ends,
+// and returns after the last one.
 func acceptAll(l *rdmacm.Listener) {
 	var open sync.WaitGroup
 	for {
@@ -30,8 +30,8 @@ func acceptAll(l *rdmacm.Listener) {
 	open.Wait()
 }
 
-// TestCMDescriptors counts the descriptors that a connection takes: one, and none
-// with CQs that it shares. It waits in a process that has none left.
+// TestCMDescriptors counts the descriptors of a connection. It has one, and none if it shares its CQs.
+// The test also waits in a process without free descriptors.
 func TestCMDescriptors(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -52,7 +52,7 @@ func TestCMDescriptors(t *testing.T) {
 		kit.CloseLater(t, c)
 		return c
 	}
-	dial(rdmacm.Config{}) // opens what all of them share
+	dial(rdmacm.Config{}) // opens the descriptors that all connections share
 	before := kit.Descriptors(t)
 	c := dial(rdmacm.Config{})
 	if n := kit.Descriptors(t) - before; n != 1 {

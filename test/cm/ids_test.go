@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMRxeAcceptBesideSilentPeer: a peer that gets its answer and never confirms
-// it, for which the kernel would wait minutes, holds up none that comes behind it.
+// TestCMRxeAcceptBesideSilentPeer: a peer that never confirms the answer must not delay later peers. The
+// kernel would wait for minutes.
 func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -42,7 +42,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	ch := newChannel(t)
 	silent := resolveLow(t, ch, verbs.PortSpaceTCP, l.Addr())
 	kit.OK(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
-	expect(t, ch, rdmacm.EventConnectResponse) // and is not answered
+	expect(t, ch, rdmacm.EventConnectResponse) // is not confirmed
 
 	c := kit.Must(rdmacm.Dial(ctx, l.Addr().String()))(t)
 	first := <-all
@@ -53,7 +53,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	kit.OK(t, first.conn.Close())
 	ev := kit.Must(ch.Get(ctx))(t)
 	ev.Ack()
-	if ev.Type != rdmacm.EventRejected { // the silent one is dropped, and Accept says nothing of it
+	if ev.Type != rdmacm.EventRejected { // the silent peer is dropped, and Accept doesn't report it
 		t.Error(ev.Type, ev.Err)
 	}
 	kit.OK(t, l.Close())
@@ -62,8 +62,8 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	}
 }
 
-// cmVeth is a second rxe link, on one end of a veth pair; the other end, without
-// a link, stays in the same namespace.
+// cmVeth is a second rxe link, on one end of a veth pair. The other end has no link and is in the same
+// namespace.
 const (
 	cmVethIPv4 = "10.84.0.1"
 	cmVethIPv6 = "fd84::1"
@@ -82,7 +82,7 @@ func cmVeth(t *testing.T) {
 	t.Cleanup(func() { kit.Sh(t, "../../bin/rdmalink del gvrxev && ip link del gvrvhere") })
 }
 
-// idsCM counts a process's rdma_cm IDs.
+// idsCM returns the number of rdma_cm IDs of a process.
 func idsCM(t *testing.T, pid int) (n int) {
 	t.Helper()
 	var c netlinkrdma.Client
@@ -96,7 +96,7 @@ func idsCM(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// newChannel opens an event channel that closes with the test.
+// newChannel opens an event channel, and closes it at the end of the test.
 func newChannel(t *testing.T) *rdmacm.EventChannel {
 	t.Helper()
 	ch := kit.Must(rdmacm.NewEventChannel())(t)
@@ -104,7 +104,7 @@ func newChannel(t *testing.T) *rdmacm.EventChannel {
 	return ch
 }
 
-// newID makes an ID that goes with the test.
+// newID creates an ID, and destroys it at the end of the test.
 func newID(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) *rdmacm.ID {
 	t.Helper()
 	id := kit.Must(ch.NewID(ps, 0))(t)
@@ -120,7 +120,7 @@ func destroyLater(t *testing.T, id *rdmacm.ID) {
 	})
 }
 
-// expect gets the next event, which has to be of that type and a success.
+// expect returns the next event, which must have the given type and report success.
 func expect(t *testing.T, ch *rdmacm.EventChannel, typ rdmacm.EventType) *rdmacm.Event {
 	t.Helper()
 	ev := nextEvent(t, ch)
@@ -139,7 +139,7 @@ func nextEvent(t *testing.T, ch *rdmacm.EventChannel) *rdmacm.Event {
 	return ev
 }
 
-// listenLow makes a listening ID and says where.
+// listenLow creates a listening ID and returns its address.
 func listenLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) netip.AddrPort {
 	t.Helper()
 	id := newID(t, ch, ps)
@@ -148,7 +148,7 @@ func listenLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) netip.
 	return kit.Must(id.QueryAddr())(t).Local
 }
 
-// resolveLow makes an ID with the way to dst.
+// resolveLow creates an ID and resolves the address and the route of dst.
 func resolveLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace, dst netip.AddrPort) *rdmacm.ID {
 	t.Helper()
 	id := newID(t, ch, ps)
@@ -159,14 +159,14 @@ func resolveLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace, dst n
 	return id
 }
 
-// attachLater hands a queue pair to an ID until the test ends.
+// attachLater attaches a queue pair to an ID until the test ends.
 func attachLater(t *testing.T, id *rdmacm.ID, qp *uverbs.QP) {
 	t.Helper()
 	kit.OK(t, id.AttachQP(qp))
 	t.Cleanup(id.DetachQP)
 }
 
-// exchangeOver sends a message each way, with immediate receives.
+// exchangeOver sends a message in each direction. The receives are posted immediately before.
 func exchangeOver(t *testing.T, a, b *kit.RxeEnd) {
 	t.Helper()
 	for i, e := range []*kit.RxeEnd{a, b, a, b} {
@@ -186,7 +186,7 @@ func exchangeOver(t *testing.T, a, b *kit.RxeEnd) {
 	}
 }
 
-// partLow disconnects: the one side asks, the other answers.
+// partLow ends a connection. One side requests the disconnect and the other one answers.
 func partLow(t *testing.T, ch *rdmacm.EventChannel, asks, answers *rdmacm.ID) {
 	t.Helper()
 	kit.OK(t, asks.Disconnect())
@@ -199,8 +199,8 @@ func partLow(t *testing.T, ch *rdmacm.EventChannel, asks, answers *rdmacm.ID) {
 	}
 }
 
-// TestCMRxeEvents connects call by call and event by event, as programs of
-// librdmacm do, with an acknowledgement time-out of both sides' choice.
+// TestCMRxeEvents connects with single calls and events, as programs of librdmacm do. Both sides choose
+// an acknowledgement time-out.
 func TestCMRxeEvents(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -244,8 +244,8 @@ func TestCMRxeEvents(t *testing.T) {
 	}
 }
 
-// TestCMRxeExternalQP: the caller takes its own queue pairs through the states
-// and exchanges their numbers.
+// TestCMRxeExternalQP: the caller moves its own queue pairs through the states, and exchanges their
+// numbers.
 func TestCMRxeExternalQP(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -291,7 +291,7 @@ func follow(e *kit.RxeEnd, id *rdmacm.ID) {
 	}
 }
 
-// TestCMRxeWrongState: calls in the wrong state fail, and the error names the state.
+// TestCMRxeWrongState: a call in a wrong state fails, and the error names the state.
 func TestCMRxeWrongState(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -311,8 +311,8 @@ func TestCMRxeWrongState(t *testing.T) {
 
 func joinError(_ *rdmacm.Multicast, err error) error { return err }
 
-// TestCMRxeMigrate: a connection that has moved to another channel goes on, and ends
-// there. An event that had not been fetched moves too.
+// TestCMRxeMigrate: a connection works after it has moved to another channel, and ends there. An event
+// that has not been fetched moves too.
 func TestCMRxeMigrate(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -334,7 +334,7 @@ func TestCMRxeMigrate(t *testing.T) {
 	exchangeOver(t, client, server)
 
 	kit.OK(t, id.Disconnect())
-	kit.OK(t, ev.ID.Migrate(ch)) // with the event, if that is there by now
+	kit.OK(t, ev.ID.Migrate(ch)) // moves the event too, if it has arrived
 	if got := expect(t, ch, rdmacm.EventDisconnected); got.ID != ev.ID {
 		t.Error("another ID")
 	}
@@ -344,7 +344,7 @@ func TestCMRxeMigrate(t *testing.T) {
 	}
 }
 
-// TestCMRxeSRQ: both ends learn that the other has an SRQ, and receive from their own.
+// TestCMRxeSRQ: each end learns that the other one has an SRQ, and receives from its own.
 func TestCMRxeSRQ(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -378,8 +378,8 @@ func TestCMRxeSRQ(t *testing.T) {
 	partLow(t, ch, id, ev.ID)
 }
 
-// TestCMRxePath: the path that the kernel found for one ID serves another, which never
-// resolves a route.
+// TestCMRxePath: a path that the kernel found for one ID works for another ID, which doesn't resolve a
+// route.
 func TestCMRxePath(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -417,8 +417,8 @@ func TestCMRxePath(t *testing.T) {
 	partLow(t, ch, id, ev.ID)
 }
 
-// TestCMRxeECE: both ends learn of the options that the other asks for or agrees to, and
-// a refusal says that it is for them.
+// TestCMRxeECE: each end learns the options that the other one requests or accepts. A refusal because of
+// the options says so.
 func TestCMRxeECE(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -455,8 +455,8 @@ func TestCMRxeECE(t *testing.T) {
 	}
 }
 
-// TestCMRxeNotify: the side that accepted says that a message has come, so the
-// connection is there, although the peer's confirmation is not.
+// TestCMRxeNotify: the accepting side reports that a message has arrived. That establishes the
+// connection without the peer's confirmation.
 func TestCMRxeNotify(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)

@@ -41,9 +41,9 @@ func joinThe(t *testing.T, group netip.Addr, e *udEnd, flags rdmacm.JoinFlags) *
 	return g
 }
 
-// TestMckey has C's programs and ours send to groups and receive from them, all at once,
-// because the senders sleep most of the time. C's sender closes its queue pair without
-// looking whether all has left, so senders run until the receivers have enough.
+// TestMckey sends to groups and receives from them, with C's programs and ours. All run concurrently,
+// because the senders sleep most of the time. C's sender closes its queue pair before all messages have
+// left, so senders run until the receivers have enough.
 func TestMckey(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -89,7 +89,7 @@ func TestMckey(t *testing.T) {
 	}
 }
 
-// hearsOnly lets an end send to itself. The message arrives behind all earlier ones, and is the
+// hearsOnly makes an end send to itself. The message arrives after all earlier ones, and must be the
 // first that the end receives.
 func (e *udEnd) hearsOnly(local string) {
 	e.T.Helper()
@@ -102,8 +102,7 @@ func (e *udEnd) hearsOnly(local string) {
 	}
 }
 
-// TestMulticastLeave: no message comes in after leaving, and the group can be
-// joined again.
+// TestMulticastLeave: after leaving a group, no message of it arrives, and the group can be joined again.
 func TestMulticastLeave(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -134,7 +133,7 @@ func TestMulticastLeave(t *testing.T) {
 	}
 }
 
-// TestMulticastClose: closing the Conn leaves.
+// TestMulticastClose: closing the Conn leaves the group.
 func TestMulticastClose(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -157,14 +156,13 @@ func TestMulticastClose(t *testing.T) {
 	}
 }
 
-// igmpUsers counts the members of the group on some interface: 239.83.1.2 in the
-// kernel's spelling.
+// igmpUsers returns the number of members of the group 239.83.1.2 on all interfaces.
 func igmpUsers(t *testing.T) int {
 	t.Helper()
 	return strings.Count(kit.Sh(t, "cat /proc/net/igmp"), "020153EF")
 }
 
-// TestMulticastIPv6: there is none over RoCE v2, and the error says so.
+// TestMulticastIPv6: RoCE v2 has no multicast over IPv6, and the error says so.
 func TestMulticastIPv6(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -176,8 +174,8 @@ func TestMulticastIPv6(t *testing.T) {
 	}
 }
 
-// TestMulticastEvents joins call by call: the attached queue pair takes part by
-// itself, as with librdmacm, until it leaves.
+// TestMulticastEvents joins with single calls. As with librdmacm, the attached queue pair receives
+// messages of the group without further calls, until it leaves.
 func TestMulticastEvents(t *testing.T) {
 	d := kit.OpenRxe(t)
 	for name, flags := range map[string]rdmacm.JoinFlags{"full member": rdmacm.JoinFullMember, "send only": rdmacm.JoinSendOnly} {
@@ -185,7 +183,7 @@ func TestMulticastEvents(t *testing.T) {
 			kit.NoLeak(t)
 			ch := newChannel(t)
 			id := newID(t, ch, verbs.PortSpaceUDP)
-			// The way to the group leads over the source's device.
+			// The source address selects the device for the group.
 			kit.OK(t, id.ResolveAddr(netip.MustParseAddrPort(kit.RxeIPv4+":0"), netip.AddrPortFrom(cmGroup, 0), kit.Patience))
 			expect(t, ch, rdmacm.EventAddrResolved)
 			e := d.End(t, verbs.QPTypeUD, kit.RxeSetup{})
@@ -212,7 +210,7 @@ func TestMulticastEvents(t *testing.T) {
 			e.PostRecv(8, 0, kit.RecvSize)
 			e.Post(send)
 			e.Sent("0 SEND success")
-			// Its messages to itself arrive behind that.
+			// A message to itself arrives after those of the group.
 			send.SGL[0].Length, send.AH, send.RemoteQPN = 9, d.Ah(t, e.Address(e)), e.QP.Num()
 			e.Post(send)
 			e.Sent("0 SEND success")

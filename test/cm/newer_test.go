@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMWriteEvent: an event of the program's own wakes a waiting Get, before and after what
-// the kernel reports; older kernels refuse it.
+// TestCMWriteEvent: an event that the program writes wakes a waiting Get. Events of the kernel may precede
+// or follow it. Older kernels refuse it.
 func TestCMWriteEvent(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -53,7 +53,7 @@ func TestCMWriteEvent(t *testing.T) {
 	if ev := nextEvent(t, ch); ev.Type != rdmacm.EventUser || ev.Arg != 7 || !errors.Is(ev.Err, syscall.ECANCELED) {
 		t.Errorf("%+v", ev)
 	}
-	// An event that nobody has fetched moves with its ID.
+	// An event that has not been fetched moves with its ID.
 	kit.OK(t, id.WriteEvent(0, 8))
 	kit.OK(t, id.Migrate(to))
 	if ev := nextEvent(t, to); ev.Arg != 8 || ev.ID != id {
@@ -89,8 +89,7 @@ func TestCMIBRefused(t *testing.T) {
 	}
 }
 
-// TestCMXRCIDs: an ID for XRC is made, and says so to others; the queue pair that it is for
-// no device here has.
+// TestCMXRCIDs: an ID for XRC can be created and is listed as one. No device here has a queue pair for it.
 func TestCMXRCIDs(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -102,15 +101,15 @@ func TestCMXRCIDs(t *testing.T) {
 	}
 }
 
-// TestCMNamespaceOfThread: a locked goroutine whose thread was moved listens in that
-// namespace, and the connection then serves from anywhere.
+// TestCMNamespaceOfThread: a locked goroutine whose thread has moved to another namespace listens there.
+// Any goroutine can use the connection afterwards.
 func TestCMNamespaceOfThread(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
 	listening := make(chan *rdmacm.Listener)
 	failed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and the thread ends with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		space, err := os.Open("/run/netns/" + kit.FarSpace)
 		if err == nil {
 			defer space.Close()
@@ -157,7 +156,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 	kit.OK(t, client.send(ctx, c, "across"))
 	kit.OK(t, c.Close())
 	kit.OK(t, <-accepted)
-	// Here the address is nobody's.
+	// In this namespace nobody has the address.
 	if _, err := rdmacm.Listen(kit.FarIPv4 + ":7471"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}

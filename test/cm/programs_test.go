@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// cmProgram is one of librdmacm's test programs, or rdmalink's that takes its place.
+// cmProgram returns a test program of librdmacm, or the command of rdmalink that replaces it.
 func cmProgram(side, name, line string) *exec.Cmd {
 	words := append([]string{name}, strings.Fields(line)...)
 	if side == "Go" {
@@ -44,8 +44,8 @@ func cmExchange(t *testing.T, pair [2]string, name, port, host, line string) (se
 	return cmProgrammed(t, pair[0], s), clientOut
 }
 
-// TestUcmatose: many connections that migrate, and long messages. Not over siw: there
-// ucmatose fails now and then, also with C at both ends (README.md, "What siw does").
+// TestUcmatose: many connections that migrate, and long messages. The test doesn't use siw, where ucmatose
+// sometimes fails, also with C at both ends (README.md, "What siw does").
 func TestUcmatose(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	for _, pair := range cmPairs[:2] {
@@ -57,8 +57,8 @@ func TestUcmatose(t *testing.T) {
 	}
 }
 
-// TestUcmatoseOptions: IPv6, the other port space, the type of service, the time-out of
-// acknowledgements and the report.
+// TestUcmatoseOptions: IPv6, the other port space, the type of service, the acknowledgement time-out and
+// the report.
 func TestUcmatoseOptions(t *testing.T) {
 	kit.Only612(t)
 	kit.CMLink(t, "rxe")
@@ -82,7 +82,7 @@ func TestUcmatoseOptions(t *testing.T) {
 	})
 }
 
-// TestCmtime: a client of either kind and a server of either, which goes on.
+// TestCmtime: clients and servers in C and in Go. A server continues after a client.
 func TestCmtime(t *testing.T) {
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
@@ -103,12 +103,12 @@ func TestCmtime(t *testing.T) {
 							}
 						}
 					}
-					if side == "C" { // which serves until it is killed
+					if side == "C" { // it serves until it is killed
 						kit.OK(t, server.Process.Kill())
 						server.End()
 						return
 					}
-					// An interrupt ends the connections that a client closed and the server has not noticed yet.
+					// An interrupt also ends connections that the client has closed unnoticed by the server.
 					kit.Until(t, "served", func() bool { return idsCM(t, server.Process.Pid) == listeners })
 					kit.OK(t, server.Process.Signal(syscall.SIGTERM))
 					if out := cmProgrammed(t, side, server); out.Out != "cmtime: 40 connections served\n" {
@@ -120,8 +120,8 @@ func TestCmtime(t *testing.T) {
 	}
 }
 
-// TestRdmaClientServer: librdmacm's smallest programs exchange a message of 16 bytes each
-// way with ours, or send one.
+// TestRdmaClientServer: librdmacm's smallest programs and ours exchange a message of 16 bytes in each
+// direction, or send one.
 func TestRdmaClientServer(t *testing.T) {
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRdmaClientServer(t *testing.T) {
 	}
 }
 
-// TestUdaddy: datagrams there and back, of one byte and of the longest.
+// TestUdaddy: datagrams in both directions, of one byte and of the maximum length.
 func TestUdaddy(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	for _, pair := range cmPairs[:2] {

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMRxeOptions: what Config says of packets is in the queue pair.
+// TestCMRxeOptions: the queue pair has the packet options of Config.
 func TestCMRxeOptions(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -36,13 +36,13 @@ func TestCMRxeOptions(t *testing.T) {
 	kit.OK(t, l.Close())
 }
 
-// TestCMRxeAckTimeouts: the acknowledgement time-outs that the kernel gives to both sides, of a
-// dialling side that sets none, or one. TestAckTimeouts of rdmatest has the same table.
+// TestCMRxeAckTimeouts: the acknowledgement time-outs that the kernel chooses for both sides, when the
+// dialling side sets one or none. TestAckTimeouts of rdmatest has the same table.
 func TestCMRxeAckTimeouts(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
-	path := uint8(17) // a path's life time is 2^16 × 4.096 µs
+	path := uint8(17) // the life time of a path is 2^16 × 4.096 µs
 	if kit.OnKernel("6.1") {
 		path = 19
 	}
@@ -63,7 +63,7 @@ func TestCMRxeAckTimeouts(t *testing.T) {
 	kit.OK(t, l.Close())
 }
 
-// acceptOne has one connection accepted, and closed after the peer.
+// acceptOne accepts one connection, and closes it after the peer.
 func acceptOne(t *testing.T, l *rdmacm.Listener) <-chan struct{} {
 	served := make(chan struct{})
 	go func() {
@@ -81,8 +81,8 @@ func acceptOne(t *testing.T, l *rdmacm.Listener) <-chan struct{} {
 	return served
 }
 
-// TestCMRxeNames: of a name with addresses of both families, where a program listens on
-// one only, Dial finds that one, whichever comes first.
+// TestCMRxeNames: a name has addresses of both families, and a program listens on one of them. Dial must
+// find that one in either order.
 func TestCMRxeNames(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -109,10 +109,9 @@ func TestCMRxeNames(t *testing.T) {
 	}
 }
 
-// TestCMRxeNamespaces: rxe on the two ends of a veth pair in different network
-// namespaces. Linux 6.1 and 6.12 have one UDP socket for all of rxe, in the first
-// namespace, so nothing is ever answered from another one, C or Go. Later kernels
-// have one in each; then it works.
+// TestCMRxeNamespaces: rxe on the two ends of a veth pair in different network namespaces. Linux 6.1 and
+// 6.12 have one UDP socket for all of rxe, in the first namespace, so programs in other namespaces never
+// answer, in C or Go. Later kernels have a socket in each namespace, and then it works.
 func TestCMRxeNamespaces(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.Sh(t, `set -e
@@ -125,14 +124,14 @@ func TestCMRxeNamespaces(t *testing.T) {
 		ip -n gvrfar link set gvrnthere up
 		../../bin/rdmalink add gvrxen1 type rxe netdev gvrnhere
 		ip netns exec gvrfar ../../bin/rdmalink add gvrxen2 type rxe netdev gvrnthere`)
-	// The interface may keep the kernel busy for a minute: packets that waited for
-	// an answer hold it. Nobody needs to wait for that.
+	// Deleting the interface may take the kernel a minute, because packets that wait for an answer
+	// hold it. The test doesn't wait for that.
 	t.Cleanup(func() {
 		kit.Sh(t, `../../bin/rdmalink del gvrxen1 && ../../bin/rdmalink del gvrxen2 || exit
 			(ip link del gvrnhere; ip netns del gvrfar) < /dev/null > /dev/null 2>&1 &`)
 		kit.Until(t, "off the list", func() bool { _, err := os.Stat("/sys/class/net/gvrnhere"); return err != nil })
 	})
-	const udpPort = ":12B7 " // 4791, where RoCE v2 comes in
+	const udpPort = ":12B7 " // 4791, the port of RoCE v2
 	answers := strings.Contains(kit.Sh(t, "ip netns exec gvrfar cat /proc/net/udp"), udpPort)
 	t.Log("rxe has a socket in the other namespace:", answers)
 	for _, program := range []string{"C", "Go"} {
@@ -156,9 +155,9 @@ func TestCMRxeNamespaces(t *testing.T) {
 	}
 }
 
-// TestCMRxeRping is every pair of programs over rxe, on a dummy and on a veth
-// interface, with both address families; see TestRping. A ping is a dozen packets,
-// each of which waits for a kernel thread: many pings only where C takes part.
+// TestCMRxeRping runs all pairs of programs over rxe, on a dummy and on a veth interface, with both
+// address families; see TestRping. A ping takes a dozen packets, each of which waits for a kernel
+// thread, so only pairs with C send many pings.
 func TestCMRxeRping(t *testing.T) {
 	cmVeth(t)
 	type pair struct {
@@ -194,7 +193,7 @@ func TestCMRxeRping(t *testing.T) {
 	}
 }
 
-// TestCMRxeRpingText: both programs print the same with -v.
+// TestCMRxeRpingText: C's program and ours print the same with -v.
 func TestCMRxeRpingText(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -215,8 +214,7 @@ func TestCMRxeRpingText(t *testing.T) {
 	}
 }
 
-// TestCMRxePing is TestCMPing over RoCE: listening to one address or to all,
-// dialling each kind.
+// TestCMRxePing is TestCMPing over RoCE. It listens on one address or on all, and dials each kind.
 func TestCMRxePing(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	for _, test := range kit.FewElsewhere([]struct{ listen, host string }{
@@ -247,7 +245,7 @@ func TestCMRxePing(t *testing.T) {
 	}
 }
 
-// TestCMRxeManyConns leaves nothing behind however often it is done.
+// TestCMRxeManyConns: many connections leave nothing behind.
 func TestCMRxeManyConns(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -265,7 +263,7 @@ func TestCMRxeManyConns(t *testing.T) {
 	served.Wait()
 }
 
-// TestCMRxeErrors: nobody listens, the program says no, nothing is there.
+// TestCMRxeErrors: nobody listens, the program rejects, or there is no host.
 func TestCMRxeErrors(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -292,8 +290,8 @@ func TestCMRxeErrors(t *testing.T) {
 	}
 }
 
-// TestCMRxeReject: the peer program's word of explanation arrives, filled up with
-// zeros as InfiniBand does; a C client learns of it too.
+// TestCMRxeReject: the private data of a rejection arrives, padded with zeros as on InfiniBand. A C client
+// also gets it.
 func TestCMRxeReject(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -319,10 +317,10 @@ func TestCMRxeReject(t *testing.T) {
 	}
 
 	go refuse()
-	client := kit.Launch(t, kit.Rping("C", "-c -C 1 -a "+kit.RxeIPv4)) // which need not end after that
+	client := kit.Launch(t, kit.Rping("C", "-c -C 1 -a "+kit.RxeIPv4)) // need not exit after that
 	kit.Until(t, "rejected", func() bool { return strings.Contains(client.Err.SoFar(), "RDMA_CM_EVENT_REJECTED, error 28") })
 
-	// And a C program rejects us: ucmatose, when it can't have so large a CQ.
+	// A C program rejects too: ucmatose does if it can't create a CQ of this size.
 	kit.ServeCM(t, exec.Command("ucmatose", "-C", "2000000"), "7471")
 	if _, err := dialRxe(t, "7471", nil); !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
 		t.Error(err)
@@ -340,7 +338,7 @@ func dialRxe(t *testing.T, port string, cfg *rdmacm.Config) (*rdmacm.Conn, error
 	return d.Dial(ctx, kit.RxeIPv4+":"+port)
 }
 
-// TestCMRxePrivateData checks the limits, and the bytes that a receiver sees for each length.
+// TestCMRxePrivateData checks the limits, and the bytes that a receiver gets for each length.
 func TestCMRxePrivateData(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -383,7 +381,7 @@ func TestCMRxePrivateData(t *testing.T) {
 	}
 }
 
-// cmPair is two connected ends over rxe.
+// cmPair returns two connected ends over rxe.
 func cmPair(t *testing.T, client, server kit.Setup) (*kit.End, *kit.End) {
 	t.Helper()
 	kit.RxeFabric(t)
@@ -413,8 +411,8 @@ func TestCMRxeRetryCounts(t *testing.T) {
 	}
 }
 
-// TestCMRxeReadLimits: both sides' limits end up in the queue pairs, where rxe
-// rounds them up to a power of two.
+// TestCMRxeReadLimits: the queue pairs have the limits of both sides, which rxe rounds up to a power of
+// two.
 func TestCMRxeReadLimits(t *testing.T) {
 	a, b := cmPair(t, kit.Setup{Cfg: rdmacm.Config{ResponderResources: 8, InitiatorDepth: 4}}, kit.Setup{})
 	client, server := kit.Must(a.QP().Query())(t), kit.Must(b.QP().Query())(t)
@@ -448,7 +446,7 @@ func TestCMRxeRDMA(t *testing.T) {
 	b.Got("1000 RECV success 10")
 }
 
-// TestCMRxeDisconnect: both sides learn of the end, and posted work is flushed.
+// TestCMRxeDisconnect: both sides notice the end, and posted work is flushed.
 func TestCMRxeDisconnect(t *testing.T) {
 	a, b := cmPair(t, kit.Setup{Recvs: 1}, kit.Setup{Recvs: 2})
 	if err := a.Disconnect(); err != nil {
@@ -469,8 +467,7 @@ func TestCMRxeDisconnect(t *testing.T) {
 	}
 }
 
-// flushedRecv waits for a receive that the end of the connection flushed. Its opcode
-// means nothing.
+// flushedRecv waits for a receive that the end of the connection has flushed. Its opcode is undefined.
 func flushedRecv(e *kit.End, id uint64) {
 	e.T.Helper()
 	if wc := e.Next(e.RecvCQ()); wc.WRID != id || wc.Status != verbs.StatusWRFlushErr {
@@ -478,7 +475,7 @@ func flushedRecv(e *kit.End, id uint64) {
 	}
 }
 
-// TestCMRxePeerKilled: the kernel of a process that dies disconnects for it.
+// TestCMRxePeerKilled: when a process dies, its kernel disconnects.
 func TestCMRxePeerKilled(t *testing.T) {
 	kit.RxeFabric(t)
 	for name, op := range map[string]verbs.Opcode{"idle": kit.Idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
@@ -492,7 +489,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 			e := &kit.End{T: t}
 			e.Conn = kit.Must(kit.Must(ln.Next(ctx))(t).Accept(ctx, e.Config(kit.Setup{Size: kit.KillSize, Recvs: 2})))(t)
 			kit.CloseLater(t, e)
-			p.Line(t) // it is under way
+			p.Line(t) // it has begun
 			p.Process.Kill()
 			if err := e.Ended(); !errors.Is(err, rdmacm.ErrDisconnected) {
 				t.Error(err)
@@ -504,8 +501,8 @@ func TestCMRxePeerKilled(t *testing.T) {
 	}
 }
 
-// TestCMRxeCancel: each wait ends with its context. Nobody answers the request of
-// the dial, or, from the address where nobody is, anything.
+// TestCMRxeCancel: each wait ends with its context. One dial is to a listener that doesn't answer, another
+// to an address without a host.
 func TestCMRxeCancel(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -113,7 +113,7 @@ func answerMPA(l net.Listener, more []byte) error {
 	if _, err := c.Write(append(append(reply, private...), more...)); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, c) // until the other side closes
+	_, err = io.Copy(io.Discard, c) // ends when the other side closes
 	if errors.Is(err, syscall.ECONNRESET) {
 		return nil
 	}
@@ -155,8 +155,8 @@ func sysctl(t *testing.T, path, value string) {
 	t.Cleanup(func() { kit.OK(t, os.WriteFile(path, old, 0)) })
 }
 
-// timeWait leaves n sockets in TIME_WAIT towards addr, on n ports beginning with first. The
-// clients close first, because TIME_WAIT is on the side that does.
+// timeWait leaves n sockets in TIME_WAIT towards addr, on n ports beginning with first. The clients close
+// first, because TIME_WAIT is on the side that closes first.
 func timeWait(t *testing.T, addr string, first, n int) {
 	t.Helper()
 	l := kit.Must(net.ListenTCP("tcp", kit.Must(net.ResolveTCPAddr("tcp", addr))(t)))(t)
@@ -285,8 +285,7 @@ func TestCMPrivateData(t *testing.T) {
 
 const cmMessage = 64
 
-// cmPeer is one side of a ping: memory, with a receive posted before the peer
-// may send.
+// cmPeer is one side of a ping. It has memory, and posts a receive before the peer may send.
 type cmPeer struct{ mr *uverbs.MR }
 
 func (p *cmPeer) prepare(c *rdmacm.Conn) (err error) {
@@ -537,8 +536,8 @@ func TestCMCancel(t *testing.T) {
 	defer l.Close()
 	kit.Cancelled(t, "next", "(*Listener).Next", func(ctx context.Context) error { _, err := l.Next(ctx); return err })
 	kit.Cancelled(t, "accept", "(*Listener).Accept", func(ctx context.Context) error { _, err := l.Accept(ctx); return err })
-	// Nobody answers the request.
+	// The listener doesn't answer the request.
 	kit.Cancelled(t, "dial", "(*Conn).await", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, l.Addr().String()); return err })
-	// Nobody answers on the wire.
+	// No host has the address.
 	kit.Cancelled(t, "dial silence", "(*ID).Connect", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.78.0.99:1"); return err })
 }

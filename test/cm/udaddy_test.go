@@ -18,16 +18,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cmQKey is the Q_Key of all that rdma_cm sets up.
+// cmQKey is the Q_Key of all queue pairs of rdma_cm.
 const cmQKey = 0x01234567
 
 // udEnd is a datagram Conn with memory and receives.
 type udEnd struct {
 	*kit.End
-	size int // of a message
+	size int // size of a message
 }
 
-// udConfig makes a datagram Conn with receives for so many messages.
+// udConfig returns the configuration of a datagram Conn with receives for recvs messages.
 func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 	return &rdmacm.Config{
 		QP: uverbs.QPOptions{Type: verbs.QPTypeUD, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
@@ -47,13 +47,12 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 	}
 }
 
-// slot is the receive into slot i, which is also its number. The slot after the
-// last is for sending from.
+// slot returns the receive into slot i, which is also its WRID. The slot after the last one is for sends.
 func (e *udEnd) slot(i int) verbs.RecvWR {
 	return verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{e.MR.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
 }
 
-// send sends a message, with the own QP's number as immediate data like udaddy.
+// send sends a message, with the number of its own QP as immediate data, as udaddy does.
 func (e *udEnd) send(to *rdmacm.Peer, text string) {
 	e.T.Helper()
 	from := e.MR.Len() - e.size
@@ -73,12 +72,12 @@ func (e *udEnd) receive() (string, verbs.WC) {
 	return string(e.message(wc)[uverbs.GRHSize:]), wc
 }
 
-// message is a received datagram, header first.
+// message returns a received datagram, which begins with a header.
 func (e *udEnd) message(wc verbs.WC) []byte {
 	return e.MR.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
 }
 
-// sender finds the way back, as udaddy does.
+// sender returns the sender of a message as a peer, as udaddy does.
 func (e *udEnd) sender(wc verbs.WC) *rdmacm.Peer {
 	e.T.Helper()
 	ah := kit.Must(e.PD().AHFromWC(1, &wc, e.message(wc)[:uverbs.GRHSize]))(e.T)
@@ -99,7 +98,7 @@ func dialUD(t *testing.T, address string, size, recvs int) (*udEnd, error) {
 	return e, err
 }
 
-// openUD makes a datagram Conn at an address of the rxe fabric.
+// openUD creates a datagram Conn at an address of the rxe fabric.
 func openUD(t *testing.T, local string, size, recvs int) *udEnd {
 	t.Helper()
 	e := &udEnd{&kit.End{T: t}, size}
@@ -108,7 +107,7 @@ func openUD(t *testing.T, local string, size, recvs int) *udEnd {
 	return e
 }
 
-// udaddied says what udaddy should have printed.
+// udaddied checks the output of udaddy.
 func udaddied(t *testing.T, r *kit.Running) {
 	t.Helper()
 	if out := r.End(); out.Code != 0 || !strings.HasSuffix(out.Out, "data transfers complete\ntest complete\nreturn status 0\n") {
@@ -118,7 +117,7 @@ func udaddied(t *testing.T, r *kit.Running) {
 
 var udaddySizes = []struct{ count, size int }{{10, 100}, {1, 1}, {40, 1024}}
 
-// TestUdaddyClient has C's clients, all of which one queue pair serves.
+// TestUdaddyClient: one queue pair serves several of C's clients.
 func TestUdaddyClient(t *testing.T) {
 	kit.RxeFabric(t)
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
@@ -162,8 +161,8 @@ func TestUdaddyClient(t *testing.T) {
 	}
 }
 
-// TestUDOneToOne: a queue pair for each client, with its receives posted before
-// the client knows of it; data, private data and Q_Key arrive.
+// TestUDOneToOne: each client gets its own queue pair, whose receives are posted before the client knows
+// its number. Data, private data and Q_Key arrive.
 func TestUDOneToOne(t *testing.T) {
 	kit.RxeFabric(t)
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
@@ -254,8 +253,8 @@ func TestUDLookup(t *testing.T) {
 	}
 }
 
-// TestUDRefused: a service that nobody offers, one whose program says no, and C's
-// udaddy, which refuses when its messages do not fit.
+// TestUDRefused: a service that nobody offers, a service whose program rejects, and C's udaddy, which
+// rejects if the size of messages doesn't match.
 func TestUDRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -286,7 +285,7 @@ func TestUDRefused(t *testing.T) {
 	}
 }
 
-// TestUDOnSiw: iWARP has neither datagrams nor multicast.
+// TestUDOnSiw: iWARP supports neither datagrams nor multicast.
 func TestUDOnSiw(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.Fabric(t)
@@ -303,7 +302,7 @@ func TestUDOnSiw(t *testing.T) {
 	}
 }
 
-// TestUDMisuse: impossible requests are refused with a reason.
+// TestUDMisuse: impossible requests are refused, and the errors have the reasons.
 func TestUDMisuse(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -45,13 +45,14 @@ type Took struct {
 // Results sums up a stream of events.
 type Results struct {
 	Passed  int            // top-level tests
-	Failed  []string       // tests and subtests, by package and name
+	Failed  []string       // tests and subtests, by package and name; also those that never ended
 	Skipped map[string]int // tests by the reason that they printed
 	Cached  int            // packages whose earlier results were printed again
 	Times   []Took         // of top-level tests
 	Other   []string       // lines that no test printed
 
-	output map[string]*strings.Builder // of tests that have not passed
+	output  map[string]*strings.Builder // of tests that have not passed
+	running map[string]string           // package of tests that have begun and not ended, by key
 }
 
 // Add takes one event.
@@ -59,9 +60,30 @@ func (r *Results) Add(e Event) {
 	switch {
 	case e.Action == "output" || e.Action == "build-output":
 		r.keep(e)
+	case e.Action == "run":
+		if r.running == nil {
+			r.running = make(map[string]string)
+		}
+		r.running[e.Package+" "+e.Test] = e.Package
 	case e.Ended() && e.Test != "":
 		r.end(e)
+	case e.Action == "fail":
+		r.endPackage(e.Package)
 	}
+}
+
+// endPackage counts the tests that never ended as failed. No event says so of a test that meets
+// the time limit, or that is running when another one panics.
+func (r *Results) endPackage(pkg string) {
+	var left []string
+	for key, p := range r.running {
+		if p == pkg {
+			left = append(left, key)
+			delete(r.running, key)
+		}
+	}
+	slices.Sort(left)
+	r.Failed = append(r.Failed, left...)
 }
 
 func (r *Results) keep(e Event) {
@@ -90,6 +112,7 @@ var cached = regexp.MustCompile(`^ok\s.*\t\(cached\)`)
 // end counts top-level tests, and keeps the output of those that failed and of their subtests.
 func (r *Results) end(e Event) {
 	key := e.Package + " " + e.Test
+	delete(r.running, key)
 	if e.Top() {
 		r.Times = append(r.Times, Took{key, time.Duration(e.Elapsed * float64(time.Second))})
 	}

@@ -25,6 +25,9 @@ const recorded = `go build -o bin/vm
 {"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"build-output","ImportPath":"q","Output":"q.go:1: syntax error\n"}
 {"Action":"output","Package":"r","Output":"ok  \texample.org/r\t(cached)\n"}
+{"Action":"run","Package":"q","Test":"TestA"}
+{"Action":"run","Package":"p","Test":"TestD"}
+{"Action":"output","Package":"p","Test":"TestD","Output":"panic: test timed out after 2s\n"}
 {"Action":"fail","Package":"p"}
 `
 
@@ -33,7 +36,7 @@ func TestResults(t *testing.T) {
 	for line := range strings.Lines(recorded) {
 		r.Add(Parse(strings.TrimRight(line, "\n")))
 	}
-	if diff := cmp.Diff([]string{"p TestA/x", "p TestA"}, r.Failed); diff != "" {
+	if diff := cmp.Diff([]string{"p TestA/x", "p TestA", "p TestD"}, r.Failed); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(map[string]int{"this kernel has no siw": 1}, r.Skipped); diff != "" {

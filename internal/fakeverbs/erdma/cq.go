@@ -16,14 +16,14 @@ type CQ struct {
 
 	e            *model
 	cq           *fakeverbs.CQ
-	ring         uint64 // address
+	ring         uint64 // address of the ring
 	record       uint64
 	pi           uint32      // entries written, free-running
-	old          []byte      // as the device last wrote it, or zeros
-	entry, there [entry]byte // to write, and the bytes that it replaces
+	old          []byte      // ring as the device last wrote it, or zeros
+	entry, there [entry]byte // entry to write, and the bytes that it replaces
 
 	arms     uint32
-	ci       uint32 // as of the last arm
+	ci       uint32 // consumer index of the last arm
 	armed    bool
 	solicits bool   // armed for solicited and failed completions only
 	raised   uint32 // events
@@ -65,7 +65,7 @@ func (e *model) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
 	return answerWhole(e, "CQ_CREATE", r, abi.ErdmaUrespCreateCq{CqId: q.Num, NumCqe: cq.Entries})
 }
 
-// addCQ gives a CQ the next number, as the driver does.
+// addCQ assigns the next number to a CQ, as the driver does.
 func addCQ(d *fakeverbs.Device, q *CQ) {
 	shared := shared(d)
 	d.Lock()
@@ -84,7 +84,7 @@ func addCQ(d *fakeverbs.Device, q *CQ) {
 	shared.cqs[q.Num] = q
 }
 
-// Free lets go of the number and the record.
+// Free releases the number and the record.
 func (q *CQ) Free() {
 	q.e.forgetRecord(q.record)
 	d := q.e.k.Device
@@ -102,9 +102,9 @@ func cq(d *fakeverbs.Device, num uint32) *CQ {
 // beforeFirst returns the record of a CQ that was never armed.
 func (q *CQ) beforeFirst() uint64 { return 0xff<<56 | uint64(q.Num)<<32 | 3<<28 }
 
-// wantRecord looks at the record of a CQ that was not armed: hardware takes it for the last
-// arm's. The first arm may be on its way, with the record written and the doorbell not. call is
-// the call that creates a QP, or empty.
+// wantRecord checks the record of a CQ that has not been armed, because hardware treats it as that of the
+// last arm. The first arm may have written the record but not the doorbell. call is the call that creates
+// a QP, or empty.
 func (q *CQ) wantRecord(call string) {
 	o := &q.e.options
 	if q.arms != 0 || o.Late {
@@ -138,7 +138,7 @@ const (
 	recvQueue = 1
 )
 
-// Complete writes an entry, and raises an event if user space asked for one.
+// Complete writes an entry, and raises an event if user space has requested one.
 func (q *CQ) Complete(c CQE) {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
@@ -169,8 +169,7 @@ func (q *CQ) complete(c *CQE) {
 	q.event()
 }
 
-// write puts an entry into the ring, the word with the owner bit last. Only the device
-// writes there.
+// write writes an entry to the ring, the word with the owner bit last. Only the device may write to the ring.
 func (q *CQ) write(b *[entry]byte) {
 	user := q.e.k.User
 	at := uint64(q.pi&(q.cq.Entries-1)) * entry
@@ -194,9 +193,8 @@ func (q *CQ) write(b *[entry]byte) {
 	q.pi++
 }
 
-// event raises an event if the CQ is armed for a completion of a kind that there is behind
-// those that user space said it had read. A completion may be older than the arm: user space
-// looks for such before its arm gets here.
+// event raises an event if the CQ is armed for the kind of a completion after those that user space has
+// read. The completion may be older than the arm, because user space polls before its arm arrives here.
 func (q *CQ) event() {
 	last := q.pi
 	if q.solicits {
@@ -209,7 +207,7 @@ func (q *CQ) event() {
 	}
 }
 
-// arm is a store to the CQ's doorbell.
+// arm handles a store to the CQ's doorbell.
 func (q *CQ) arm(v uint64) {
 	e := q.e
 	index, events, ci := uint32(v>>56), uint32(v>>28&3), uint32(v&0xffffff)
@@ -225,7 +223,7 @@ func (q *CQ) arm(v uint64) {
 	}
 	q.arms = q.arms&^0xff | index + 1
 	q.ci = ci
-	// An event that nobody has read stands for later ones too; while it is unread, arming does nothing.
+	// An unread event also stands for later ones. While there is one, arming has no effect.
 	switch (q.raised - events) & 3 {
 	case 0:
 		q.armed, q.solicits = true, v>>30&1 != 0

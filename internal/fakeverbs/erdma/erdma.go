@@ -18,33 +18,33 @@ func init() {
 		ID: abi.RDMA_DRIVER_ERDMA, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
 		NewShared: func() any { return new(device) },
 		OnRoCE:    onRoCE,
-		Software:  true, // it has no more than they have
+		Software:  true, // it has only the features of software drivers
 		Refusals:  map[string]fakeverbs.Refusal{"GET_CONTEXT": {Out: 40, Err: syscall.EINVAL}},
 	})
 }
 
-// model answers as the eRDMA driver, and is its device too: queues and doorbell records are
-// user memory, doorbells are registers. Its rules come from the kernel driver and from
-// rdma-core's provider; where these say nothing, a comment names the choice. It notes each
-// breach of a rule as a violation, see [fakeverbs.Kernel.Violations].
+// model is a model of the eRDMA driver and of its device. Queues and doorbell records are user memory,
+// doorbells are registers. The rules come from the kernel driver and from rdma-core's provider. A comment
+// marks choices where these are silent. The model records each breach of a rule as a violation; see
+// [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
 	k       *fakeverbs.Kernel
 	options Options
-	page    []byte // of a new queue that is read
+	page    []byte // buffer for reading new queues
 }
 
 // Options are the differences between eRDMA devices.
 type Options struct {
-	// SDBType is how the context's doorbells for sends are laid out, an sdb number,
-	// and SDBOffset says where with type 1.
+	// SDBType is the layout of the context's send doorbells, an sdb number. SDBOffset is their
+	// offset with type 1.
 	SDBType, SDBOffset uint32
 	NoAtomics          bool
-	// OldRecords is for rdma-core before version 65: records of CQs may begin with 0, and those of
-	// QPs with the memory's former contents.
+	// OldRecords permits the behavior of rdma-core before version 65: records of CQs may initially be
+	// 0, and those of QPs may have the former contents of the memory.
 	OldRecords bool
-	// Late says that stores are seen some time after they were made, when further ones may
-	// have been made: records may be newer, and doorbells may be missing.
+	// Late means that the device sees stores some time after they were made, when there may have been
+	// further ones. So records may be newer, and doorbells may be missing.
 	Late bool
 }
 
@@ -75,8 +75,8 @@ func limits() fakeverbs.Limits {
 	return l
 }
 
-// onRoCE is what a device with RoCE v2 has beyond one with iWARP. Its address handles are for the
-// kernel's own use.
+// onRoCE changes the limits of a device that is on RoCE v2 instead of iWARP. Only the kernel uses its
+// address handles.
 func onRoCE(l *fakeverbs.Limits) {
 	l.Device.MaxPkeys, l.Device.MaxAh = maxPKeys, 1<<16
 	l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 16, maxPKeys, abi.IB_UVERBS_QPF_GRH_REQUIRED
@@ -84,8 +84,8 @@ func onRoCE(l *fakeverbs.Limits) {
 
 const maxPKeys = 1
 
-// Has leaves out what erdma has no functions for. The driver makes address handles on RoCE, but not
-// for user space, for which it would need another function.
+// Has returns false for calls that erdma doesn't implement. On RoCE the driver creates address handles, but
+// not for user space, which would need another function.
 func (*model) Has(call string) bool {
 	switch call {
 	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "POST_SEND", "ATTACH_MCAST", "DETACH_MCAST",
@@ -103,7 +103,7 @@ func (e *model) Context(r *ioctl.Request) error {
 		Sdb: sdb * page, Rdb: rdb * page, Cdb: cdb * page})
 }
 
-// wantNoInput: newer kernels refuse private bytes that a method does not take.
+// wantNoInput checks that there are no private bytes, which newer kernels refuse for the method.
 func (e *model) wantNoInput(call string, r *ioctl.Request) {
 	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
 		e.note("%s carries %d private bytes, and takes none", call, len(in))
@@ -112,7 +112,7 @@ func (e *model) wantNoInput(call string, r *ioctl.Request) {
 
 func (e *model) note(format string, args ...any) { e.k.Device.Note(format, args...) }
 
-// MapRegisters wants the length that was offered.
+// MapRegisters requires the length that was offered.
 func (e *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 	if page := key / int64(fakeverbs.PageSize); key%int64(fakeverbs.PageSize) != 0 || page < sdb || page > cdb || fakeverbs.RoundUp(length) != fakeverbs.RoundUp(erdmaPage) {
 		return syscall.EINVAL
@@ -120,11 +120,11 @@ func (e *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 	return nil
 }
 
-// Map refuses: the queues are user memory.
+// Map fails, because the queues are user memory.
 func (*model) Map(*fakeverbs.Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
 
-// input reads the private bytes of a create call. Linux 6.12 takes fewer, and leaves
-// the rest uninitialized.
+// input reads the private bytes of a create call. Linux 6.12 accepts fewer bytes, and leaves the rest
+// uninitialized.
 func input[T any](e *model, call string, r *ioctl.Request) (in T, err error) {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	if len(b) != len(abi.Bytes(&in)) {
@@ -135,7 +135,7 @@ func input[T any](e *model, call string, r *ioctl.Request) (in T, err error) {
 	return in, nil
 }
 
-// answerWhole is for answers of which the kernel writes everything, however little room there is.
+// answerWhole writes an answer that the kernel writes completely, even if there is too little room.
 func answerWhole[T any](e *model, call string, r *ioctl.Request, v T) error {
 	if room, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT); len(room) < len(abi.Bytes(&v)) {
 		e.note("%s has room for %d private bytes, and the kernel writes %d", call, len(room), len(abi.Bytes(&v)))
@@ -181,7 +181,7 @@ func (e *model) AdjustLimits(l *fakeverbs.Limits) {
 
 const entry = 32 // bytes of any entry
 
-// pin pins a queue, as the kernel does: all of it must be there.
+// pin pins a queue, as the kernel does. All of its memory must exist.
 func (e *model) pin(what string, addr uint64, length, least uint32) error {
 	if addr%erdmaPage != 0 {
 		e.note("%s: the queue at %#x is not page-aligned", what, addr)
@@ -195,7 +195,7 @@ func (e *model) pin(what string, addr uint64, length, least uint32) error {
 	return e.k.User.Check(addr, uint64(length))
 }
 
-// wantZeros: a queue begins empty.
+// wantZeros checks that a new queue is empty.
 func (e *model) wantZeros(what string, addr uint64, length uint32) {
 	if e.page == nil {
 		e.page = make([]byte, erdmaPage)
@@ -233,8 +233,8 @@ type recordSlot struct {
 	addr uint64
 }
 
-// device is what all openings of an eRDMA device share, beside queue pairs. The
-// device's lock guards it.
+// device is the state that all openings of an eRDMA device share, apart from queue pairs. The device's lock
+// guards it.
 type device struct {
 	records map[recordSlot]string
 	lastCQN uint32
@@ -243,7 +243,7 @@ type device struct {
 
 func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
 
-// keepRecord notes whose a slot is, until forgetRecord.
+// keepRecord records the owner of a slot, until forgetRecord.
 func (e *model) keepRecord(addr uint64, owner string) {
 	d := e.k.Device
 	d.Lock()
@@ -268,13 +268,12 @@ func (e *model) forgetRecord(addr uint64) {
 	delete(shared(d).records, recordSlot{e.k, addr})
 }
 
-// load reads a word of a record. The page was pinned, so it is there as long as the
-// process keeps to the rules.
+// load reads a word of a record. The page is pinned, so it exists as long as the process keeps to the rules.
 func (e *model) load(what fmt.Stringer, object uint32, addr uint64) (v uint64, ok bool) {
 	return e.loadAs(fakeverbs.Crossing{Object: object}, what, addr)
 }
 
-// loadAs is load, which shows c with the word.
+// loadAs is load, but passes c with the word to the observer.
 func (e *model) loadAs(c fakeverbs.Crossing, what fmt.Stringer, addr uint64) (v uint64, ok bool) {
 	v, err := e.k.User.Load64(addr)
 	if err != nil {
@@ -288,7 +287,7 @@ func (e *model) loadAs(c fakeverbs.Crossing, what fmt.Stringer, addr uint64) (v 
 	return e.k.ShowCrossing(c).Value, true
 }
 
-// gone notes that memory could not be reached, as the fault of a process that still runs.
+// gone records a violation because memory doesn't exist, unless the process has ended.
 func (e *model) gone(err error, format string, args ...any) {
 	if !errors.Is(err, syscall.ESRCH) {
 		e.note(format, args...)

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	lentAt  = 0x10000 // memory of the test's
-	gapAt   = 0x90000 // there is none
+	lentAt  = 0x10000 // address of the test's memory
+	gapAt   = 0x90000 // address without memory
 	onePage = 4096
 )
 
-// bench is a device with a queue pair that no request made, and memory.
+// bench is a device with a queue pair and memory that were created without requests.
 type bench struct {
 	*model
 	q   *QP
@@ -34,22 +34,22 @@ func newBench() *bench {
 	return b
 }
 
-// call is a request with private bytes.
+// call returns a request with private bytes.
 func call(in, out int) *ioctl.Request {
 	r := ioctl.New(abi.RDMA_DRIVER_ERDMA, 0, 0)
 	r.Driver(make([]byte, in), make([]byte, out))
 	return r
 }
 
-// check reads a send of empty blocks.
+// check returns a check of a send with empty blocks.
 func (b *bench) check() *sendCheck {
 	s := &send{blocks: 2}
 	s.Work = &s.work
 	return &sendCheck{q: b.q, b: make([]byte, 2*entry), send: s}
 }
 
-// TestERDMANotes: the model notes each misuse that neither the tour of provider/erdma nor its
-// mutations come to.
+// TestERDMANotes: the model records each misuse that neither the tour of provider/erdma nor its mutations
+// cause.
 func TestERDMANotes(t *testing.T) {
 	ring := func(v uint64) uint64 { return 1<<32 | v } // the doorbells of QP 1
 	for want, misuse := range map[string]func(b *bench){

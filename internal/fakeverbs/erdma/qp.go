@@ -15,20 +15,20 @@ type QP struct {
 	e              *model
 	qp             *fakeverbs.QP
 	sq, rq         uint64 // addresses
-	sqDepth        uint32 // blocks
+	sqDepth        uint32 // in blocks
 	rqDepth        uint32
 	record         uint64
-	sqTold, rqTold uint32 // where the doorbells are, free-running
+	sqTold, rqTold uint32 // indexes of the last doorbells, free-running
 	sends          []*send
 	recvs          []*fakeverbs.Recv
-	stopped        bool        // by the kernel: the device looks at it no more
-	entry          [entry]byte // of a receive that is read
-	blocks         []byte      // of a send that is read
+	stopped        bool        // the kernel has stopped it, so the device ignores it
+	entry          [entry]byte // buffer for reading receives
+	blocks         []byte      // buffer for reading sends
 }
 
 func (q *QP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }
 
-// checkCap has the order of the driver.
+// checkCap checks the limits of a queue pair in the driver's order.
 func (e *model) checkCap(qp *fakeverbs.QP) error {
 	c := &qp.Cap
 	switch {
@@ -74,12 +74,12 @@ func (e *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 		qp.CurState = abi.IB_QPS_INIT // as a query shows it
 	}
 	const access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ
-	qp.Attrs.PathMtu, qp.Attrs.QpAccessFlags = e.k.Device.Limits.Port.ActiveMtu, access // and these, whatever was asked for
+	qp.Attrs.PathMtu, qp.Attrs.QpAccessFlags = e.k.Device.Limits.Port.ActiveMtu, access // a query returns these, whatever was requested
 	return answerWhole(e, "QP_CREATE", r, abi.ErdmaUrespCreateQp{QpId: qp.Num, NumSqe: q.sqDepth, NumRqe: q.rqDepth, RqOffset: offset})
 }
 
-// ModifyQP on iWARP knows ERR and the states that close a connection; only the connection manager moves
-// a QP to RTS. Other moves are accepted and do nothing.
+// ModifyQP modifies a QP. On iWARP it supports ERR and the states that close a connection. Only the
+// connection manager moves a QP to RTS. Other transitions are accepted and have no effect.
 func (e *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if e.k.Device.IsRoCE() {
 		return e.modifyRoCE(qp, in)
@@ -107,7 +107,7 @@ func (e *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 const roceAttrs = abi.IB_QP_STATE | abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY | abi.IB_QP_AV | abi.IB_QP_SQ_PSN | abi.IB_QP_RQ_PSN |
 	abi.IB_QP_DEST_QPN | abi.IB_QP_PORT | abi.IB_QP_PKEY_INDEX
 
-// modifyRoCE follows the core's table.
+// modifyRoCE modifies a QP on RoCE, according to the core's table.
 func (e *model) modifyRoCE(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if in.AttrMask&abi.IB_QP_AV != 0 {
 		if in.Dest.IsGlobal == 0 {
@@ -144,8 +144,8 @@ func (q *QP) reset() {
 	q.sqTold, q.rqTold, q.sends, q.recvs, q.qp.Taken, q.stopped = 0, 0, nil, nil, nil, false
 }
 
-// wantReset holds a QP that leaves RESET to be as new. rdma-core's provider does not empty the queues
-// of a QP, nor begins to count again.
+// wantReset checks that a QP that leaves RESET is like a new one. rdma-core's provider neither empties the
+// queues of a QP nor resets its counters.
 func (q *QP) wantReset() {
 	for i, what := range []string{"sends", "receives"} {
 		if v, ok := q.e.load(q, q.qp.Num, q.record+uint64(8*i)); ok && v != 0 && !q.e.options.OldRecords {
@@ -154,8 +154,8 @@ func (q *QP) wantReset() {
 	}
 }
 
-// DestroyQP flushes nothing when the file is closed: the process may be gone, and its memory
-// with it.
+// DestroyQP destroys a QP. It flushes nothing when the file is closed, because the process and its memory
+// may be gone.
 func (e *model) DestroyQP(qp *fakeverbs.QP) {
 	q := QPOf(qp)
 	if q == nil {
@@ -167,8 +167,8 @@ func (e *model) DestroyQP(qp *fakeverbs.QP) {
 	e.forgetRecord(q.record)
 }
 
-// stop is the kernel's command that ends a QP: the device flushes the requests that it knows,
-// and learns of none later. The kernel gives it once.
+// stop handles the kernel's command that ends a QP. The device flushes the requests that it knows, and
+// ignores later ones. The kernel issues the command once.
 func (q *QP) stop() {
 	if !q.stopped {
 		q.EnterError()
@@ -176,7 +176,7 @@ func (q *QP) stop() {
 	}
 }
 
-// Store is a store to a doorbell. All of the context's QPs and CQs share the pages.
+// Store handles a store to a doorbell. All QPs and CQs of the context share the pages.
 func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64) {
 	c := e.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.Doorbell, Page: int(key / int64(fakeverbs.PageSize)), Offset: offset, Size: size, Value: v})
 	if c.Drop {
@@ -196,7 +196,7 @@ func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 	qp := e.k.Device.QP(num)
 	switch {
 	case qp != nil && qp.Kernel() == e.k && QPOf(qp) != nil:
-	case e.options.Late: // it was there
+	case e.options.Late: // the QP existed at the time of the store
 		return
 	default:
 		e.note("a doorbell for QP %d, which is not there: %#016x at %#x", num, v, offset)
@@ -212,8 +212,8 @@ func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 	}
 }
 
-// catchUpSends looks at the records of all QPs, where doorbells come late: several QPs share a
-// doorbell for sends, and of their stores only the last is seen.
+// catchUpSends reads the records of all QPs if doorbells arrive late. Several QPs share a send doorbell, and
+// the device sees only the last of their stores.
 func (e *model) catchUpSends() {
 	for qp := range fakeverbs.Objects[*fakeverbs.QP](e.k) {
 		q := QPOf(qp)
@@ -245,8 +245,7 @@ func (e *model) storeCQ(offset int, v uint64) {
 	}
 }
 
-// wantStored holds the record to be written before the doorbell. It reports whether there is
-// a record.
+// wantStored checks that the record was written before the doorbell. It reports whether there is a record.
 func (e *model) wantStored(what fmt.Stringer, object uint32, record, v uint64) bool {
 	got, ok := e.load(what, object, record)
 	if ok && got != v && !e.options.Late {
@@ -272,12 +271,12 @@ func (q *QP) sendDoorbell(offset int, v uint64) {
 	}
 }
 
-// takeSendsTo takes the sends up to where a doorbell or its record says.
+// takeSendsTo takes the sends up to the index in a doorbell or its record.
 func (q *QP) takeSendsTo(v uint64) {
 	e := q.e
 	n := uint32(uint16(uint32(v) - q.sqTold))
 	switch {
-	case n == 0 && e.options.Late: // the record had said so before
+	case n == 0 && e.options.Late: // taken before because of the record
 		return
 	case n == 0:
 		e.note("%v: a doorbell for sends without a new one", q)
@@ -290,8 +289,8 @@ func (q *QP) takeSendsTo(v uint64) {
 	q.qp.Kernel().Ring(q.qp)
 }
 
-// recvDoorbell is of one receive. The half-word behind the index is nobody's: rdma-core
-// leaves it as it was.
+// recvDoorbell handles the doorbell of one receive. The half-word after the index is unused, and rdma-core
+// doesn't set it.
 func (q *QP) recvDoorbell(offset int, v uint64) {
 	e := q.e
 	if want := int(q.qp.Num%128) * 32; offset != want {
@@ -302,7 +301,7 @@ func (q *QP) recvDoorbell(offset int, v uint64) {
 	}
 }
 
-// takeRecvs takes the receives up to where a doorbell or its record says.
+// takeRecvs takes the receives up to the index in a doorbell or its record.
 func (q *QP) takeRecvs(v uint64) {
 	e := q.e
 	n := uint32(uint16(uint32(v) - q.rqTold))
@@ -310,7 +309,7 @@ func (q *QP) takeRecvs(v uint64) {
 	case n != 1 && !e.options.Late:
 		e.note("%v: a doorbell for %d receives, which takes one", q, n)
 		return
-	case n == 0: // the record had said so before
+	case n == 0: // taken before because of the record
 		return
 	case uint32(len(q.recvs))+n > q.rqDepth:
 		e.note("%v: %d receives are not completed, of a queue of %d", q, len(q.recvs)+int(n), q.rqDepth)
@@ -325,7 +324,7 @@ func (q *QP) takeRecvs(v uint64) {
 	}
 }
 
-// oldest is the first block that is not done.
+// oldest returns the first block that has not completed.
 func (q *QP) oldest() uint32 {
 	switch {
 	case len(q.qp.Taken) > 0:
@@ -336,7 +335,7 @@ func (q *QP) oldest() uint32 {
 	return q.sqTold
 }
 
-// NextSend answers a malformed send with an error, which is the end of the QP.
+// NextSend takes the oldest send. It completes a malformed send with an error, which ends the QP.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	if len(q.sends) == 0 {
 		return nil, false
@@ -362,7 +361,7 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	}
 }
 
-// catchUp looks at the record of receives, where doorbells come late.
+// catchUp reads the record of receives if doorbells arrive late.
 func (q *QP) catchUp() {
 	if len(q.recvs) == 0 && q.e.options.Late && !q.stopped {
 		if v, ok := q.e.load(q, q.qp.Num, q.record+8); ok {
@@ -381,7 +380,7 @@ func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
 	return r, true
 }
 
-// OldestRecv looks at the receive that is next.
+// OldestRecv returns the next receive without taking it.
 func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 	q.catchUp()
 	if len(q.recvs) == 0 {
@@ -409,10 +408,9 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	CQOf(q.qp.RecvCQ).complete(c)
 }
 
-// EnterError flushes the requests that the device knows. It leaves later ones until the kernel
-// stops the QP. The real device may differ: nothing in rdma-core depends on it, because its
-// provider posts nothing after a failure. For QPs of its own the kernel has a command by which
-// the device looks at later requests.
+// EnterError flushes the requests that the device knows. It doesn't flush later ones until the kernel stops
+// the QP. The real device may differ. rdma-core doesn't depend on it, because its provider posts nothing
+// after a failure. For its own QPs the kernel has a command that makes the device read later requests.
 func (q *QP) EnterError() {
 	if q.stopped {
 		return
@@ -429,8 +427,8 @@ func (q *QP) EnterError() {
 	q.sends, q.recvs = nil, nil
 }
 
-// Fail completes the oldest send with any syndrome, which is the end of the QP. It reports
-// whether there was one.
+// Fail completes the oldest send with an arbitrary syndrome, which ends the QP. It reports whether there was
+// one.
 func (q *QP) Fail(syndrome uint8) bool {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
@@ -458,14 +456,14 @@ func (q *QP) FailRecv(syndrome uint8) bool {
 const (
 	general     = 1
 	recvFormat  = 2
-	recvKey     = 3 // the receiving end, as 4 to 7: outside, not allowed, another PD, wraps around
+	recvKey     = 3 // 3 to 7 are of the receiving end: bad key, outside, not permitted, another PD, wraps around
 	recvAddr    = 4
 	recvRight   = 5
 	recvPD      = 6
 	recvWrap    = 7
 	sendFormat  = 8
 	noReads     = 9
-	sendKey     = 10 // the sending end, as 11 to 14
+	sendKey     = 10 // 10 to 14 are the same of the sending end
 	sendAddr    = 11
 	sendRight   = 12
 	sendPD      = 13
@@ -484,8 +482,8 @@ var recvSyndromes = map[uint32]uint8{
 	abi.IB_WC_LOC_LEN_ERR: recvAddr, abi.IB_WC_REM_ACCESS_ERR: recvRight, abi.IB_WC_WR_FLUSH_ERR: flushed,
 }
 
-// syndrome returns the device's number for a status of the verbs. For bad memory of its
-// own it finds the fault.
+// syndrome returns the device's number for a status of the verbs. For invalid local memory it determines
+// the fault.
 func (q *QP) syndrome(w *fakeverbs.Work, status uint32) uint8 {
 	switch status {
 	case abi.IB_WC_SUCCESS:
@@ -513,7 +511,7 @@ func writesHere(w *fakeverbs.Work) bool {
 	return false
 }
 
-// wrongWith is 0 for an SGE that is good.
+// wrongWith returns the fault of an SGE, or 0 if it is valid.
 func (q *QP) wrongWith(s fakeverbs.SGE, write bool) uint8 {
 	for mr := range fakeverbs.Objects[*fakeverbs.MR](q.qp.Kernel()) {
 		switch {

@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// op is an operation: its verb, and how its entry is laid out.
+// op is an operation: its verb, and the layout of its entry.
 type op struct {
 	verb   uint32
 	layout int
 }
 
 const (
-	sendLayout  = iota // SGEs or data from byte 16 on
-	writeLayout        // from byte 32 on
+	sendLayout  = iota // SGEs or data begin at byte 16
+	writeLayout        // they begin at byte 32
 	readLayout
 	atomicLayout
 	invLayout
@@ -36,17 +36,17 @@ var ops = map[uint8]op{
 	18: {abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, atomicLayout},
 }
 
-// send is a send as the device found it.
+// send is a send that the device has read.
 type send struct {
 	*fakeverbs.Work
 	at     uint32 // the first block, free-running
 	blocks uint32
 	op     uint8
-	work   fakeverbs.Work // what Work is
-	bad    bool           // malformed: the device answers with an error
+	work   fakeverbs.Work // memory for the Work of the send
+	bad    bool           // malformed, so the device completes it with an error
 }
 
-// takeSends reads the entries up to where the doorbell says.
+// takeSends reads the entries up to an index.
 func (q *QP) takeSends(to uint32) {
 	for q.sqTold != to {
 		s, ok := q.readSend(to)
@@ -58,7 +58,7 @@ func (q *QP) takeSends(to uint32) {
 	}
 }
 
-// readSend reads the entry at sqTold. Its header says how many blocks it has.
+// readSend reads the entry at sqTold. Its header has the number of blocks.
 func (q *QP) readSend(to uint32) (s *send, ok bool) {
 	left := to - q.sqTold
 	b, ok := q.readBlocks(q.blocks[:0], q.sqTold, 1)
@@ -91,7 +91,7 @@ func (q *QP) readSend(to uint32) (s *send, ok bool) {
 	return c.send, true
 }
 
-// blocks is how many blocks a send has, by its header.
+// blocks returns the number of blocks in the header of a send.
 func blocks(b []byte) uint32 { return uint32(b[6]>>4&7) + 1 }
 
 // readBlocks appends blocks of the send queue, from a free-running index on.
@@ -106,7 +106,7 @@ func (q *QP) readBlocks(to []byte, from, n uint32) (all []byte, ok bool) {
 	return to, true
 }
 
-// takeRecv reads the entry at rqTold, one SGE or none. The doorbell is its first word.
+// takeRecv reads the entry at rqTold, which has at most one SGE. The doorbell is its first word.
 func (q *QP) takeRecv(doorbell uint64) (ok bool) {
 	b := &q.entry
 	if err := q.e.k.User.Read(q.rq+uint64(q.rqTold&(q.rqDepth-1))*entry, b[:]); err != nil {
@@ -147,7 +147,7 @@ const (
 	reserved  = 1<<55 | 1<<26 | 0x3f<<16
 )
 
-// sendCheck reads a send and notes all that is wrong with it.
+// sendCheck reads a send and records all of its errors.
 type sendCheck struct {
 	*send
 	q      *QP
@@ -222,8 +222,8 @@ func (c *sendCheck) flags() {
 	}
 }
 
-// wantBlocks holds the entry to as many blocks as it needs, and gives it those that are
-// missing, empty, to be read on.
+// wantBlocks checks that the entry has as many blocks as it needs. It appends empty blocks for missing ones,
+// so that reading can continue.
 func (c *sendCheck) wantBlocks(n int) {
 	if int(c.blocks) != n {
 		c.note("it has %d blocks, and operation %d with a count of %d takes %d", c.blocks, c.op, c.count(), n)
@@ -233,14 +233,14 @@ func (c *sendCheck) wantBlocks(n int) {
 	}
 }
 
-// wantCount is for operations without a list of SGEs.
+// wantCount checks the count of an operation without a list of SGEs.
 func (c *sendCheck) wantCount() {
 	if c.count() != 0 || c.header&inline != 0 {
 		c.note("operation %d has no list of SGEs and no inline data, and the header counts %d", c.op, c.count())
 	}
 }
 
-// data reads SGEs or inline data from byte start on.
+// data reads SGEs or inline data at byte start.
 func (c *sendCheck) data(start int) {
 	length, n := c.u32(12), c.count()
 	if c.header&inline != 0 {
@@ -285,7 +285,7 @@ func (c *sendCheck) read() {
 	}
 }
 
-// atomic: the operand to add stands where that to store does.
+// atomic reads the operands of an atomic. The addend is at the place of the value to store.
 func (c *sendCheck) atomic() {
 	c.wantBlocks(2)
 	c.wantCount()
@@ -304,7 +304,7 @@ func (c *sendCheck) atomic() {
 	}
 }
 
-// immediate reads the word behind the header: a number in network order, or a key.
+// immediate reads the word after the header, which is a number in network order or a key.
 func (c *sendCheck) immediate() {
 	switch c.Opcode {
 	case abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,
@@ -313,5 +313,5 @@ func (c *sendCheck) immediate() {
 	}
 }
 
-// imm is immediate data as completions have it: the number itself.
+// imm converts immediate data to the format of completions, which is the number itself.
 func imm(wire uint32) uint32 { return bits.ReverseBytes32(wire) }

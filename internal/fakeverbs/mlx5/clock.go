@@ -10,25 +10,25 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// The device's clock, of whose ticks completions are stamped: 156.25 MHz, in 41 bits.
+// The device's clock has 156.25 MHz and 41 bits. Its ticks are the time stamps of completions.
 const (
 	clockKHz  = 156250
 	clockMask = 1<<41 - 1
 	tickShift = 20
-	tickMult  = 6_710_886 // of 6.4 ns
+	tickMult  = 6_710_886 // a tick is 6.4 ns
 
-	clockKey = 7 << 8 // of the page by which ticks become times, in pages
-	ticksKey = 5 << 8 // of the page that has the clock itself
-	ticksAt  = 0x78   // and where in it
+	clockKey = 7 << 8 // offset in pages of the page for converting ticks to times
+	ticksKey = 5 << 8 // offset in pages of the page with the clock itself
+	ticksAt  = 0x78   // offset of the clock in its page
 )
 
-// clock is the device's clock, and the page of it that programs map.
+// clock is the device's clock, and the page that programs map.
 type clock struct {
 	offer   fakeverbs.Offer
 	page    *mmap.Region
-	updated uint64    // when the page was brought up to date
-	start   time.Time // when the clock was first asked
-	ticks   struct {  // the page of the clock itself
+	updated uint64    // time of the last update of the page
+	start   time.Time // time of the first reading
+	ticks   struct {  // the page with the clock itself
 		offer fakeverbs.Offer
 		page  *mmap.Region
 	}
@@ -39,8 +39,8 @@ func ticks(n uint64) uint64 {
 	return (n/ns*ticks + n%ns*ticks/ns) & clockMask
 }
 
-// Map maps the pages of the clock, read-only, or memory of the device's, and nothing else:
-// queues are user memory.
+// Map maps the pages of the clock, read-only, or device memory. It maps nothing else, because queues are
+// user memory.
 func (m *model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
 	if offset == int64(ticksKey)*int64(m.k.PageSize()) && length == m.k.PageSize() && !m.options.NoTicks {
 		return m.mapTicks(k, offset)
@@ -61,8 +61,8 @@ func (m *model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region
 	return m.clock.offer.Mapped(m.k.PageSize())
 }
 
-// mapTicks maps the clock itself. A load can't be seen, so the clock moves when the opening
-// hears of something: a call, a store.
+// mapTicks maps the clock itself. The model can't see loads, so the clock advances at each call and store of
+// the opening.
 func (m *model) mapTicks(k *fakeverbs.Kernel, offset int64) (_ *mmap.Region, err error) {
 	t := &m.clock.ticks
 	if t.page == nil {
@@ -75,7 +75,7 @@ func (m *model) mapTicks(k *fakeverbs.Kernel, offset int64) (_ *mmap.Region, err
 	return t.offer.Mapped(m.k.PageSize())
 }
 
-// show has the clock's register be so many ticks, in big-endian.
+// show writes ticks to the clock's register, in big-endian order.
 func (c *clock) show(ticks uint64) {
 	w, _ := c.ticks.page.Word64(ticksAt)
 	var b [8]byte
@@ -83,7 +83,7 @@ func (c *clock) show(ticks uint64) {
 	w.Store(binary.NativeEndian.Uint64(b[:]))
 }
 
-// Close ends the pages, with the file.
+// Close closes the pages when the file is closed.
 func (m *model) Close() {
 	m.k.Tick = nil
 	for _, page := range []**mmap.Region{&m.clock.page, &m.clock.ticks.page} {
@@ -107,8 +107,8 @@ func (c *clock) update(now uint64) {
 	c.updated = now
 }
 
-// now is the time in nanoseconds, by the monotonic clock, which takes half as long to ask
-// as both clocks.
+// now returns the time in nanoseconds. It uses only the monotonic clock, which takes half as long to read as
+// both clocks.
 func (c *clock) now() uint64 {
 	if c.start.IsZero() {
 		c.start = time.Now()
@@ -116,7 +116,8 @@ func (c *clock) now() uint64 {
 	return uint64(c.start.UnixNano()) + uint64(time.Since(c.start))
 }
 
-// stamp is the time of a completion. The kernel brings its page up to date now and then.
+// stamp returns the time stamp of a completion. From time to time it also updates the page, as the kernel
+// does.
 func (c *clock) stamp() uint64 {
 	now := c.now()
 	if c.page != nil && now-c.updated > uint64(time.Second) {

@@ -15,16 +15,16 @@ import (
 type CQ struct {
 	Num uint32 // the device's number
 
-	// Stamps are the time stamps of the successful completions, if KeepStamps is set.
+	// Stamps holds the time stamps of successful completions, if KeepStamps is set.
 	Stamps     []uint64
 	KeepStamps bool
 
 	m       *model
 	cq      *fakeverbs.CQ
 	uar     *uar
-	ring    uint64 // address
+	ring    uint64 // address of the ring
 	entries uint32
-	size    uint64 // bytes of one
+	size    uint64 // bytes per entry
 	record  uint64
 	pi      uint32 // entries written, free-running
 
@@ -32,10 +32,10 @@ type CQ struct {
 	lastArm   uint32
 	armed     bool
 	solicits  bool
-	raised    uint32 // events
-	held      uint16 // completions since that should raise one
+	raised    uint32 // number of events
+	held      uint16 // completions since the last event that should raise one
 	late      *time.Timer
-	entry     [64]byte // of a completion that is written
+	entry     [64]byte // buffer for writing completions
 }
 
 // The opcodes of completions.
@@ -87,8 +87,7 @@ func (m *model) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateCqResp{Cqn: q.Num})
 }
 
-// uarOfCQ finds the UAR through which the CQ will be armed. A context with dynamic ones
-// must name it.
+// uarOfCQ returns the UAR for arming the CQ. In a context with dynamic UARs the request must name it.
 func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) {
 	number, named := r.Value(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX)
 	if in.Flags&abi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX != 0 {
@@ -112,7 +111,7 @@ func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) 
 	return nil, syscall.EINVAL
 }
 
-// wantInvalid: no entry of a new queue may look like one that was written.
+// wantInvalid checks that no entry of a new queue looks like a completion.
 func (q *CQ) wantInvalid(call string) {
 	all := uint64(q.entries) * q.size
 	if q.m.part == nil {
@@ -133,7 +132,7 @@ func (q *CQ) wantInvalid(call string) {
 	}
 }
 
-// at reads the part of an entry that matters, the last 64 bytes.
+// at reads the last 64 bytes of an entry, which hold the completion.
 func (q *CQ) at(i uint32) (b [64]byte) {
 	q.m.blame(q.m.k.User.Read(q.address(i), b[:]), "%v: its memory is gone", q)
 	return b
@@ -158,24 +157,24 @@ func (q *CQ) Free() {
 	delete(q.m.cqs, q.Num)
 }
 
-// CQE is a completion as the device writes it, but for the owner bit.
+// CQE is a completion that the device writes, without the owner bit.
 type CQE struct {
 	Opcode, Syndrome, Vendor uint8
 	WQEOpcode                uint8
 	Counter                  uint16
 	QPN, Queue, Bytes        uint32
-	Imm                      [4]byte // as it stands
-	From                     uint32  // sender's number, SL and GRH of a datagram
+	Imm                      [4]byte // in wire order
+	From                     uint32  // number of the sender, SL and GRH of a datagram
 	SLID                     uint16
 	Path                     uint8
 	Solicited                bool
-	Checks                   [2]byte // of a raw packet: the checksums that are right, and the types of its headers
-	VLAN                     uint16  // its tag, which was stripped
-	Tag                      uint32  // its flow tag, in place of QPN where completions name queues by an index
-	Data                     []byte  // of a short message, in place of its receive
+	Checks                   [2]byte // valid checksums and header types of a raw packet
+	VLAN                     uint16  // the stripped VLAN tag
+	Tag                      uint32  // flow tag, which replaces QPN if completions identify queues by index
+	Data                     []byte  // data of a short message that isn't in the receive's memory
 }
 
-// Complete writes an entry, and raises an event if user space asked for one.
+// Complete writes an entry, and raises an event if user space has requested one.
 func (q *CQ) Complete(c CQE) {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
@@ -217,7 +216,7 @@ func (q *CQ) complete(c *CQE) {
 	q.event(c.Solicited || b[54]|b[55] != 0 && c.Opcode >= cqeReqErr)
 }
 
-// hasRoom asks the record how much was consumed.
+// hasRoom reports whether the CQ has room. It reads the consumer index from the record.
 func (q *CQ) hasRoom() bool {
 	ci := q.m.load(q, q.Num, q.record)
 	if ci > 0xffffff {
@@ -231,7 +230,7 @@ func (q *CQ) hasRoom() bool {
 	return used < q.entries
 }
 
-// write puts an entry into the ring, the word with the owner bit last.
+// write writes an entry to the ring, the word with the owner bit last.
 func (q *CQ) write(b *[64]byte) {
 	if q.pi&q.entries != 0 {
 		b[63] |= 1
@@ -253,7 +252,7 @@ func (q *CQ) write(b *[64]byte) {
 	q.pi++
 }
 
-// weakWords are words that the program has not loaded anew.
+// weakWords holds words whose new values the program may not have loaded.
 type weakWords struct {
 	q  *CQ
 	at uint64
@@ -264,7 +263,7 @@ func (q *CQ) putLate(at uint64, b []byte) {
 	q.m.weak = append(q.m.weak, weakWords{q, at, bytes.Clone(b)})
 }
 
-// LoadBarrier lets the program see all that was written.
+// LoadBarrier makes all writes visible to the program.
 func (m *model) LoadBarrier() {
 	if !m.options.WeakLoads {
 		return
@@ -277,8 +276,8 @@ func (m *model) LoadBarrier() {
 	m.weak = nil
 }
 
-// event raises an event if the CQ is armed for a completion of this kind. A CQ that is
-// moderated waits for the number of completions that was set, or for the time.
+// event raises an event if the CQ is armed for this kind of completion. A CQ with moderation waits for the
+// configured number of completions or time.
 func (q *CQ) event(solicited bool) {
 	if !q.armed || !solicited && q.solicits {
 		return
@@ -303,7 +302,7 @@ func (q *CQ) raise() {
 	q.cq.RaiseEvent()
 }
 
-// expire is the end of a period.
+// expire is called at the end of a moderation period.
 func (q *CQ) expire() {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
@@ -312,8 +311,8 @@ func (q *CQ) expire() {
 	}
 }
 
-// arm is a store to the doorbell: a sequence number, what for, and the index up to which
-// completions are known. One that comes later raises the event at once.
+// arm handles a store to the doorbell, which has a sequence number, the kind of completions, and the
+// consumer index. If there is a later completion, arm raises the event at once.
 func (q *CQ) arm(v uint32) {
 	m := q.m
 	if rec := m.load(q, q.Num, q.record+4); rec != v {
@@ -331,7 +330,7 @@ func (q *CQ) arm(v uint32) {
 		m.note("%v: it is armed from %d on, and the record says that %d were consumed", q, ci, known)
 	}
 	if sequence != q.raised&3 || (q.pi-ci)&0xffffff > q.entries {
-		return // of an event that was not read, or from nowhere
+		return // the sequence number is that of an unread event, or invalid
 	}
 	q.armed, q.solicits, q.held = true, v&(1<<24) != 0, 0
 	for i := ci; i != q.pi&0xffffff; i = (i + 1) & 0xffffff {
@@ -340,7 +339,7 @@ func (q *CQ) arm(v uint32) {
 	}
 }
 
-// ResizeCQ goes on in another queue, and says in the old one where that begins.
+// ResizeCQ switches to another queue. A special completion marks the end of the old one.
 func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
 	const call = "RESIZE_CQ"
 	if n == 0 || n > maxCQE {
@@ -372,25 +371,25 @@ func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
 	return nil
 }
 
-// Data of a short message, or of a READ, may come in its completion, if the queue pair was made so: up to
-// cqeData bytes in the completion's first half, or up to longCQEData in front of a
-// completion that is the second half of an entry of 128 bytes.
+// The completion may contain the data of a short message or of a READ, if the queue pair was created with
+// that option. Up to cqeData bytes are in the first half of the completion. In entries of 128 bytes, up to
+// longCQEData bytes are in the first half of the entry, before the completion.
 const (
 	cqeData     = 32
 	longCQEData = 64
 
-	dataInside = 1 << 2 // in the last byte
+	dataInside = 1 << 2 // bit of the last byte
 	dataBefore = 1 << 3
 )
 
-// Keeps reports whether short messages may come in completions.
+// Keeps reports whether completions may contain short messages.
 func (q *QP) Keeps() bool { return q.scatters }
 
-// RecvEntries is how many receives the provider made room for.
+// RecvEntries returns the number of receives that the provider has room for.
 func (q *QP) RecvEntries() uint32 { return q.rq.entries }
 
-// Keep takes the data of a SEND that comes with the completion, if it does so. The receive
-// stays as it is: user space copies the data there.
+// Keep stores the data of a SEND if the completion can contain it, and reports whether it does. The memory
+// of the receive doesn't change, because user space copies the data.
 func (q *QP) Keep(r *fakeverbs.Recv, data []byte) bool {
 	if q.qp.Type == abi.IB_UVERBS_QPT_UD || !CQOf(q.qp.RecvCQ).holds(data) {
 		return false
@@ -399,8 +398,7 @@ func (q *QP) Keep(r *fakeverbs.Recv, data []byte) bool {
 	return true
 }
 
-// KeepFetched is Keep for READs and atomics, which want every send of the queue pair to
-// complete.
+// KeepFetched is Keep for READs and atomics, for which every send of the queue pair must complete.
 func (q *QP) KeepFetched(w *fakeverbs.Work, data []byte) bool {
 	if q.qp.Type != abi.IB_UVERBS_QPT_RC || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL == 0 || !CQOf(q.qp.SendCQ).holds(data) {
 		return false
@@ -409,7 +407,7 @@ func (q *QP) KeepFetched(w *fakeverbs.Work, data []byte) bool {
 	return true
 }
 
-// holds reports whether there is data, and a completion has room for it.
+// holds reports whether there is data and a completion has room for it.
 func (q *CQ) holds(data []byte) bool {
 	most := cqeData
 	if q.size == 128 {
@@ -418,7 +416,7 @@ func (q *CQ) holds(data []byte) bool {
 	return len(data) > 0 && len(data) <= most
 }
 
-// putData puts the data of a message into a completion, or in front of it.
+// putData writes the data of a message into a completion, or before it.
 func (q *CQ) putData(b *[64]byte, data []byte) {
 	switch {
 	case len(data) == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// The device's memory is given out in blocks, and each DM has pages of its own.
+// The device's memory is allocated in blocks. Each DM has its own pages.
 const (
 	maxDM      = 256 << 10
 	logDMBlock = 6
@@ -19,16 +19,16 @@ const (
 		abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_ZERO_BASED
 )
 
-// mlx5DM is a DM's memory, to be mapped.
+// mlx5DM is the memory of a DM that can be mapped.
 type mlx5DM struct {
 	offer  fakeverbs.Offer
 	region *mmap.Region
 }
 
-// pages are those of the device's memory that are in use.
+// pages records which pages of the device's memory are in use.
 type pages [maxDM / 4096]bool
 
-// take finds n pages in a row.
+// take allocates n consecutive pages.
 func (p *pages) take(n int) (first int, ok bool) {
 	run := 0
 	for i := range p {
@@ -49,8 +49,8 @@ func (p *pages) set(first, n int, used bool) {
 	}
 }
 
-// AllocDM places memory behind the start of its first page where there is room, as on a
-// device whose memory does not begin at a page.
+// AllocDM allocates device memory. If there is room, the memory doesn't begin at the start of its first
+// page, as on a device whose memory isn't aligned to pages.
 func (m *model) AllocDM(dm *fakeverbs.DM, r *ioctl.Request) (free func(), err error) {
 	if kind, ok := r.Value(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE); ok && kind != abi.MLX5_IB_UAPI_DM_TYPE_MEMIC {
 		return nil, syscall.EOPNOTSUPP
@@ -93,7 +93,7 @@ func (m *model) freeDM(key int64, first, pages int) {
 
 func (*model) DMAccess() uint64 { return dmAccess }
 
-// queryDM answers another process of the descriptor how to map a DM.
+// queryDM returns the information for mapping a DM to another process that has the descriptor.
 func queryDM(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	_, dm, err := fakeverbs.FindIn[*fakeverbs.DM](k, "DM", r, abi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE)
 	if err != nil {

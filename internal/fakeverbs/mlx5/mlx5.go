@@ -26,93 +26,92 @@ func open(k *fakeverbs.Kernel) fakeverbs.Model {
 	return m
 }
 
-// device is what all openings of a device share. The device's lock guards it.
+// device is the state that all openings of a device share. The device's lock guards it.
 type device struct {
-	// How many of these were made: their numbers are never used twice.
+	// Number of objects that were created. Their numbers are never reused.
 	cqs, srqs, pds uint32
 	dms            pages
 }
 
 func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
 
-// model answers as the mlx5 driver of Linux 6.12, and is its device too: queues and doorbell
-// records are user memory, doorbells are registers of UARs. Its demands were taken
-// from the kernel driver's structures and from the device's documentation. What user space
-// does wrong is a violation, see [fakeverbs.Kernel.Violations].
+// model is a model of the mlx5 driver of Linux 6.12 and of its device. Queues and doorbell records are user
+// memory, doorbells are registers of UARs. The rules come from the kernel driver's structures and from the
+// device's documentation. Errors of user space are violations; see [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
 	k        *fakeverbs.Kernel
 	options  Options
-	version  uint8 // of completions
+	version  uint8 // version of completions
 	answered abi.Mlx5IbAllocUcontextResp
 	dynamic  bool
-	uars     map[int64]*uar // by the key that they are mapped at
+	uars     map[int64]*uar // by mapping key
 	lastUAR  uint32
-	perPage  int             // UARs of a page
-	log      int             // of a UAR's size
-	static   uint32          // registers
+	perPage  int             // UARs per page
+	log      int             // logarithm of a UAR's size
+	static   uint32          // number of static registers
 	nextReg  uint32          // static register for the next QP
-	records  map[uint64]bool // cache lines in use
-	indexes  map[uint32]bool // of queue pairs
-	shared   bool            // by processes, each of which counts its own indexes
+	records  map[uint64]bool // cache lines of records in use
+	indexes  map[uint32]bool // indexes of queue pairs in use
+	shared   bool            // shared by processes, each of which has its own indexes
 	cqs      map[uint32]*CQ
-	dms      map[int64]mlx5DM // by the key that they are mapped at
-	part     []byte           // of a new queue that is read
+	dms      map[int64]mlx5DM // by mapping key
+	part     []byte           // buffer for reading new queues
 	weak     []weakWords
 	clock    clock
-	exited   bool // the process has: its unfinished work is no violation
+	exited   bool // the process has ended, so its unfinished work is no violation
 }
 
 // Options are the differences between mlx5 devices and their kernels.
 type Options struct {
 	Infiniband bool
 	NoAtomics  bool
-	// NoTSO is a device that cuts no TCP segments into packets, and a kernel that adds nothing
+	// NoTSO means that the device doesn't support TCP segmentation, and that the kernel adds nothing
 	// to a device's attributes.
 	NoTSO bool
-	// NoChecksums is a device that fills in none of raw packets.
+	// NoChecksums means that the device doesn't fill in checksums of raw packets.
 	NoChecksums bool
-	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
-	// combine writes: it has no registers for copies. NoWC has registers, but refuses UARs
-	// for copies.
+	// StaticUARs means that the kernel has no dynamic UARs. NoBlueFlame means that the processor can't
+	// combine writes, so there are no registers for copies. NoWC means that there are registers, but
+	// the kernel refuses UARs for copies.
 	StaticUARs, NoBlueFlame, NoWC bool
-	// CQEVersion0 is a device that names queue pairs in completions by their numbers.
+	// CQEVersion0 means that completions identify queue pairs by number.
 	CQEVersion0 bool
-	// InlineHeaders is a device that wants the Ethernet header of a raw packet in the request.
+	// InlineHeaders means that a request must contain the Ethernet header of a raw packet.
 	InlineHeaders bool
-	// Request is the longest request for a context that the kernel takes; 0 is any.
+	// Request is the maximum length of the kernel's request for a context. 0 means no maximum.
 	Request int
-	// Registers is the least number of registers of a kernel without dynamic UARs.
+	// Registers is the minimum number of registers of a kernel without dynamic UARs.
 	Registers uint32
 	// FirstUAR is the number of the first dynamic UAR.
 	FirstUAR uint32
-	// NoClock is a kernel without the page by which ticks of the clock become times.
+	// NoClock means that the kernel lacks the page for converting ticks to times.
 	NoClock bool
-	// NoMAC is a kernel that does not answer the MAC of an address.
+	// NoMAC means that the kernel doesn't return the MAC of an address.
 	NoMAC bool
-	// NoTicks is a kernel that does not let programs read the device's clock.
+	// NoTicks means that programs can't read the device's clock.
 	NoTicks bool
-	// NoECE is a device without options of enhanced connection establishment.
+	// NoECE means that the device has no options of enhanced connection establishment.
 	NoECE bool
-	// NoBursts is a device whose rate limits have no bursts.
+	// NoBursts means that the device's rate limits have no bursts.
 	NoBursts bool
-	// SRQFaults is a device that finds the memory of receives of SRQs missing at first, if it is in
-	// a region on demand.
+	// SRQFaults means that the device at first finds the memory of an SRQ's receive missing, if it is
+	// in a region with on-demand paging.
 	SRQFaults bool
-	// NoNullKey is a kernel that does not answer the key of no memory.
+	// NoNullKey means that the kernel doesn't return the key of no memory.
 	NoNullKey bool
-	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
-	// stood in the queue before, as do those behind the number of the peer's SRQ, the places of
-	// immediate data and of a number to compare in requests without, and so does the second word of an SRQ's doorbell record. A
-	// program that allocates records itself may put two of them into a cache line.
+	// OldBytes permits the behavior of rdma-core's provider. Unused bytes may have the former contents
+	// of the memory: in changes of keys, after the number of the peer's SRQ, at the places of immediate
+	// data and of values to compare, and in the second word of an SRQ's doorbell record. A program that
+	// allocates records itself may put two of them into a cache line.
 	OldBytes bool
-	// WeakLoads is a processor that loads all words of a completion at any time after the last
-	// load barrier, though the device wrote the one with the owner bit last: the others are old
-	// until there is a barrier.
+	// WeakLoads means that the processor may load the words of a completion at any time after the
+	// last load barrier. The device writes the word with the owner bit last, but the other words may be
+	// old until there is a barrier.
 	WeakLoads bool
-	// Late says that not every store to a register is seen: of two to the same place the
-	// first may not be. So a store to a page is only a reason to look at the records of
-	// all that uses the page.
+	// Late means that the device may miss a store to a register if another one to the same place
+	// follows. So a store to a page only makes the device read the records of all objects that use
+	// the page.
 	Late bool
 }
 
@@ -120,7 +119,7 @@ type Options struct {
 const (
 	bfSize     = 512
 	line       = 64
-	block      = 64 // bytes
+	block      = 64 // in bytes
 	maxSQDesc  = 1024
 	maxRQDesc  = 512
 	maxBlocks  = 1 << 15
@@ -134,7 +133,7 @@ const (
 	minRate, maxRate = 1, 100_000_000 // kbit/s
 
 	askECE = 1 << 28
-	ECE    = 0x3 // the options that the device has
+	ECE    = 0x3 // the options that the device supports
 )
 
 func (m *model) note(format string, args ...any) {
@@ -143,7 +142,7 @@ func (m *model) note(format string, args ...any) {
 	}
 }
 
-// blame notes that memory could not be reached, as the fault of a process that still runs.
+// blame records a violation because memory doesn't exist, unless the process has ended.
 func (m *model) blame(err error, format string, args ...any) {
 	m.exited = m.exited || errors.Is(err, syscall.ESRCH)
 	if err != nil {
@@ -169,7 +168,7 @@ func limits() fakeverbs.Limits {
 	return l
 }
 
-// applyOptions changes the device's attributes by the options.
+// applyOptions changes the device's attributes according to the options.
 func (m *model) applyOptions() {
 	d := m.k.Device
 	d.Lock()
@@ -182,8 +181,8 @@ func (m *model) applyOptions() {
 	}
 }
 
-// input reads the private bytes of a create call. Fewer than least are refused; behind
-// the bytes that the kernel knows only zeros may follow.
+// input reads the private bytes of a create call. It refuses fewer than least bytes. Only zeros may follow
+// the bytes that the kernel knows.
 func input[T any](m *model, call string, r *ioctl.Request, least int) (in T, err error) {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	all := abi.Bytes(&in)
@@ -203,7 +202,7 @@ func (m *model) wantZero(call, what string, v uint64) {
 	}
 }
 
-// answer is clipped to the room for it.
+// answer writes an answer, truncated to the available room.
 func answer[T any](m *model, call string, r *ioctl.Request, v T) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
 	if len(b) < len(abi.Bytes(&v)) {
@@ -232,7 +231,7 @@ func (m *model) Context(r *ioctl.Request) error {
 	switch {
 	case in.TotalNumBfregs == 0, in.TotalNumBfregs > 512, in.NumLowLatencyBfregs > in.TotalNumBfregs-1:
 		return syscall.EINVAL
-	case in.Flags != 0: // DEVX, for which the firmware would need general contexts
+	case in.Flags != 0: // DEVX, which needs general contexts in the firmware
 		return syscall.EINVAL
 	case in.CompMask != 0 || in.Reserved0 != 0 || in.Reserved1 != 0 || in.Reserved2 != 0:
 		return syscall.EOPNOTSUPP
@@ -291,10 +290,10 @@ func (m *model) Context(r *ioctl.Request) error {
 	return answer(m, "GET_CONTEXT", r, resp)
 }
 
-// hashFields are the addresses of IPv4 and IPv6 and the ports of TCP and UDP.
+// hashFields is the set of the addresses of IPv4 and IPv6 and the ports of TCP and UDP.
 const hashFields = 0xff
 
-// QueryDevice answers what the device has beyond the verbs, as far as it is asked for.
+// QueryDevice returns the requested attributes of the device beyond the verbs.
 func (m *model) QueryDevice(r *ioctl.Request) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
 	switch {
@@ -325,7 +324,7 @@ func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
 	return (h + 1) << 8, nil
 }
 
-// CreateAH answers the MAC, which here is made of the end of the GID.
+// CreateAH returns the MAC of an address, which the model derives from the end of the GID.
 func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 	if m.options.Infiniband {
 		m.note("CREATE_AH on InfiniBand, where addresses are made in user space alone")
@@ -339,8 +338,7 @@ func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 
 func mlx5MAC(gid [16]uint8) [6]uint8 { return [6]uint8{2, gid[11], gid[12], gid[13], gid[14], gid[15]} }
 
-// pinRecord pins the page of a doorbell record, as the kernel does. The cache
-// line that it stands in belongs to it alone.
+// pinRecord pins the page of a doorbell record, as the kernel does. The record must not share its cache line.
 func (m *model) pinRecord(call string, addr uint64) error {
 	if addr%8 != 0 {
 		m.note("%s: the doorbell record at %#x is not aligned to 8 bytes", call, addr)
@@ -369,13 +367,13 @@ func (m *model) forgetRecord(addr uint64) { delete(m.records, addr/line) }
 // load reads a word of a record, which is big-endian.
 func (m *model) load(what fmt.Stringer, object uint32, addr uint64) uint32 {
 	v, err := m.k.User.Load32(addr)
-	if err != nil { // else the arguments are made for nothing
+	if err != nil { // avoids the allocation of the arguments
 		m.blame(err, "%s: the doorbell record at %#x is gone", what, addr)
 	}
 	return uint32(m.k.CrossRecord(object, int(addr%8), 4, uint64(bits.ReverseBytes32(v))))
 }
 
-// pin pins a queue, as the kernel does: all of it must be there.
+// pin pins a queue, as the kernel does. All of its memory must exist.
 func (m *model) pin(call string, addr, length uint64) error {
 	if addr%block != 0 {
 		m.note("%s: the queue at %#x is not aligned to %d bytes", call, addr, block)
@@ -395,7 +393,7 @@ func (m *model) QueryContext(r *ioctl.Request) {
 	m.shared = true
 }
 
-// queryPD answers the device's number of a PD.
+// queryPD returns the device's number of a PD.
 func queryPD(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	h, _ := r.Value(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
 	if _, err := k.Find("PD", uint32(h)); err != nil {
@@ -404,7 +402,7 @@ func queryPD(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	return fakeverbs.Answer(r, abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, uint32(h)+1)
 }
 
-// odp is what mlx5 devices do with regions whose pages are not pinned.
+// odp holds the capabilities of mlx5 devices for on-demand paging.
 var odp = func() (c abi.IbUverbsOdpCaps) {
 	const all = abi.IB_ODP_SUPPORT_SEND | abi.IB_ODP_SUPPORT_RECV | abi.IB_ODP_SUPPORT_WRITE | abi.IB_ODP_SUPPORT_READ |
 		abi.IB_ODP_SUPPORT_ATOMIC | abi.IB_ODP_SUPPORT_SRQ_RECV
@@ -457,7 +455,7 @@ func (m *model) AdjustLimits(l *fakeverbs.Limits) {
 	}
 }
 
-// named is a Stringer of its own text.
+// named is a Stringer that returns its own text.
 type named string
 
 func (n named) String() string { return string(n) }

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	lentAt  = 0x10000 // memory of the test's
-	gapAt   = 0x90000 // there is none
+	lentAt  = 0x10000 // address of the test's memory
+	gapAt   = 0x90000 // address without memory
 	onePage = 4096
 )
 
-// bench is a device with a queue pair that no request made, and memory.
+// bench is a device with a queue pair and memory that were created without requests.
 type bench struct {
 	*model
 	q   *QP
@@ -43,7 +43,7 @@ func newBench() *bench {
 	return b
 }
 
-// frame reads an Ethernet segment in which one byte is set.
+// frame reads an Ethernet segment with one byte that isn't zero.
 func (c *reader) frame(at int, v byte) {
 	c.rest[at] = v
 	c.ethernet(false)
@@ -56,14 +56,14 @@ func (b *bench) readyWith(n uint32) {
 	_ = b.ModifyQP(b.q.qp, &abi.IbUverbsModifyQp{AttrMask: abi.IB_QP_STATE, QpState: abi.IB_QPS_RTR})
 }
 
-// reader reads a send of these bytes.
+// reader returns a reader of a send with these bytes.
 func (b *bench) reader(rest ...byte) *reader {
 	c := &reader{send: new(send), q: b.q, rest: rest}
 	c.Work = &c.work
 	return c
 }
 
-// be puts a word into the memory.
+// be writes a word to the memory.
 func (b *bench) be(at int, v uint32) { binary.BigEndian.PutUint32(b.mem[at:], v) }
 
 // call returns a request with private bytes.
@@ -73,8 +73,8 @@ func call(object, method uint16, in, out int) *ioctl.Request {
 	return r
 }
 
-// TestMLX5Notes: the model notes each misuse that neither the tours of provider/mlx5 nor its
-// mutations come to.
+// TestMLX5Notes: the model records each misuse that neither the tours of provider/mlx5 nor its mutations
+// cause.
 func TestMLX5Notes(t *testing.T) {
 	const recordOfSends, recordOfSRQ = 4, 128
 	srq := func(b *bench) *SRQ {

@@ -25,14 +25,14 @@ type QP struct {
 	uar      *uar
 	register int // offset in the page, or -1: any of the UAR that begins at inPage
 	inPage   int
-	posted   uint32 // blocks of sends, free-running
+	posted   uint32 // number of posted blocks of sends, free-running
 	sends    []*send
-	busy     []*send     // taken, and not known to be done
-	keys     bool        // the last send changed a key
-	scatters bool        // short messages come in completions
-	Pacing   Pacing      // as it was set last
-	head     [block]byte // of a send that is read
-	looker   *time.Timer // in the error state
+	busy     []*send     // sends that were taken and may not have completed
+	keys     bool        // whether the last send changed a key
+	scatters bool        // whether completions contain short messages
+	Pacing   Pacing      // the last setting
+	head     [block]byte // buffer for reading sends
+	looker   *time.Timer // calls Look in the error state
 }
 
 // ring is a queue of blocks in user memory.
@@ -42,7 +42,7 @@ type ring struct {
 	blocks uint32
 }
 
-// read copies blocks from a free-running index on.
+// read copies blocks, beginning at a free-running index.
 func (r *ring) read(what fmt.Stringer, from uint32, b []byte) {
 	for ; len(b) > 0; b = b[block:] {
 		at := r.addr + uint64(from&(r.blocks-1))*block
@@ -107,7 +107,7 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	return answer(m, call, r, resp)
 }
 
-// pinQueues finds the sends behind the receives. A raw packet's are in memory of their own.
+// pinQueues pins the queues. The sends follow the receives. For raw packets they have separate memory.
 func (q *QP) pinQueues(call string, in *abi.Mlx5IbCreateQp) error {
 	m := q.m
 	receives, sends := uint64(in.RqWqeCount)<<in.RqWqeShift, uint64(in.SqWqeCount)*block
@@ -124,7 +124,7 @@ func (q *QP) pinQueues(call string, in *abi.Mlx5IbCreateQp) error {
 	return m.pin(call, in.BufAddr, receives+sends)
 }
 
-// checkSizes refuses sizes that the kernel refuses, and notes those that are too small.
+// checkSizes refuses sizes that the kernel refuses, and records those that are too small.
 func (q *QP) checkSizes(in *abi.Mlx5IbCreateQp) error {
 	c, receives := &q.qp.Cap, q.qp.SRQ == nil && q.qp.Cap.MaxRecvWr > 0
 	switch {
@@ -144,8 +144,8 @@ func (q *QP) checkSizes(in *abi.Mlx5IbCreateQp) error {
 	return nil
 }
 
-// checkIndex: with one version of completions user space chooses a number that they name
-// the QP by, and with the other there is none.
+// checkIndex checks the index of a QP. With one version of completions user space chooses the index by which
+// they identify the QP. With the other version there is none.
 func (q *QP) checkIndex(index uint32) error {
 	switch {
 	case q.m.badIndex(index):
@@ -188,14 +188,14 @@ func (q *QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error
 	return nil
 }
 
-// Pacing is what a rate limit has beside the rate.
+// Pacing holds the parameters of a rate limit other than the rate.
 type Pacing struct {
 	Rate, MaxBurst uint32
 	TypicalPacket  uint16
 }
 
-// ModifyPrivate reads the private bytes of a modification: what a rate limit has beside the rate, and
-// options of enhanced connection establishment, which are agreed to as far as the device has them.
+// ModifyPrivate reads the private bytes of a modification: the pacing of a rate limit, and options of
+// enhanced connection establishment. It accepts the options that the device supports.
 func (m *model) ModifyPrivate(qp *fakeverbs.QP, mask, rate uint32, r *ioctl.Request) error {
 	const call = "MODIFY_QP"
 	var in abi.Mlx5IbModifyQp
@@ -231,10 +231,10 @@ func (m *model) ModifyPrivate(qp *fakeverbs.QP, mask, rate uint32, r *ioctl.Requ
 	return nil
 }
 
-// ModifyQP follows the core's table. RESET drops all posted work without completions.
+// ModifyQP modifies a QP according to the core's table. RESET drops all posted work without completions.
 func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	was := qp.CurState
-	if qp.Table != nil { // it has no states
+	if qp.Table != nil { // an RSS queue pair has no states
 		return syscall.ENOSYS
 	}
 	if err := (fakeverbs.Bare{}).ModifyQP(qp, in); err != nil {
@@ -245,6 +245,7 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	case qp.CurState == was:
 	case qp.CurState == abi.IB_QPS_RESET:
 		q.posted, q.sends, q.busy, qp.Taken, q.keys = 0, nil, nil, nil, false
+		qp.Attrs.AltPortNum, qp.Attrs.PathMigState = 0, abi.IB_MIG_MIGRATED
 		q.rq.reset()
 	case was == abi.IB_QPS_RESET:
 		for i, what := range []string{"receives", "sends"} {
@@ -273,8 +274,8 @@ func (m *model) DestroyQP(qp *fakeverbs.QP) {
 	}
 }
 
-// doorbell reads the sends that the record announces. b is the start of the last
-// request, or all of it. It returns the last request, if there is a new one.
+// doorbell reads the sends up to the index in the record. b is the start of the last request, or the whole
+// request. It returns the last request if there is a new one.
 func (q *QP) doorbell(b []byte) (last *send) {
 	m := q.m
 	rec := m.load(q, q.qp.Num, q.record+4)
@@ -307,7 +308,7 @@ func (q *QP) doorbell(b []byte) (last *send) {
 	return last
 }
 
-// hasRoom notes more sends than the queue has blocks for.
+// hasRoom checks that the queue has room for a number of blocks.
 func (q *QP) hasRoom(n uint32) bool {
 	used := q.posted + n - q.oldest()
 	if used > q.sq.blocks {
@@ -316,7 +317,7 @@ func (q *QP) hasRoom(n uint32) bool {
 	return used <= q.sq.blocks
 }
 
-// checkCopy notes a copy that differs from the one send in the queue.
+// checkCopy checks that a copy is equal to the only new send in the queue.
 func (q *QP) checkCopy(b []byte, last *send, fresh int) {
 	switch {
 	case fresh != 1:
@@ -330,7 +331,7 @@ func (q *QP) checkCopy(b []byte, last *send, fresh int) {
 	}
 }
 
-// oldest returns the first block that is not done.
+// oldest returns the first block that has not completed.
 func (q *QP) oldest() uint32 {
 	q.busy = slices.DeleteFunc(q.busy, func(s *send) bool { return !slices.Contains(q.qp.Taken, s.Work) })
 	switch {
@@ -342,7 +343,7 @@ func (q *QP) oldest() uint32 {
 	return q.posted
 }
 
-// NextSend answers a malformed send with an error, which is the end of the QP.
+// NextSend takes the oldest send. It completes a malformed send with an error, which ends the QP.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	if len(q.sends) == 0 || q.qp.CurState != abi.IB_QPS_RTS {
 		return nil, false
@@ -375,7 +376,7 @@ func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
 	CQOf(q.qp.SendCQ).complete(c)
 }
 
-// Queue returns the number that completions name the QP by.
+// Queue returns the number by which completions identify the QP.
 func (q *QP) Queue() uint32 {
 	if q.m.version == 1 {
 		return q.index
@@ -415,7 +416,7 @@ func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
 	}
 	s := SRQOf(q.qp.SRQ)
 	r, ok := s.take()
-	if ok && q.m.options.SRQFaults && s.isMissing(r) { // the QP goes on, as without a receive
+	if ok && q.m.options.SRQFaults && s.isMissing(r) { // the QP continues, as if there were no receive
 		q.received(r, &CQE{Opcode: cqeRespErr, Syndrome: 0x22, Vendor: 0x93})
 		s.faulted = int(r.Index)
 		return nil, false
@@ -470,7 +471,7 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	q.received(r, c)
 }
 
-// received makes the part of a receive's completion that all types of QPs share.
+// received returns the part of a receive's completion that is common to all types of QPs.
 func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
 	c := &CQE{Opcode: cqeRecv, Bytes: wc.ByteLen, Solicited: solicited, Data: r.Data}
 	switch {
@@ -506,8 +507,8 @@ func (q *QP) EnterError() {
 	q.lookLater(firstLook)
 }
 
-// While a queue pair is in the error state, the device looks for new receives again and
-// again, more rarely each time.
+// While a queue pair is in the error state, the device checks for new receives repeatedly, at increasing
+// intervals.
 const firstLook, lastLook = time.Millisecond, 64 * time.Millisecond
 
 func (q *QP) lookLater(after time.Duration) {
@@ -530,9 +531,8 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// Look flushes the receives that were posted to a queue pair in the error state. The
-// device finds them by itself, some time later: nothing is stored to a register for a
-// receive.
+// Look flushes receives that were posted to a queue pair in the error state. Receives have no doorbell
+// register, so the device finds them some time later.
 func (q *QP) Look() {
 	q.m.k.Lock()
 	defer q.m.k.Unlock()
@@ -541,8 +541,8 @@ func (q *QP) Look() {
 	}
 }
 
-// Fail completes the oldest send with any syndrome, which is the end of the QP. It reports
-// whether there was one.
+// Fail completes the oldest send with an arbitrary syndrome, which ends the QP. It reports whether there was
+// one.
 func (q *QP) Fail(syndrome, vendor uint8) bool {
 	q.m.k.Lock()
 	defer q.m.k.Unlock()
@@ -566,7 +566,7 @@ func (q *QP) FailRecv(syndrome, vendor uint8) bool {
 	return ok
 }
 
-// look carries out the doorbells of a page, of CQs or of sends, by the records alone.
+// look handles the doorbells of a page, of CQs or of sends, using only the records.
 func (u *uar) look(ofCQs bool) {
 	if ofCQs {
 		for cq := range fakeverbs.Objects[*fakeverbs.CQ](u.m.k) {
@@ -583,9 +583,8 @@ func (u *uar) look(ofCQs bool) {
 	}
 }
 
-// look arms the CQ if its record says something new. The first arm may leave the record as
-// it was made, so a CQ that can have events is taken for armed once. It may then have one
-// event that nobody asked for.
+// look arms the CQ if its record has changed. The first arm may leave the record unchanged, so a CQ that can
+// have events is treated as armed once. It may then have one event that was not requested.
 func (q *CQ) look() {
 	v := q.m.load(q, q.Num, q.record+4)
 	if q.cq.HasChannel() && (!q.everArmed || v != q.lastArm) {
@@ -593,7 +592,7 @@ func (q *CQ) look() {
 	}
 }
 
-// look takes the sends that the record announces.
+// look takes the sends up to the index in the record.
 func (q *QP) look() {
 	rec := q.m.load(q, q.qp.Num, q.record+4)
 	n := uint32(uint16(rec - q.posted))

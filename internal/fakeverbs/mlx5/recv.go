@@ -11,20 +11,20 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// rq is a queue pair's own receive queue.
+// rq is the receive queue of a queue pair.
 type rq struct {
 	q       *QP
 	addr    uint64
 	entries uint32
-	size    uint32 // bytes of one
-	taken   uint32 // free-running
+	size    uint32 // bytes per entry
+	taken   uint32 // number of taken receives, free-running
 	busy    []uint32
-	entry   []byte // that was read last
+	entry   []byte // the entry that was read last
 }
 
 func (r *rq) reset() { r.taken, r.busy = 0, nil }
 
-// oldest reads the oldest receive. Only the record says how many there are.
+// oldest reads the oldest receive. Only the record has the number of receives.
 func (r *rq) oldest() (b []byte, place uint32, ok bool) {
 	m := r.q.m
 	rec := m.load(r.q, r.q.qp.Num, r.q.record)
@@ -49,7 +49,7 @@ func (r *rq) oldest() (b []byte, place uint32, ok bool) {
 	return b, place, true
 }
 
-// next takes it.
+// next takes the oldest receive.
 func (r *rq) next() (*fakeverbs.Recv, bool) {
 	b, place, ok := r.oldest()
 	if !ok {
@@ -63,7 +63,7 @@ func (r *rq) next() (*fakeverbs.Recv, bool) {
 	return to, true
 }
 
-// scatter reads the SGEs of a receive up to the end, or to the mark that there are no more.
+// scatter reads the SGEs of a receive up to the end or the end mark.
 func (m *model) scatter(what fmt.Stringer, to *fakeverbs.Recv, b []byte) {
 	to.SGL = to.SGLRoom[:0]
 	for ; len(b) > 0; b = b[16:] {
@@ -95,16 +95,16 @@ type SRQ struct {
 	entries uint32
 	size    uint32 // bytes of one
 	record  uint64
-	taken   uint32 // how many, free-running
-	next    uint16 // place of the next
+	taken   uint32 // number of taken receives, free-running
+	next    uint16 // index of the next receive
 	busy    []uint16
-	present map[uint32]bool // keys of regions on demand whose memory is there
-	faulted int             // place of the last receive, if that found its memory missing, else -1
+	present map[uint32]bool // keys of on-demand regions whose memory is present
+	faulted int             // index of the last receive if its memory was missing, otherwise -1
 	xrc     bool
-	index   uint32 // user space's own, of XRC
+	index   uint32 // user space's index of an XRC SRQ
 }
 
-// CreateSRQ computes the distance of entries from the attributes that the core gets.
+// CreateSRQ creates an SRQ. It computes the size of entries from the core's attributes.
 func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 	const call = "SRQ_CREATE"
 	if srq.MaxWR > maxSRQ || srq.MaxSGE > maxRQDesc/16-1 || srq.Limit > srq.MaxWR {
@@ -146,7 +146,7 @@ func addSRQ(d *fakeverbs.Device, s *SRQ) {
 	s.Num = 0x30 + shared.srqs&0xfffff
 }
 
-// ModifySRQ has a limit only.
+// ModifySRQ modifies an SRQ. It supports only the limit.
 func (m *model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, r *ioctl.Request) error {
 	if in.AttrMask&abi.IB_SRQ_MAX_WR != 0 {
 		return syscall.EINVAL
@@ -162,7 +162,7 @@ func (s *SRQ) Free() {
 	}
 }
 
-// oldest reads the next receive of the list that leads through the entries.
+// oldest reads the next receive of the linked list of entries.
 func (s *SRQ) oldest() (b []byte, ok bool) {
 	m := s.m
 	rec := m.load(named("SRQ"), s.Num, s.record)
@@ -185,7 +185,7 @@ func (s *SRQ) oldest() (b []byte, ok bool) {
 	return b, true
 }
 
-// take takes it.
+// take takes the next receive.
 func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	b, ok := s.oldest()
 	if !ok {
@@ -207,7 +207,7 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	s.busy = append(s.busy, place)
 	s.taken++
 	if s.srq.Limit > 0 && uint32(uint16(m.load(named("SRQ"), s.Num, s.record)-s.taken)) < s.srq.Limit {
-		s.srq.Limit = 0 // the event comes once
+		s.srq.Limit = 0 // there is only one event
 		m.k.Raise(s.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
 	}
 	to := &fakeverbs.Recv{Index: uint32(place)}
@@ -215,7 +215,7 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	return to, true
 }
 
-// isMissing reports whether memory of a receive is not there. It will be there the next time.
+// isMissing reports whether memory of a receive is missing. It will be present the next time.
 func (s *SRQ) isMissing(r *fakeverbs.Recv) (missing bool) {
 	for mr := range fakeverbs.Objects[*fakeverbs.MR](s.m.k) {
 		for _, e := range r.SGL {
@@ -231,7 +231,7 @@ func (s *SRQ) done(index uint32) {
 	s.busy = slices.DeleteFunc(s.busy, func(place uint16) bool { return uint32(place) == index })
 }
 
-// CreateWQ makes the receives of a queue pair that no request made: that is all a WQ is.
+// CreateWQ creates a WQ, which the model implements as the receive queue of an internal queue pair.
 func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	const call = "WQ_CREATE"
 	if m.options.Infiniband || m.version == 0 || w.Flags&^abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0 {
@@ -281,7 +281,8 @@ func (q *QP) EndWQ() {
 	q.qp.CurState = abi.IB_QPS_RESET
 }
 
-// ModifyWQ: a WQ takes packets when it is ready, and forgets its receives in RESET.
+// ModifyWQ changes the state of a WQ. It receives packets in the ready state, and drops its receives in
+// RESET.
 func (m *model) ModifyWQ(w *fakeverbs.WQ, in *abi.IbUverbsExModifyWq, r *ioctl.Request) error {
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	if len(b) < 8 {
@@ -313,8 +314,8 @@ func (m *model) ModifyWQ(w *fakeverbs.WQ, in *abi.IbUverbsExModifyWq, r *ioctl.R
 
 const hashKey = 40 // bytes
 
-// CreateRSSQP takes the fields that the device can hash: addresses of one version of IP, and ports
-// of one transport.
+// CreateRSSQP creates an RSS queue pair. The device can hash addresses of one version of IP, and ports of
+// one transport.
 func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	const call = "QP_CREATE"
 	in, err := input[abi.Mlx5IbCreateQpRss](m, call, r, 152)
@@ -333,9 +334,9 @@ func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
 }
 
-// CreateTarget reads the private bytes of a target QP, which are the same as those of
-// others, and of which no queue counts. librdmacm asks for room to receive all the same, and
-// libmlx5 then passes the size of a receive queue that it does not make.
+// CreateTarget reads the private bytes of a target QP. They have the same format as those of other QPs, but
+// the queues are unused. librdmacm requests receives nevertheless, and libmlx5 then passes the size of a
+// receive queue that it doesn't create.
 func (m *model) CreateTarget(r *ioctl.Request) error {
 	const call = "QP_CREATE"
 	in, err := input[abi.Mlx5IbCreateQp](m, call, r, 48)
@@ -362,14 +363,14 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
 }
 
-// badIndex: with one version of completions user space chooses a number that they name an
-// object by, and with the other there is none.
+// badIndex reports whether an index is invalid. With one version of completions user space chooses the index
+// by which they identify an object. With the other version there is none.
 func (m *model) badIndex(index uint32) bool {
 	const none = 0xffffff
 	return m.version == 0 && index != none || m.version == 1 && index >= none
 }
 
-// xrcIndex takes the index of an SRQ of XRC, which is one of those of queue pairs.
+// xrcIndex takes the index of an XRC SRQ. Such SRQs share the indexes of queue pairs.
 func (m *model) xrcIndex(s *SRQ, index uint32) error {
 	if err := m.takeIndex("SRQ_CREATE", index); err != nil {
 		return err
@@ -378,7 +379,7 @@ func (m *model) xrcIndex(s *SRQ, index uint32) error {
 	return nil
 }
 
-// takeIndex is for objects beside queue pairs.
+// takeIndex takes the index of an object other than a queue pair.
 func (m *model) takeIndex(call string, index uint32) error {
 	if m.badIndex(index) {
 		return syscall.EINVAL
@@ -390,7 +391,7 @@ func (m *model) takeIndex(call string, index uint32) error {
 	return nil
 }
 
-// sharedNumber reads which SRQ of the peer's a send is for.
+// sharedNumber reads the number of the peer's SRQ.
 func (c *reader) sharedNumber() {
 	b := c.take("the number of an SRQ", 16)
 	c.SRQN = binary.BigEndian.Uint32(b)
@@ -402,11 +403,11 @@ func (c *reader) sharedNumber() {
 	}
 }
 
-// target is a target QP's view of an SRQ of its domain, whose process may be
-// another. The lock is that of the SRQ's kernel.
+// target is the queues of a target QP that receives through an SRQ of its domain, which may belong to another
+// process. The lock is that of the SRQ's kernel.
 type target struct {
 	fakeverbs.Gone
-	qp  *fakeverbs.QP // as the SRQ's process sees it
+	qp  *fakeverbs.QP // view of the SRQ's process
 	srq *fakeverbs.SRQ
 }
 

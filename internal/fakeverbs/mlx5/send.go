@@ -10,29 +10,29 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// send is a send as the device found it.
+// send is a send that the device has read.
 type send struct {
 	*fakeverbs.Work
 	at     uint32 // the first block, free-running
 	blocks uint32
 	code   uint8
 	raw    []byte
-	first  [block]byte    // room for the raw bytes of most
-	work   fakeverbs.Work // what Work is
-	bad    bool           // malformed: the device answers with an error
+	first  [block]byte    // memory for the raw bytes of short sends
+	work   fakeverbs.Work // memory for the Work of the send
+	bad    bool           // malformed, so the device completes it with an error
 }
 
-// parts are the segments that an operation has behind the first, in this order.
+// parts describes the segments of an operation after the first one, in order.
 type parts struct {
 	verb           uint32
 	remote, atomic bool
 	umr            bool
 	data           bool
-	inline         bool // data may be inline
-	ud             bool // a datagram may be it
-	uc             bool // an unreliable connection has it
-	raw            bool // a raw packet may be it
-	cut            bool // the device cuts it into packets
+	inline         bool // whether data may be inline
+	ud             bool // whether UD supports it
+	uc             bool // whether UC supports it
+	raw            bool // whether raw packet QPs support it
+	cut            bool // whether the device segments it into packets
 }
 
 var operations = map[uint8]parts{
@@ -48,12 +48,12 @@ var operations = map[uint8]parts{
 	0x25: {verb: abi.IB_UVERBS_WR_BIND_MW, umr: true, uc: true},
 }
 
-// reader reads a send, segment after segment, and notes all that is wrong with it.
+// reader reads a send segment by segment, and records all of its errors.
 type reader struct {
 	*send
 	q    *QP
-	rest []byte // that no segment took yet
-	mask []byte // of the control segment
+	rest []byte // bytes that haven't been read
+	mask []byte // the control segment
 }
 
 func (c *reader) note(format string, args ...any) {
@@ -98,7 +98,7 @@ func (q *QP) readSend(to uint32) *send {
 	return c.send
 }
 
-// control reads the segment that all sends begin with.
+// control reads the first segment of a send.
 func (c *reader) control(b []byte) {
 	if b[0] != 0 {
 		c.note("its operation is modified by %#x", b[0])
@@ -116,7 +116,7 @@ func (c *reader) control(b []byte) {
 	c.mask = b
 }
 
-// flags reads when a completion is written, whether it is solicited, and which requests the send waits for.
+// flags reads the flags for completions, solicited events and fences.
 func (c *reader) flags(f uint8) {
 	if f&0x11 != 0 {
 		c.note("reserved flags are set: %#x", f)
@@ -151,7 +151,7 @@ func (c *reader) flags(f uint8) {
 	c.q.keys = false
 }
 
-// take cuts off the next n bytes.
+// take reads the next n bytes.
 func (c *reader) take(what string, n int) []byte {
 	if len(c.rest) < n {
 		c.note("%d bytes are left for %s of %d", len(c.rest), what, n)
@@ -209,7 +209,7 @@ func (c *reader) wantZeros(where string, b []byte) {
 	}
 }
 
-// immediate reads the last word of the control segment: a number as it stands, or a key.
+// immediate reads the last word of the control segment, which is immediate data in wire order or a key.
 func (c *reader) immediate() {
 	b := c.mask[12:]
 	switch c.Opcode {
@@ -236,7 +236,7 @@ func (c *reader) operands() {
 	c.wantUnused("an addition", b[8:])
 }
 
-// data reads SGEs, or one piece of inline data, up to the end.
+// data reads SGEs up to the end, or one piece of inline data.
 func (c *reader) data(parts *parts) {
 	if len(c.rest) > 0 && c.rest[0]&0x80 != 0 {
 		c.inlineData(parts.inline)
@@ -272,7 +272,7 @@ func (c *reader) inlineData(allowed bool) {
 	c.rest = nil
 }
 
-// The parts of a key, in the mask of a change.
+// The parts of a key in the mask of a change.
 const (
 	maskLength = 1 << 0
 	maskStart  = 1 << 6
@@ -282,7 +282,7 @@ const (
 	maskFree   = 1 << 29
 )
 
-// umr reads a change of a key: the binding of a window, or the end of one or of a key.
+// umr reads a change of a key, which binds or unbinds a window, or invalidates a key.
 func (c *reader) umr() {
 	head, key := c.take("what a change of a key changes", 48), c.take("a key", 64)
 	c.q.keys = true
@@ -316,7 +316,7 @@ func (c *reader) umr() {
 	c.binding(key, old, word)
 }
 
-// wantUnused wants zeros in bytes that mean nothing, where libmlx5 leaves what stood there.
+// wantUnused checks that unused bytes are zero. libmlx5 doesn't set them.
 func (c *reader) wantUnused(where string, b []byte) {
 	if !c.q.m.options.OldBytes {
 		c.wantZeros(where, b)
@@ -352,7 +352,7 @@ func (c *reader) checkHead(head []byte, mask uint64, type2, binds bool) {
 	c.wantZeros("the change of a key", head[16:])
 }
 
-// binding reads the memory that the window covers, from the key and from the one list behind it.
+// binding reads the memory of a window from the key and from the list of one entry after it.
 func (c *reader) binding(key []byte, old, word uint32) {
 	list := c.take("a list", 64)
 	c.wantZeros("a list", list[16:])
@@ -384,7 +384,7 @@ func (c *reader) binding(key []byte, old, word uint32) {
 	c.Bind = b
 }
 
-// address reads where a datagram goes.
+// address reads the destination of a datagram.
 func (c *reader) address(b []byte) {
 	c.wantZeros("an address", b[4:8])
 	c.wantZeros("an address", b[16:20])
@@ -414,7 +414,7 @@ func (c *reader) address(b []byte) {
 	c.roce(&a, b[20:26], port)
 }
 
-// roce compares an address with the kernel's answer to CREATE_AH.
+// roce compares an address with the kernel's answer for CREATE_AH.
 func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 	if want := mlx5MAC(a.Grh.Dgid); string(mac) != string(want[:]) {
 		c.note("the MAC is %x, and the kernel said %x", mac, want)
@@ -447,16 +447,15 @@ func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 func (q *QP) isRaw() bool { return q.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET }
 
 const (
-	checksums    = 0xc0 // of layers 3 and 4, which the device fills in
-	ethHeader    = 18   // with a VLAN's tag
+	checksums    = 0xc0 // checksums of layers 3 and 4, which the device fills in
+	ethHeader    = 18   // including a VLAN tag
 	ethFrameAt   = 14
 	l3Right      = 0x02
 	l4Right      = 0x04
 	headersRight = l3Right | l4Right
 )
 
-// checks are the bytes of a completion that say what was found in a packet: the checksums that are
-// right, and the headers.
+// checks returns the bytes of a completion that describe a packet: the valid checksums and the headers.
 func checks(p *fakeverbs.Packet) (b [2]byte) {
 	for _, c := range []struct {
 		is   bool
@@ -473,9 +472,8 @@ func checks(p *fakeverbs.Packet) (b [2]byte) {
 	return b
 }
 
-// ethernet reads the segment in front of a raw packet: which checksums the device shall fill
-// in, and the start of the frame. The device wants some of it there, and takes more. Of a TSO all
-// headers stand there.
+// ethernet reads the segment before a raw packet. It has the checksums that the device fills in, and the
+// start of the frame. The device requires a minimum and accepts more. A TSO has all headers there.
 func (c *reader) ethernet(cut bool) {
 	want := 0
 	if c.q.m.options.InlineHeaders {
@@ -512,7 +510,7 @@ func (c *reader) ethernet(cut bool) {
 	c.Front, c.MSS = append([]byte(nil), b[ethFrameAt:][:n]...), mss
 }
 
-// CreateFlow takes the headers and actions that the model knows.
+// CreateFlow creates a flow rule. It refuses headers and actions that the model doesn't know.
 func (m *model) CreateFlow(f *fakeverbs.Flow, r *ioctl.Request) error {
 	var counters *fakeverbs.Counters
 	for _, s := range f.Specs {
@@ -534,8 +532,7 @@ func (m *model) CreateFlow(f *fakeverbs.Flow, r *ioctl.Request) error {
 	return m.countersOf(counters, r)
 }
 
-// countersOf reads which numbers the counters of a rule are. They are said with the first rule that
-// uses the counters, and with no other.
+// countersOf reads the kinds of a rule's counters. Only the first rule that uses the counters has them.
 func (m *model) countersOf(c *fakeverbs.Counters, r *ioctl.Request) error {
 	const call, head, kind = "CREATE_FLOW", 24, 8
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)

@@ -17,23 +17,23 @@ import (
 type uar struct {
 	m      *model
 	key    int64
-	number uint32 // of the page
-	wc     bool   // copies may be made to it
+	number uint32 // number of the page
+	wc     bool   // whether copies may be made to it
 	regs   map[int]*register
-	part   [64]byte // of a copy, the last
+	part   [64]byte // the last part of a copy
 }
 
 // register is a doorbell register of sends.
 type register struct {
-	half   int // offset of the half that is next, with copies
+	half   int // offset of the next half for copies
 	copied mlx5Copy
-	last   struct { // the last request that a word announced, and where
+	last   struct { // the last request that was announced with a word, and its place
 		at   int
 		send *send
 	}
 }
 
-// at returns the register that has an offset, and where it begins. There may be none.
+// at returns the register at an offset, or nil, and the start of the register.
 func (u *uar) at(offset int) (start int, r *register) {
 	if r := u.regs[offset]; r != nil {
 		return offset, r
@@ -42,24 +42,24 @@ func (u *uar) at(offset int) (start int, r *register) {
 	return start, u.regs[start]
 }
 
-// mlx5Copy is a request that is on its way, 64 bytes after 64 bytes.
+// mlx5Copy is a request that is being copied in blocks of 64 bytes.
 type mlx5Copy struct {
 	offset int
 	b      []byte
 	done   bool
 }
 
-// Where registers stand in a UAR.
+// Offsets of registers in a UAR.
 const (
 	uarSize    = 4096
 	uarcq      = 0x20
 	uarSend    = 0x800
 	plainReg   = 0x100
-	uarCommand = 9 // 9 and above are keys that objects hand out
-	uarPerPage = 2 // registers in use of each
+	uarCommand = 9 // commands from 9 on are keys of objects
+	uarPerPage = 2 // used registers per UAR
 )
 
-// methods are those of the driver's own objects.
+// methods returns the methods of the driver's own objects.
 func methods() map[[2]uint16]*fakeverbs.Method {
 	return map[[2]uint16]*fakeverbs.Method{
 		{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: fakeverbs.NewMethod("UAR_OBJ_ALLOC", allocUAR, []fakeverbs.MethodAttr{
@@ -105,8 +105,8 @@ func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
 	return u
 }
 
-// addStatic makes the UARs of a context without dynamic ones: at least n registers, of whole
-// pages. The keys of the pages are their indexes, which have 8 bits.
+// addStatic creates the UARs of a context without dynamic ones. They are whole pages with at least n
+// registers. The keys of the pages are their indexes, which have 8 bits.
 func (m *model) addStatic(n uint32) uint32 {
 	perPage := uint32(uarPerPage * m.perPage)
 	pages := (n + perPage - 1) / perPage
@@ -117,8 +117,8 @@ func (m *model) addStatic(n uint32) uint32 {
 	return m.static
 }
 
-// mmapKey is where a page is mapped: a command and an index, whose bits above 8 have a place of
-// their own. Static pages have none of these.
+// mmapKey returns the key at which a page is mapped. It consists of a command and an index. The bits of the
+// index above the lowest 8 have a separate place, and are zero for static pages.
 func (m *model) mmapKey(command, index int) int64 {
 	return int64(index&0xff|command<<8|index>>8<<16) * int64(m.k.PageSize())
 }
@@ -155,7 +155,7 @@ func destroyUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
 	return k.Remove("UAR", uint32(h))
 }
 
-// MapRegisters maps a UAR that was offered, whole.
+// MapRegisters maps a whole UAR that has been offered.
 func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 	if m.uars[key] == nil || length != m.k.PageSize() {
 		return syscall.EINVAL
@@ -163,8 +163,8 @@ func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
 	return nil
 }
 
-// Watch looks at the kind of a store, before it is carried out: one to a UAR goes through
-// memory that may combine writes, so it needs the barriers for that.
+// Watch checks the kind of a store before it is executed. A store to a UAR goes through memory that may
+// combine writes, so it needs barriers.
 func (m *model) Watch(key int64, s mmap.Store) {
 	u := m.uars[key]
 	switch {
@@ -179,7 +179,7 @@ func (m *model) Watch(key int64, s mmap.Store) {
 	}
 }
 
-// restart expects another copy. The end of a copy comes after all of it.
+// restart prepares for another copy. The end of a copy must follow all of its blocks.
 func (c *mlx5Copy) restart(u *uar, end bool) {
 	if end && !c.done && len(c.b) > 0 {
 		u.m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(c.b))
@@ -187,7 +187,7 @@ func (c *mlx5Copy) restart(u *uar, end bool) {
 	*c = mlx5Copy{b: c.b[:0]}
 }
 
-// Store is a store of a word: to the doorbell of CQs, or the start of a request.
+// Store handles a store of a word, to the doorbell of CQs or of the start of a request.
 func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64) {
 	u := m.uars[key]
 	if u == nil {
@@ -218,8 +218,8 @@ func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64
 	}
 }
 
-// goOn is a store behind the start of a request: a copy that is made word by word. Its first
-// word was the doorbell.
+// goOn handles a store after the start of a request, in a copy that is made word by word. The first word
+// was the doorbell.
 func (u *uar) goOn(start, within int, b []byte) {
 	_, r := u.at(start)
 	if r == nil || r.last.send == nil || r.last.at != start || within+8 > len(r.last.send.raw) || !bytes.Equal(r.last.send.raw[within:][:8], b) {
@@ -227,8 +227,7 @@ func (u *uar) goOn(start, within int, b []byte) {
 	}
 }
 
-// Copy64 is a store of 64 bytes, of a request that may have more. The request itself says
-// how long it is.
+// Copy64 handles a store of 64 bytes of a request, which contains its length.
 func (m *model) Copy64(key int64, offset int, b [64]byte) {
 	u := m.uars[key]
 	if u == nil {
@@ -261,7 +260,7 @@ func (m *model) Copy64(key int64, offset int, b [64]byte) {
 	}
 }
 
-// send is the start of a request, or all of it.
+// send handles the doorbell of sends, which is the start of a request or the whole request.
 func (u *uar) send(offset int, b []byte) {
 	m := u.m
 	num := binary.BigEndian.Uint32(b[4:]) >> 8
@@ -290,7 +289,7 @@ func (u *uar) send(offset int, b []byte) {
 	m.k.Ring(qp)
 }
 
-// arm is the doorbell of CQs.
+// arm handles the doorbell of CQs.
 func (u *uar) arm(v uint64) {
 	m := u.m
 	num := uint32(v)
@@ -305,7 +304,7 @@ func (u *uar) arm(v uint64) {
 	q.arm(uint32(v >> 32))
 }
 
-// findUAR finds a dynamic UAR by its number, and where it is in its page.
+// findUAR returns the dynamic UAR with a number, and its offset in the page.
 func (m *model) findUAR(number uint32) (u *uar, at int) {
 	for _, u := range m.uars {
 		if i := number - u.number; i < uint32(m.perPage) {
@@ -315,7 +314,7 @@ func (m *model) findUAR(number uint32) (u *uar, at int) {
 	return nil, 0
 }
 
-// sameBytes reports whether a copy of a request equals the request in the queue.
+// sameBytes reports whether a copy of a request is equal to the request in the queue.
 func sameBytes(copied, queue []byte) bool {
 	return bytes.Equal(copied[:min(len(copied), len(queue))], queue)
 }

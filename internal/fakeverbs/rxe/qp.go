@@ -52,8 +52,7 @@ func capOK(c *abi.IbUverbsQpCap, srq bool) bool {
 
 func (*model) Waiting(qp *fakeverbs.QP) int { return int(QPOf(qp).sq.count()) }
 
-// Doorbell flushes the new requests of a QP in the error state. Otherwise the
-// test plays the driver.
+// Doorbell flushes the new requests of a QP in the error state. Otherwise the test acts as the driver.
 func (*model) Doorbell(qp *fakeverbs.QP) error {
 	QPOf(qp).sq.ReadRecord(QPOf(qp).sq.producer)
 	switch {
@@ -65,7 +64,7 @@ func (*model) Doorbell(qp *fakeverbs.QP) error {
 	return nil
 }
 
-// EnterError is the move to the error state, also from it: both queues are flushed.
+// EnterError moves the QP to the error state and flushes both queues, also if it is already in that state.
 func (q *QP) EnterError() {
 	q.qp.CurState = abi.IB_QPS_ERR
 	q.flushRecvs()
@@ -79,7 +78,7 @@ func (q *QP) flushSends() {
 	}
 }
 
-// flushRecvs leaves an SRQ alone and says so.
+// flushRecvs flushes the receives. It doesn't change an SRQ, and raises an event for it instead.
 func (q *QP) flushRecvs() {
 	if q.rq == nil {
 		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_QP_LAST_WQE_REACHED)
@@ -90,13 +89,12 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// flushed leaves the opcode 0, as rxe does for all that fails.
+// flushed returns the completion of a flushed request. Its opcode is 0, as for all failures of rxe.
 func (q *QP) flushed(id uint64) *abi.IbUverbsWc {
 	return &abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: q.qp.Num}
 }
 
-// reset takes everything off the queues unsaid and leaves the indexes where that
-// brings them.
+// reset removes all requests from the queues without completions. It doesn't reset the indexes.
 func (q *QP) reset() {
 	q.qp.Taken = nil
 	for _, ring := range []*ring{q.sq, q.rq} {
@@ -109,8 +107,8 @@ func (q *QP) reset() {
 	}
 }
 
-// ModifyQP checks as rxe_qp_chk_attr and __qp_chk_state do, moves the QP, then
-// takes over the attributes that the mask names.
+// ModifyQP makes the checks of rxe_qp_chk_attr and __qp_chk_state, changes the state of the QP, and then
+// stores the attributes in the mask.
 func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if err := m.checkAttr(qp, in); err != nil {
 		return err
@@ -140,7 +138,7 @@ func (m *model) checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 		}
 	}
 	access := has(abi.IB_QP_ACCESS_FLAGS) && (qp.Type == abi.IB_UVERBS_QPT_UD || in.QpAccessFlags&^access != 0)
-	if access || has(abi.IB_QP_ALT_PATH) || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
+	if access || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
 		has(abi.IB_QP_MAX_QP_RD_ATOMIC) && in.MaxRdAtomic > maxRDAtom || has(abi.IB_QP_TIMEOUT) && in.Timeout > 31 {
 		return syscall.EINVAL
 	}
@@ -155,11 +153,11 @@ func (q *QP) enter(state uint8) {
 	case abi.IB_QPS_ERR:
 		q.EnterError()
 	case abi.IB_QPS_SQD:
-		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_SQ_DRAINED) // nothing is ever under way here
+		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_SQ_DRAINED) // the model never has sends in progress
 	}
 }
 
-// NextSend leaves the send on the queue, whose room it takes until it is done.
+// NextSend takes the oldest send. The send occupies its slot in the queue until it completes.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	var s Send
 	if !q.sq.peekSend(uint32(len(q.qp.Taken)), &s) {
@@ -192,7 +190,7 @@ func (s *Send) sge(i uint32) fakeverbs.SGE {
 	return fakeverbs.SGE{Addr: u64(b, 0), Length: u32(b, 8), LKey: u32(b, 12)}
 }
 
-// arm reads the part of a send that depends on the opcode, and of a datagram where it goes.
+// arm reads the part of a send that depends on the opcode, and the destination of a datagram.
 func (q *QP) arm(w *fakeverbs.Work, s *Send) {
 	switch w.Opcode {
 	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
@@ -217,7 +215,7 @@ func (q *QP) arm(w *fakeverbs.Work, s *Send) {
 	}
 }
 
-// ah finds an AH by the number that a send names, or nil.
+// ah returns the AH with a number, or nil.
 func ah(k *fakeverbs.Kernel, num uint32) *fakeverbs.AH {
 	for ah := range fakeverbs.Objects[*fakeverbs.AH](k) {
 		if ah.Num == num {
@@ -227,7 +225,7 @@ func ah(k *fakeverbs.Kernel, num uint32) *fakeverbs.AH {
 	return nil
 }
 
-// SendDone leaves the opcode of a failure 0, as rxe does.
+// SendDone completes a send. The opcode of a failure is 0, as in rxe.
 func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	q.sq.drop()
 	if !completes {
@@ -260,7 +258,7 @@ func (r *Recv) recv() *fakeverbs.Recv {
 	return to
 }
 
-// OldestRecv looks at the receive that is next.
+// OldestRecv returns the next receive without taking it.
 func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 	ring := q.rq
 	if ring == nil {
@@ -275,10 +273,10 @@ func (q *QP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	CQOf(q.qp.RecvCQ).complete(&wc, solicited)
 }
 
-// Send is a send as user space wrote it.
+// Send is a send that user space has written.
 type Send struct {
 	abi.RxeSendWqe
-	// Payload are the bytes behind it: SGEs, or inline data.
+	// Payload holds the SGEs or inline data.
 	Payload [maxInline]byte
 }
 
@@ -288,21 +286,20 @@ func WR[T any](s *Send) (wr T) {
 	return wr
 }
 
-// Recv is a receive as user space wrote it.
+// Recv is a receive that user space has written.
 type Recv struct {
 	abi.RxeRecvWqe
 	SGE [maxSGE]abi.RxeSge // the first Dma.NumSge count
 }
 
-// TakeSend takes the oldest send, as when it was acknowledged: its slot is free.
+// TakeSend takes the oldest send and frees its slot, as the driver does after the acknowledgement.
 func (q *QP) TakeSend() (Send, bool) {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
 	return takeSend(q.sq)
 }
 
-// TakeRecv takes the oldest receive, of the QP or its SRQ, as for an arriving
-// message.
+// TakeRecv takes the oldest receive of the QP or its SRQ, for an arriving message.
 func (q *QP) TakeRecv() (Recv, bool) {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
@@ -327,7 +324,7 @@ func takeSend(q *ring) (s Send, ok bool) {
 	return s, ok
 }
 
-// peekSend reads the send that is n behind the oldest.
+// peekSend reads the send that is n sends after the oldest.
 func (q *ring) peekSend(n uint32, s *Send) bool {
 	if n >= q.count() {
 		return false
@@ -368,8 +365,8 @@ func (r *Recv) fill(b []byte) {
 	}
 }
 
-// Carry completes as do_complete does: errors always, and move the QP to the
-// error state.
+// Carry completes a send as do_complete does. An error always completes, and moves the QP to the error
+// state.
 func (q *QP) Carry(status uint32) bool {
 	s, ok := takeSend(q.sq)
 	if !ok {
@@ -399,7 +396,7 @@ var wcOpcodes = map[uint32]uint32{
 	abi.IB_UVERBS_WR_FLUSH: abi.IB_WC_FLUSH, abi.IB_UVERBS_WR_ATOMIC_WRITE: abi.IB_WC_ATOMIC_WRITE,
 }
 
-// Receive completes a SEND; every message comes with a GRH on RoCE.
+// Receive completes a receive for a SEND. On RoCE each message has a GRH.
 func (q *QP) Receive(n uint32) bool {
 	r, ok := q.takeRecv()
 	if ok {
@@ -409,15 +406,15 @@ func (q *QP) Receive(n uint32) bool {
 	return ok
 }
 
-// remote are the operations that name memory of the peer. The packets of the first try
-// have the address that stands beside the operation, those of a later one the operation's own.
+// remote holds the operations that refer to memory of the peer. Packets of the first try have the address
+// beside the operation. Those of retries have the address in the operation.
 var remote = map[uint32]bool{
 	abi.IB_UVERBS_WR_RDMA_WRITE: true, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: true, abi.IB_UVERBS_WR_RDMA_READ: true,
 	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: true, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: true,
 	abi.IB_UVERBS_WR_FLUSH: true, abi.IB_UVERBS_WR_ATOMIC_WRITE: true,
 }
 
-// check notes fields that mislead the driver, which works on a send in user space's memory.
+// check records fields that mislead the driver, which processes a send in user memory.
 func (q *QP) check(s *Send) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Wr.WrId}, args...)...)
@@ -443,7 +440,7 @@ func (q *QP) check(s *Send) {
 	}
 }
 
-// checkDMA: copying begins where the entry says, and goes on for as long as it says.
+// checkDMA checks the offset and the length from which the driver copies data.
 func checkDMA(note func(string, ...any), d *abi.RxeDmaInfo, most uint32, inline bool) {
 	if d.Resid != d.Length || d.CurSge != 0 || d.SgeOffset != 0 {
 		note("of %d bytes %d are left, from byte %d of SGE %d", d.Length, d.Resid, d.SgeOffset, d.CurSge)

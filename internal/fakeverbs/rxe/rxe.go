@@ -18,12 +18,12 @@ func init() {
 	})
 }
 
-// model answers as the soft RoCE driver of Linux 6.12.
+// model is a model of the soft RoCE driver of Linux 6.12.
 type model struct {
 	fakeverbs.Bare
 	k      *fakeverbs.Kernel
-	offset int64  // of the last queue that was offered
-	ahNum  uint32 // of the last address handle
+	offset int64  // offset of the last offered queue
+	ahNum  uint32 // number of the last address handle
 }
 
 // Limits of rxe, from rxe_param.h.
@@ -100,10 +100,10 @@ func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
 	return fakeverbs.AnswerDriver(r, abi.RxeCreateSrqResp{Mi: mi, SrqNum: 0x20001})
 }
 
-// RegMR makes both keys one; a user gets it from the core's answer.
+// RegMR returns the key of a region, which is both lkey and rkey. User space gets it from the core's answer.
 func (*model) RegMR(h uint32, _ *ioctl.Request) (uint32, error) { return (h+1)<<8 | 0xa5, nil }
 
-// CreateAH also serves old user space, whose answer has no room for the number.
+// CreateAH creates an address handle. It supports old user space, whose answer has no room for the number.
 func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 	if !fakeverbs.HasRoom(r, 8) {
 		return nil

@@ -59,7 +59,7 @@ func createCQ(k *fakeverbs.Kernel, entries uint32, resp *abi.RxeCreateCqResp) *i
 	return r
 }
 
-// TestRXEOffers checks that a queue can be mapped once, and not beyond its end.
+// TestRXEOffers checks that a queue can be mapped only once, and not beyond its end.
 func TestRXEOffers(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	do(t, k, createCQ(k, 10, nil), syscall.EINVAL)
@@ -135,7 +135,7 @@ func TestRXEResize(t *testing.T) {
 	}
 }
 
-// TestLacking asks each driver for the features that it lacks.
+// TestLacking uses features that drivers lack.
 func TestLacking(t *testing.T) {
 	siw, rxe := open(t, abi.RDMA_DRIVER_SIW), open(t, abi.RDMA_DRIVER_RXE)
 	for name, request := range map[string]func(k *fakeverbs.Kernel) *ioctl.Request{
@@ -179,7 +179,7 @@ func globalAH(slot uint8) *abi.IbUverbsCreateAh {
 	return &abi.IbUverbsCreateAh{Attr: abi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: abi.IbUverbsGlobalRoute{SgidIndex: slot}}}
 }
 
-// TestAH checks the requirements of RoCE for an address.
+// TestAH checks RoCE's requirements for addresses.
 func TestAH(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
 	local, port := globalAH(1), globalAH(1)

@@ -14,8 +14,8 @@ type SRQ struct {
 	ring *ring
 }
 
-// TakeRecv takes the oldest receive, as for an arriving SEND; one that leaves
-// fewer than the limit raises its event, once.
+// TakeRecv takes the oldest receive, for an arriving SEND. If fewer receives than the limit are left, it
+// raises the event once.
 func (q *SRQ) TakeRecv() (Recv, bool) {
 	q.srq.Kernel().Lock()
 	defer q.srq.Kernel().Unlock()
@@ -58,8 +58,7 @@ func (m *model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, r *ioct
 	return nil
 }
 
-// resizeSRQ writes the new ring's offset to an address of user space, before it moves
-// the posted receives there.
+// resizeSRQ writes the offset of the new ring to user memory before it moves the posted receives.
 func (m *model) resizeSRQ(srq *fakeverbs.SRQ, n uint32, addr uint64) error {
 	var mem fakeverbs.QueueMemory
 	ring, mi, err := m.newRing(srq.Seam(), &mem, n, recvSize(srq.MaxSGE))

@@ -15,17 +15,17 @@ type CQ struct {
 	notify *atomic.Uint32
 }
 
-// Complete writes an entry, of which the caller fills all but Flags, and raises
-// an event if user space asked for one. It reports whether there was room; a CQ
-// that overflows reports it by an asynchronous event.
+// Complete writes an entry, whose fields but Flags the caller has set, and raises an event if user space has
+// requested one. It reports whether there was room. If the CQ overflows, Complete raises an asynchronous
+// event.
 func (q *CQ) Complete(e abi.SiwCqe) bool {
 	q.cq.Kernel().Lock()
 	defer q.cq.Kernel().Unlock()
 	return q.complete(e, false)
 }
 
-// complete checks whether an event is requested after it has written the entry: user space asks for
-// one, then looks for entries. Of solicited completions the driver knows sends only.
+// complete checks whether an event is requested after it has written the entry, because user space requests
+// an event first and then polls. The driver supports solicited events only for sends.
 func (q *CQ) complete(e abi.SiwCqe, solicited bool) bool {
 	if !q.ring.put(&e) {
 		q.cq.Overflow()
@@ -79,21 +79,21 @@ func (q *QP) received(id uint64, n uint32, status uint16) {
 	CQOf(q.qp.RecvCQ).complete(abi.SiwCqe{Id: id, Opcode: abi.SIW_OP_RECEIVE, Bytes: n, Status: status, QpId: uint64(q.qp.Num)}, false)
 }
 
-// TakeSend takes the oldest send, as the driver does when it starts on it.
+// TakeSend takes the oldest send, as the driver does when it begins to process it.
 func (q *QP) TakeSend() (e abi.SiwSqe, ok bool) {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
 	return q.sq.takeSend()
 }
 
-// TakeRecv takes the oldest receive, of the QP or its SRQ, as for an arriving SEND.
+// TakeRecv takes the oldest receive of the QP or its SRQ, for an arriving SEND.
 func (q *QP) TakeRecv() (e abi.SiwRqe, ok bool) {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
 	return q.takeRecv()
 }
 
-// takeRecv finds nothing where there is neither a receive queue nor an SRQ.
+// takeRecv takes the oldest receive. The QP may have neither a receive queue nor an SRQ.
 func (q *QP) takeRecv() (e abi.SiwRqe, ok bool) {
 	switch {
 	case q.rq != nil:
@@ -112,7 +112,7 @@ func (q *QP) Carry(status uint32) bool {
 	return ok
 }
 
-// Receive breaks the connection when there is no receive: iWARP has no
+// Receive completes the oldest receive. If there is none, the connection ends, because iWARP has no
 // receiver-not-ready.
 func (q *QP) Receive(n uint32) bool {
 	e, ok := q.takeRecv()
@@ -128,17 +128,17 @@ func (q *QP) Receive(n uint32) bool {
 type SRQ struct {
 	srq   *fakeverbs.SRQ
 	rq    *ring
-	armed bool // for the event of the limit
+	armed bool // whether the limit event is armed
 }
 
-// TakeRecv takes the oldest receive, as for an arriving SEND.
+// TakeRecv takes the oldest receive, for an arriving SEND.
 func (q *SRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 	q.srq.Kernel().Lock()
 	defer q.srq.Kernel().Unlock()
 	return q.take()
 }
 
-// take raises the event of the limit, once, when fewer receives than that are left.
+// take takes the oldest receive. If fewer receives than the limit are left, it raises the event once.
 func (q *SRQ) take() (e abi.SiwRqe, ok bool) {
 	at := q.rq.next
 	e, ok = q.rq.takeRecv()
@@ -149,13 +149,13 @@ func (q *SRQ) take() (e abi.SiwRqe, ok bool) {
 	return e, ok
 }
 
-// sendFlags are the flags that user space may set.
+// sendFlags holds the flags that user space may set.
 const sendFlags = abi.SIW_WQE_VALID | abi.SIW_WQE_INLINE | abi.SIW_WQE_SIGNALLED | abi.SIW_WQE_SOLICITED | abi.SIW_WQE_READ_FENCE
 
-// reads reports whether an operation fills the first SGE, whatever their number is.
+// reads reports whether an operation uses the first SGE, even if their number is 0.
 func reads(op uint8) bool { return op == abi.SIW_OP_READ || op == abi.SIW_OP_READ_LOCAL_INV }
 
-// check notes a send that the driver refuses. Such a send stays on the queue, as do all behind it.
+// check records a send that the driver refuses. Such a send remains on the queue, and so do all later ones.
 func (q *QP) check(s *abi.SiwSqe) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Id}, args...)...)
@@ -194,8 +194,8 @@ var flagNames = []struct {
 	{abi.SIW_WQE_READ_FENCE, abi.IB_SEND_FENCE}, {abi.SIW_WQE_INLINE, abi.IB_SEND_INLINE},
 }
 
-// NextSend leaves the driver's opcode in index: an operation that has no verb has to be
-// completed too.
+// NextSend takes the oldest send. It stores the driver's opcode in Index, because operations that are not
+// verbs must be completed too.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	s, ok := q.sq.takeSend()
 	if !ok {
@@ -262,7 +262,7 @@ var statuses = map[uint32]uint16{
 	abi.IB_WC_REM_INV_REQ_ERR: abi.SIW_WC_REM_INV_REQ_ERR,
 }
 
-// siwStatus is siw's number of a status of the verbs. It has fewer.
+// siwStatus returns siw's number for a status of the verbs. siw has fewer statuses.
 func siwStatus(status uint32) uint16 {
 	if s, ok := statuses[status]; ok {
 		return s

@@ -10,20 +10,19 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// ring is the driver's side of one of siw's queues: entries of one size, whose owner
-// a flag marks. It knows the layout by its offsets and reads and writes bytes, so that
-// it shares no mistake with the rings of package mmap. Go has no atomics of 8 and 16
-// bits: the driver's changes of a flag alone are made to the word of 32 bits that the
-// flag is the start of.
+// ring is the driver's side of one of siw's queues. The entries have one size, and a flag marks their
+// owner. ring reads and writes bytes at the offsets of the layout, so it can't share errors with the rings
+// of package mmap. Go has no 8-bit and 16-bit atomics, so changes of a flag are made to the 32-bit word
+// that begins with the flag.
 type ring struct {
 	fakeverbs.Seam
 	data  []byte
-	words []*atomic.Uint32 // with the flags, at flags of each entry
+	words []*atomic.Uint32 // words with the flags, by entry
 	size  int
 	next  int // free-running
 }
 
-// Where the fields of an entry stand: struct siw_sqe, siw_rqe, siw_cqe, and siw_sge.
+// Offsets of fields in struct siw_sqe, siw_rqe, siw_cqe and siw_sge.
 const (
 	id    = 0 // of all three
 	flags = 8 // u16, of a CQE u8
@@ -51,13 +50,13 @@ func newRing(at fakeverbs.Seam, region *mmap.Region, n uint32, size int) (*ring,
 	return q, nil
 }
 
-// head is the entry that is next, and its word.
+// head returns the next entry and its word.
 func (q *ring) head() (entry []byte, word *atomic.Uint32) {
 	i := q.next % len(q.words)
 	return q.data[i*q.size:][:q.size], q.words[i]
 }
 
-// waiting counts the entries that are the driver's.
+// waiting returns the number of entries that the driver owns.
 func (q *ring) waiting() (n int) {
 	for n < len(q.words) && q.words[(q.next+n)%len(q.words)].Load()&abi.SIW_WQE_VALID != 0 {
 		n++
@@ -65,7 +64,7 @@ func (q *ring) waiting() (n int) {
 	return n
 }
 
-// copied is an entry whose word was loaded, and the word.
+// copied returns a copy of an entry whose word has been loaded, and the word.
 func (q *ring) copied(e []byte, word uint32) (b [sqeSize]byte, now uint32) {
 	copy(b[:], e)
 	binary.NativeEndian.PutUint32(b[flags:], word)
@@ -73,8 +72,8 @@ func (q *ring) copied(e []byte, word uint32) (b [sqeSize]byte, now uint32) {
 	return b, u32(b[:], flags)
 }
 
-// takeSend copies the oldest send out and gives the entry back. The driver clears the
-// flags and leaves all else as it is.
+// takeSend copies the oldest send and returns the entry to user space. The driver clears the flags and
+// changes nothing else.
 func (q *ring) takeSend() (s abi.SiwSqe, ok bool) {
 	e, w := q.head()
 	word := w.Load()
@@ -92,7 +91,7 @@ func (q *ring) takeSend() (s abi.SiwSqe, ok bool) {
 	return s, true
 }
 
-// takeRecv ignores an entry with any flag but the one.
+// takeRecv takes the oldest receive. It ignores an entry with flags other than valid.
 func (q *ring) takeRecv() (r abi.SiwRqe, ok bool) {
 	e, w := q.head()
 	word := w.Load()
@@ -117,8 +116,8 @@ func (q *ring) drop(w *atomic.Uint32, rest uint32) {
 	q.next++
 }
 
-// put writes a completion: its fields, then the flag. It reports whether user space had
-// given the entry back.
+// put writes the fields of a completion, then the flag. It reports whether user space had returned the
+// entry.
 func (q *ring) put(c *abi.SiwCqe) bool {
 	e, w := q.head()
 	if w.Load()&0xff != 0 {
@@ -144,8 +143,7 @@ func (q *ring) put(c *abi.SiwCqe) bool {
 	return true
 }
 
-// readSGEs reads all that an entry has room for, used or not: inline data stands there
-// too.
+// readSGEs reads the whole array of SGEs, used or not, because inline data is in the same place.
 func readSGEs(to *[abi.SIW_MAX_SGE]abi.SiwSge, from []byte) {
 	for i := range to {
 		b := from[i*sgeSize:]

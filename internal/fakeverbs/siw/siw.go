@@ -17,16 +17,16 @@ func init() {
 	})
 }
 
-// model answers as the soft iWARP driver.
+// model is a model of the soft iWARP driver.
 type model struct {
 	fakeverbs.Bare
 	k      *fakeverbs.Kernel
-	places fakeverbs.Numbers // that queues are mapped at
+	places fakeverbs.Numbers // places at which queues are mapped
 }
 
 func (m *model) Freed(key int64) { m.places.Free(uint32(key / room)) }
 
-// Sizes of the entries, and of the control word behind a CQ's.
+// Sizes of the entries, and of the control word after those of a CQ.
 const (
 	sqeSize  = 120
 	rqeSize  = 112
@@ -34,7 +34,7 @@ const (
 	ctrlSize = 8
 )
 
-// limits are the limits of siw.h.
+// limits returns the limits of siw.h.
 func limits() fakeverbs.Limits {
 	l := fakeverbs.BareLimits()
 	d := &l.Device
@@ -54,7 +54,7 @@ func (*model) Has(call string) bool {
 	return true
 }
 
-// Map requires the exact length, and maps a queue any number of times.
+// Map maps a queue. It requires the exact length. A queue can be mapped any number of times.
 func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
 	o, ok := k.Offers[offset]
 	if !ok || fakeverbs.RoundUp(length) != len(o.Bytes) {
@@ -63,11 +63,11 @@ func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, 
 	return o.Mapped(len(o.Bytes))
 }
 
-// room is more than the size of the longest queue. So each queue has a place of the same
-// size, and a free place is found at once.
+// room is the size of a place for a queue, which is more than the longest queue needs. All places have the
+// same size, so finding a free one is fast.
 const room = 1 << 28
 
-// alloc makes room for a queue at the lowest free place.
+// alloc allocates a queue at the lowest free place.
 func (m *model) alloc(mem *fakeverbs.QueueMemory, size int) (key int64, r *mmap.Region, err error) {
 	n := m.places.Take(func(n uint32) bool { return m.k.Offers[int64(n)*room].Bytes != nil })
 	key = int64(n) * room
@@ -116,7 +116,7 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	resp.SqKey = uint64(key)
 	q := &QP{qp: qp}
 	qp.SetQueues(q)
-	qp.CurState = abi.IB_QPS_INIT // as a query shows it
+	qp.CurState = abi.IB_QPS_INIT // the state that a query returns
 	if q.sq, err = newRing(fakeverbs.Seam{Kernel: qp.Kernel(), Object: qp.Num, Kind: fakeverbs.EntrySQE}, region, resp.NumSqe, sqeSize); err != nil {
 		return err
 	}
@@ -167,10 +167,10 @@ func (*model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	case in.AttrMask&abi.IB_QP_STATE == 0:
 	case state == abi.IB_QPS_ERR:
 		QPOf(qp).EnterError()
-	case qp.CurState == abi.IB_QPS_ERR: // it stays there
+	case qp.CurState == abi.IB_QPS_ERR: // the state doesn't change
 	case state == abi.IB_QPS_RTS:
-		return syscall.EINVAL // only the connection manager moves it there
-	case state == abi.IB_QPS_RTR: // means nothing
+		return syscall.EINVAL // only the connection manager may do that
+	case state == abi.IB_QPS_RTR: // has no effect
 	default:
 		qp.CurState = state
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestSIWOffsets: queues of several pages stand beside each other, because a process maps
-// all of them from one file, and the place of one that is gone is used again.
+// TestSIWOffsets: queues of several pages must not overlap, because a process maps all of them from one
+// file. The place of a freed queue is reused.
 func TestSIWOffsets(t *testing.T) {
 	const siw = abi.RDMA_DRIVER_SIW
 	k := fakeverbs.New(siw)
-	taken := make(map[int64]bool) // pages
-	var queues [][2]int64         // first page, and behind the last
+	taken := make(map[int64]bool) // used pages
+	var queues [][2]int64         // first page, and first page after the queue
 	k.Share = func(key int64, size int) (*mmap.Region, error) {
 		queues = append(queues, [2]int64{key, key + int64(size)})
 		for page := key; page < key+int64(size); page += int64(fakeverbs.PageSize) {

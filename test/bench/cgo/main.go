@@ -1,6 +1,6 @@
-// Command cgo measures posting, polling and arming with rdma-core called
-// from Go, as test/bench/ring and test/bench/c/ring.c measure goverbs and
-// rdma-core alone. It is a module of its own because goverbs has no cgo in it.
+// Command cgo measures posting, polling and arming with rdma-core through cgo. test/bench/ring measures
+// the same with goverbs, and test/bench/c/ring.c with rdma-core in C. Command cgo is a separate module,
+// because goverbs doesn't use cgo.
 //
 //	CGO_ENABLED=1 go build -o cgo .
 package main

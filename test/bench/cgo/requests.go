@@ -20,7 +20,7 @@ import "C"
 
 import "github.com/goverbs/goverbs/test/bench/ring/rounds"
 
-// requests fill both queues, linked into lists of one length.
+// requests holds the requests that fill both queues, linked into lists of one length.
 type requests struct {
 	sends [rounds.Kinds][]SendWR
 	recvs []RecvWR

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 )
 
-// rings holds the queues that are measured. The requests are made once per length of list, and
-// posted from C's memory again and again.
+// rings holds the measured queues. It creates the requests once per list length in C memory, and posts
+// them repeatedly.
 type rings struct {
 	active, passive QP
 	sendCQ, recvCQ  CQ

@@ -17,19 +17,19 @@ import (
 // bench holds the options of a suite and the writer for its samples.
 type bench struct {
 	ctx     context.Context
-	runs    int            // how often each entrant runs
+	runs    int            // number of runs of each entrant
 	quick   bool           // fewer rows, shorter runs
 	check   bool           // only figures that do not depend on the machine; runs is 1 then
-	icount  bool           // the vehicle's clock counts instructions
-	vehicle string         // goes into each sample
+	icount  bool           // whether the vehicle's clock counts instructions
+	vehicle string         // name for samples
 	bin     string         // directory of rdmalink
 	suite   string         // the running suite
-	alone   bool           // only goverbs runs, because the others would take too long
+	alone   bool           // run only goverbs, because the others take too long
 	only    *regexp.Regexp // rows to run; nil: all
 
 	out   *json.Encoder
 	log   io.Writer
-	links map[string]*link // by driver; the suites of a boot share them
+	links map[string]*link // by driver, for all suites of a boot
 }
 
 // program returns the path of rdmalink or of a measuring program. ring and scale are written
@@ -41,8 +41,8 @@ func (b *bench) program(name string) string {
 	return filepath.Join(b.bin, "bench", name)
 }
 
-// twoProcs makes Go programs run as on a machine with two CPUs. The vehicle that counts
-// instructions has only one CPU, to which Go's runtime would adapt.
+// twoProcs makes Go programs run as on a machine with two CPUs. The vehicle that counts instructions has
+// only one CPU, and Go's runtime would adapt to that.
 func (b *bench) twoProcs() error {
 	if !b.icount {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// calls counts system calls, wake-ups and context switches per message, at both ends together:
-// those that an exchange takes, without starting and ending, is the difference between a long
-// one and a short one.
+// calls counts system calls, wake-ups and context switches per message, for both ends together. It
+// subtracts the counts of a short exchange from those of a long one, which removes those of starting
+// and ending.
 func calls(b *bench) error {
 	if err := errors.Join(b.twoProcs(), enableTracepoints()); err != nil {
 		return err
 	}
 	some := *b
-	some.runs = min(b.runs, 3) // they differ less
+	some.runs = min(b.runs, 3) // their spread is small
 	return forEach(b, callRows(b), func(r callRow, l *link) error {
 		var entrants []entrant
 		for _, impl := range r.impls {
@@ -29,14 +29,14 @@ func calls(b *bench) error {
 	})
 }
 
-// runtimes are the calls that Go's runtime makes to look after its threads. How
-// many depends on how long the exchange takes, not on its messages.
+// runtimes holds the system calls that Go's runtime makes to manage its threads. Their number depends
+// on the duration of the exchange, not on its messages.
 var runtimes = []string{
 	"nanosleep", "futex", "sched_yield", "getpid", "gettid", "tgkill", "rt_sigreturn", "rt_sigprocmask",
 	"sigaltstack", "sched_getaffinity", "mmap", "munmap", "madvise", "clone",
 }
 
-// countCalls plays a row twice and counts the calls of the difference.
+// countCalls runs a row twice and returns the difference of the counts.
 func (b *bench) countCalls(r callRow, impl string, l *link) ([]result.Sample, error) {
 	var found [2]counts
 	var messages [2]int
@@ -55,10 +55,10 @@ func (b *bench) countCalls(r callRow, impl string, l *link) ([]result.Sample, er
 	short, long := found[0].calls, found[1].calls
 	isGo := impl == "goverbs" || impl == "verbs"
 	var samples []result.Sample
-	if !r.polled { // otherwise no end sleeps, and what is woken is threads of Go's runtime
+	if !r.polled { // otherwise no end sleeps, and all wake-ups are of the runtime's threads
 		wakeUps := found[1].wakeUps - found[0].wakeUps
 		if isGo {
-			wakeUps -= long["nanosleep"] - short["nanosleep"] // of the runtime's monitor, by the clock
+			wakeUps -= long["nanosleep"] - short["nanosleep"] // wake-ups of the runtime's monitor, which depend on time
 		}
 		samples = append(samples,
 			sample("wake_ups", r.name, wakeUps),
@@ -68,7 +68,7 @@ func (b *bench) countCalls(r callRow, impl string, l *link) ([]result.Sample, er
 	for _, name := range slices.Sorted(maps.Keys(long)) {
 		more := long[name] - short[name]
 		sum += more
-		if float64(more) >= per/200 { // rarer calls are chance
+		if float64(more) >= per/200 { // rarer calls are random
 			samples = append(samples, sample("system_calls_named", fmt.Sprintf("%s: %s", r.name, name), more))
 		}
 	}
@@ -80,7 +80,7 @@ func (b *bench) countCalls(r callRow, impl string, l *link) ([]result.Sample, er
 	}
 	samples = append(samples, sample("system_calls_but_runtime", r.name, sum))
 	if r.polled {
-		rings := 0 // a doorbell is a write, or an ioctl where that is refused
+		rings := 0 // a doorbell is a write, or an ioctl if write is refused
 		for _, name := range []string{"write", "ioctl"} {
 			rings += long[name] - short[name]
 		}

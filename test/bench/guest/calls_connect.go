@@ -4,7 +4,7 @@ package main
 
 import "fmt"
 
-// connections is how many a row has. cmtime can't have many more over siw.
+// connections returns the number of connections of a row. cmtime can't open many more over siw.
 func connections(long bool) int {
 	if long {
 		return 60
@@ -12,12 +12,13 @@ func connections(long bool) int {
 	return 10
 }
 
-// exchanging has n connections in it.
+// exchanging returns an exchange of n connections.
 func (b *bench) exchanging(l *link, d dialogue, n int) exchange {
 	return exchange{comm(d.server), n, func() error { _, err := b.served(l, d); return err }}
 }
 
-// dialRow is Dial, Accept and Close, some at a time, beside a thread for each in C.
+// dialRow returns the row for Dial, Accept and Close, with c connections at a time. C uses a thread for
+// each.
 func dialRow(c int) callRow {
 	return callRow{
 		name: fmt.Sprintf("connect %d at a time", c), unit: "connection", drivers: drivers, impls: []string{"rdma-core", "goverbs"},
@@ -28,7 +29,7 @@ func dialRow(c int) callRow {
 	}
 }
 
-// lowRow is cmtime, and EventChannel and ID in its steps.
+// lowRow returns the row for cmtime, and for a program that does the same steps with EventChannel and ID.
 func lowRow() callRow {
 	return callRow{
 		name: "connect all at once", unit: "connection", drivers: drivers, impls: []string{"cmtime", "goverbs"},

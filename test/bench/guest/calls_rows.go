@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// A callRow is one exchange whose system calls are counted.
+// A callRow is an exchange whose system calls are counted.
 type callRow struct {
 	name     string
 	unit     string // message, ping or connection
 	drivers  []string
 	impls    []string
-	polled   bool // so that all system calls are doorbells
+	polled   bool // both ends poll, so all system calls are doorbells
 	exchange func(b *bench, impl string, l *link, long bool) exchange
 }
 
@@ -24,7 +24,7 @@ type exchange struct {
 	play func() error
 }
 
-// exchange has n messages in it.
+// exchange returns an exchange of n messages.
 func (b *bench) exchange(p pair, n int) exchange {
 	return exchange{comm(p.server), n, func() error { _, err := b.play(p); return err }}
 }
@@ -38,7 +38,7 @@ func perftestRow(t test) callRow {
 			t := t
 			switch {
 			case long && t.kind == "bw":
-				// One doorbell may serve many messages, as it happens: many even that out.
+				// The number of messages per doorbell is random, so use more messages.
 				t.iters *= 20
 			case long && t.events:
 				// The start of perftest alone is switched away from hundreds of times, and not each time as often.
@@ -51,12 +51,12 @@ func perftestRow(t test) callRow {
 	}
 }
 
-// callRows are the exchanges of the suite calls.
+// callRows returns the rows of the suite calls.
 func callRows(b *bench) []callRow {
 	var rows []callRow
 	for _, op := range []string{"send", "write", "read", "atomic"} {
 		rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 200}))
-		if op != "write" { // perftest's knows no events
+		if op != "write" { // perftest's write has no events
 			rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 100, events: true}))
 		}
 		if op == "send" || op == "read" {
@@ -85,10 +85,10 @@ func callRows(b *bench) []callRow {
 	switch {
 	case b.check:
 		some := pick(rows, "send lat 2 B", "write bw 64 B, list 16", "connect 1 at a time")
-		for i := range some { // on siw the kernel may still be at work, or not
+		for i := range some { // on siw the number depends on whether the kernel is still working
 			some[i].drivers = []string{"rxe"}
 		}
-		some[2].impls = []string{"goverbs"} // which limits.json limits
+		some[2].impls = []string{"goverbs"} // limits.json has a limit for it
 		return some
 	case b.quick:
 		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "transfer 64 B", "transfer 64 KiB, 16 in a row", "message 64 B", "rping", "connect 1 at a time", "connect all at once")
@@ -107,7 +107,7 @@ func pick(rows []callRow, names ...string) (some []callRow) {
 	return some
 }
 
-// streamCalls is a row of the suite stream.
+// streamCalls returns the row for an exchange of the suite stream.
 func streamCalls(r streamRow) callRow {
 	return callRow{
 		name: r.String(), unit: "message", drivers: drivers, impls: r.impls,
@@ -121,7 +121,7 @@ func streamCalls(r streamRow) callRow {
 	}
 }
 
-// count is how many pings to play.
+// count returns the number of pings.
 func count(long bool) int {
 	if long {
 		return 400
@@ -129,8 +129,8 @@ func count(long bool) int {
 	return 100
 }
 
-// rpingRow compares librdmacm's rping and ours: a ping is a message, a read, a write,
-// and the messages between them.
+// rpingRow returns the row for librdmacm's rping and ours. A ping consists of a READ, a WRITE and the
+// messages that announce them.
 func rpingRow() callRow {
 	return callRow{
 		name: "rping", unit: "ping", drivers: drivers, impls: []string{"rdma-core", "goverbs"},
@@ -146,8 +146,8 @@ func rpingRow() callRow {
 	}
 }
 
-// pingpongRow is ibv_rc_pingpong and ours, which siw can't: it has no
-// connections but rdma_cm's.
+// pingpongRow returns the row for ibv_rc_pingpong and ours. They don't run on siw, whose connections
+// need rdma_cm.
 func pingpongRow(events bool) callRow {
 	const port = 18600
 	name := "rc_pingpong"
@@ -171,5 +171,5 @@ func pingpongRow(events bool) callRow {
 	}
 }
 
-// with is a copy of a command with more at its end.
+// with returns a copy of a command with more arguments.
 func with(argv []string, more ...string) []string { return append(argv[:len(argv):len(argv)], more...) }

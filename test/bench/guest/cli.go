@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// cli measures the command: rdmalink beside iproute2's rdma.
+// cli compares rdmalink with iproute2's rdma.
 func cli(b *bench) error {
 	if _, err := b.link("rxe"); err != nil {
 		return err
@@ -43,8 +43,8 @@ func cli(b *bench) error {
 	}})
 }
 
-// commandRun is an entrant that runs a command some times and measures the time of
-// the median and the most memory.
+// commandRun returns an entrant that runs a command several times. It measures the median time and the
+// peak memory.
 func (b *bench) commandRun(program, name string, args []string) entrant {
 	impl := "iproute2"
 	if program == "rdmalink" {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// An entrant is one implementation. Its function run returns samples. The fields for the
+// An entrant is one implementation. Its function run returns samples, whose fields for the
 // implementation, the suite and the vehicle may be empty.
 type entrant struct {
 	impl string
@@ -30,9 +30,8 @@ func (b *bench) impls(all ...string) []string {
 	return all
 }
 
-// interleave runs all entrants once, then all of them once more, and so on, so
-// that a disturbance of the machine affects them all. An entrant that
-// failed twice is left out from then on.
+// interleave runs all entrants once, then all of them again, and so on, so that a disturbance of the
+// machine affects all of them. After an entrant has failed twice, it is left out.
 func (b *bench) interleave(entrants ...entrant) error {
 	failures := make(map[string][]error)
 	for run := 1; run <= b.runs; run++ {
@@ -74,7 +73,7 @@ func (b *bench) printer(impl, program string, args ...string) entrant {
 	}}
 }
 
-// output runs a command and returns its standard output; an error holds its standard error.
+// output runs a command and returns its standard output. An error contains the standard error.
 func (b *bench) output(argv0 string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(b.ctx, argv0, args...)
 	var out, errs bytes.Buffer

@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// A link is an RDMA device on a dummy interface of its own. Both measured
-// ends are on it.
+// A link is an RDMA device on its own dummy interface. Both ends of an exchange use it.
 type link struct {
 	driver string // siw or rxe
-	name   string // of the device
+	name   string // name of the device
 	addr   string // IPv4
 	gid    string // index of the GID of addr
 }
 
 var drivers = []string{"siw", "rxe"}
 
-// link makes the link of a driver when it is asked for first.
+// link returns the link of a driver. The first call for a driver creates the link.
 func (b *bench) link(driver string) (*link, error) {
 	if l := b.links[driver]; l != nil {
 		return l, nil
@@ -42,7 +41,7 @@ func (b *bench) link(driver string) (*link, error) {
 	return l, nil
 }
 
-// ids is how many rdma_cm ids are on the link.
+// ids returns the number of rdma_cm IDs on the link.
 func (b *bench) ids(l *link) (n int, err error) {
 	text, err := b.output("rdma", "resource", "show", l.name)
 	if err != nil {
@@ -55,14 +54,14 @@ func (b *bench) ids(l *link) (n int, err error) {
 	return n, nil
 }
 
-// listeners counts the ids on l that listen: one that is only bound rejects a client, and
-// perftest's crashes of that.
+// listeners returns the number of IDs on l that listen. IDs that are only bound don't count, because
+// they reject a client, and perftest's client then crashes.
 func (b *bench) listeners(l *link) (n int, err error) {
 	text, err := b.output("rdma", "resource", "show", "cm_id", "link", l.name)
 	return strings.Count(string(text), " state LISTEN "), err
 }
 
-// findGID looks for the GID that l's address has; iWARP's GIDs have none in them.
+// findGID finds the index of the GID with l's address. iWARP's GIDs don't contain addresses.
 func (b *bench) findGID(l *link) error {
 	if l.driver == "siw" {
 		l.gid = "0"

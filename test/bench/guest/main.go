@@ -1,9 +1,8 @@
 //go:build linux
 
-// Command guest is the part of the benchmark that runs inside a vehicle: it
-// makes the links, runs the measuring programs of the named suites side by side
-// and prints their samples, one JSON object a line. It logs its steps to standard
-// error. The host's part, ../, builds the programs first.
+// Command guest is the part of the benchmark that runs inside a vehicle. It creates the links, runs the
+// measuring programs of the named suites in turn and prints their samples, one JSON object per line. It
+// logs its steps to standard error. The part on the host, ../, builds the programs first.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// suites are the groups of rows that a vehicle can fill.
+// suites maps the names of suites to the functions that run them.
 var suites = map[string]func(*bench) error{
 	"ring":   ring,
 	"mlx5":   mlx5,
@@ -53,7 +52,7 @@ func main() {
 	}
 }
 
-// run goes on after a suite that failed: the others are worth having.
+// run runs suites. If one fails, it continues with the others.
 func run(b *bench, names []string) error {
 	var all []error
 	for _, name := range names {
@@ -68,7 +67,8 @@ func run(b *bench, names []string) error {
 	return errors.Join(all...)
 }
 
-// checkPatience limits a suite that takes half a minute, so that the error names what hangs.
+// checkPatience limits the time of a suite in a check, which usually takes half a minute, so that the
+// error names the suite that hangs.
 const checkPatience = 10 * time.Minute
 
 func (b *bench) run(name string, suite func(*bench) error) error {

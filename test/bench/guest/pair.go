@@ -15,36 +15,36 @@ import (
 	"time"
 )
 
-// A pair is two ends of one exchange, both on this machine.
+// A pair is the two ends of an exchange, both on this machine.
 type pair struct {
 	server, client []string
-	port           int   // TCP's where the server listens, unless
-	cm             *link // it listens through rdma_cm, on this link
+	port           int   // TCP port of the server, if cm is nil
+	cm             *link // link on which the server listens through rdma_cm
 }
 
 // An outcome holds the output and the resources of a pair.
 type outcome struct {
 	client, server []byte
-	cpu            time.Duration // of both ends, in user space and in the kernel
+	cpu            time.Duration // CPU time of both ends, in user space and in the kernel
 }
 
-// Some of perftest's exchanges never end: with -e on rxe an event gets lost now
-// and then. So a pair has ten times the time that it needs, and several tries.
+// Some exchanges of perftest never end, because with -e on rxe an event is lost now and then. So a pair
+// has ten times as much time as it needs, and several tries.
 const (
 	pairPatience = 15 * time.Second
 	tries        = 4
 )
 
-// clockTries is how often perftest may find out in vain how fast the CPU's clock is, which it
-// takes an undisturbed while for.
+// clockTries is the number of times that perftest may fail to measure the frequency of the CPU's clock,
+// which needs some time without interruption.
 const clockTries = 50
 
-// play runs a pair. One that fails or hangs is logged and played again.
+// play runs a pair. If the pair fails or hangs, play logs that and tries again.
 func (b *bench) play(p pair) (outcome, error) {
 	return again(b, func(patience time.Duration) (outcome, error) { return b.playOnce(p, patience) })
 }
 
-// playReport runs a pair whose client reports as perftest does.
+// playReport runs a pair whose client prints a report in the format of perftest.
 func (b *bench) playReport(p pair) (report, error) {
 	return again(b, func(patience time.Duration) (report, error) {
 		o, err := b.playOnce(p, patience)
@@ -87,7 +87,7 @@ func (b *bench) playOnce(p pair, patience time.Duration) (outcome, error) {
 	client, clientOut := end(ctx, p.client)
 	err = client.Run()
 	if err != nil {
-		cancel() // the server would wait for a client
+		cancel() // otherwise the server would wait for a client
 	}
 	err = errors.Join(err, server.Wait())
 	if err != nil {
@@ -96,7 +96,8 @@ func (b *bench) playOnce(p pair, patience time.Duration) (outcome, error) {
 	return outcome{clientOut.Bytes(), serverOut.Bytes(), used(client.ProcessState) + used(server.ProcessState)}, nil
 }
 
-// end is a command with its output and complaints in one buffer, killed with ctx.
+// end returns a command and a buffer for its standard output and standard error. The end of ctx kills
+// the command.
 func end(ctx context.Context, argv []string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	out := new(bytes.Buffer)
@@ -107,10 +108,11 @@ func end(ctx context.Context, argv []string) (*exec.Cmd, *bytes.Buffer) {
 
 func used(p *os.ProcessState) time.Duration { return p.UserTime() + p.SystemTime() }
 
-// startPatience is for a server to start and listen.
+// startPatience is the time in which a server must start and listen.
 const startPatience = time.Minute
 
-// listening returns a function that reports whether p's server listens, once it is started.
+// listening returns a function that reports whether the server of p listens. It must be called before
+// the server starts.
 func (b *bench) listening(p pair) (func() bool, error) {
 	if p.cm == nil {
 		v4 := fmt.Sprintf(":%04X 00000000:0000 0A", p.port)
@@ -126,7 +128,7 @@ func holds(file, text string) bool {
 	return err == nil && bytes.Contains(all, []byte(text))
 }
 
-// lastLine returns the last line of some output, for an error.
+// lastLine returns the last line of output, for errors.
 func lastLine(texts ...string) string {
 	var last []string
 	for _, text := range texts {
@@ -136,7 +138,7 @@ func lastLine(texts ...string) string {
 	return strings.Join(last, ", ")
 }
 
-// comm is the name that the kernel knows a program's threads by.
+// comm returns the kernel's name of the threads of a program.
 func comm(argv []string) string {
 	name := filepath.Base(argv[0])
 	return name[:min(len(name), 15)]

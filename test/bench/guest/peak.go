@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakMemory runs a command and returns its peak memory in KiB. The figure that
-// wait4 returns for a child is no less than the memory of its parent, since
-// both are one until the exec; so the child is stopped where it exits, and
-// VmHWM read, which is of the memory it has since.
+// peakMemory runs a command and returns its peak memory in KiB. It can't use the figure of wait4, which
+// is at least the memory of the parent, because parent and child share memory until the exec. So it
+// stops the child at its exit and reads VmHWM, which counts from the exec.
 func peakMemory(program string, args []string) (int64, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -26,7 +25,7 @@ func peakMemory(program string, args []string) (int64, error) {
 		return 0, err
 	}
 	defer null.Close()
-	runtime.LockOSThread() // the tracer is a thread
+	runtime.LockOSThread() // a tracer is one thread
 	defer runtime.UnlockOSThread()
 	p, err := os.StartProcess(path, append([]string{program}, args...), &os.ProcAttr{
 		Files: []*os.File{null, null, null}, Sys: &unix.SysProcAttr{Ptrace: true},
@@ -66,7 +65,7 @@ func peakMemory(program string, args []string) (int64, error) {
 	}
 }
 
-// highWater reads VmHWM of a process, in KiB.
+// highWater returns VmHWM of a process in KiB.
 func highWater(pid int) (kib int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

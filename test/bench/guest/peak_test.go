@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPeakMemory: of a small program it is less than this one's own, of one
-// that takes memory it is that.
+// TestPeakMemory: the peak of a small program is less than that of this one. The peak of a program that
+// allocates much memory is about that memory.
 func TestPeakMemory(t *testing.T) {
 	ours := make([]byte, 64<<20)
 	for i := 0; i < len(ours); i += 4096 {

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// perf measures latency, bandwidth and message rate: rdmalink perf at both ends
-// beside perftest at both ends.
+// perf measures latency, bandwidth and message rate. It compares rdmalink perf at both ends with
+// perftest at both ends.
 func perf(b *bench) error {
 	if err := b.twoProcs(); err != nil {
 		return err
@@ -35,9 +35,9 @@ func (b *bench) measure(r perfRow, impl string, l *link) ([]result.Sample, error
 	if r.kind == "lat" {
 		return r.latencies(report, l)
 	}
-	// Of the rate, because the column of bandwidth ends after two decimals.
+	// Computed from the rate, because the bandwidth has only two decimals.
 	samples := []result.Sample{r.sample(l, "bandwidth", "MiB/s", report.rate()*1e6*float64(r.size)/(1<<20))}
-	if r.size < 4096 { // beyond, it says the same
+	if r.size < 4096 { // for large messages the rate adds nothing
 		samples = append(samples, r.sample(l, "message_rate", "1000 messages/s", 1000*report.rate()))
 	}
 	return samples, nil
@@ -48,7 +48,8 @@ func (r perfRow) sample(l *link, measure, unit string, value float64) result.Sam
 	return result.Sample{Measure: measure, Driver: l.driver, Params: name, Unit: unit, Value: value}
 }
 
-// latencies of sends and writes are half a round trip, as perftest has it.
+// latencies returns the samples of a latency report. For sends and writes, a latency is half a round
+// trip, as in perftest.
 func (r perfRow) latencies(report report, l *link) (samples []result.Sample, err error) {
 	measure := "latency_"
 	if r.events {
@@ -67,11 +68,11 @@ func (r perfRow) latencies(report report, l *link) (samples []result.Sample, err
 	return samples, nil
 }
 
-// longer is how much longer the long one of two exchanges is.
+// longer is the ratio of the lengths of the two exchanges.
 const longer = 10
 
-// measureCPU plays a test twice: the difference is the cost of a GiB. The time is
-// that of the two processes; what kernel threads do for them is not in it.
+// measureCPU runs a test with two lengths and computes the CPU time per GiB from the difference. It
+// counts the CPU time of the two processes, without that of kernel threads.
 func (b *bench) measureCPU(r perfRow, impl string, l *link) ([]result.Sample, error) {
 	short, err := b.play(b.pairOf(impl, l, r.test))
 	if err != nil {

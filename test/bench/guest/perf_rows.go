@@ -4,7 +4,7 @@ package main
 
 import "slices"
 
-// A perfRow is one test. With cpu it is the CPU time that counts.
+// A perfRow is a test. If cpu is set, the CPU time is measured.
 type perfRow struct {
 	test
 	cpu bool
@@ -12,7 +12,7 @@ type perfRow struct {
 
 func (t test) bytes() int { return t.iters * max(t.qps, 1) * t.size }
 
-// latency is a test of latency; large messages need fewer to be measured.
+// latency returns a latency test. It sends fewer messages if they are large.
 func latency(op string, size int, events bool) perfRow {
 	t := test{op: op, kind: "lat", size: size, iters: 1000, events: events, each: true}
 	switch {
@@ -26,14 +26,14 @@ func latency(op string, size int, events bool) perfRow {
 	return perfRow{test: t}
 }
 
-// bandwidth is a test of bandwidth, of 64 MiB or 3000 messages, whichever is less.
+// bandwidth returns a bandwidth test of 64 MiB or 3000 messages, whichever is less.
 func bandwidth(op string, size, depth, qps int) perfRow {
 	t := test{op: op, kind: "bw", size: size, depth: depth, qps: qps}
 	t.iters = max(min(64<<20/size, 3000)/max(qps, 1), 16)
 	return perfRow{test: t}
 }
 
-// perfRows are the tests of the suite perf.
+// perfRows returns the rows of the suite perf.
 func perfRows(b *bench) []perfRow {
 	rows := allPerfRows(b)
 	if b.icount {
@@ -42,8 +42,8 @@ func perfRows(b *bench) []perfRow {
 	return rows
 }
 
-// oneCPU holds for tests of which one end at most looks for completions all the
-// time: two would take turns on one CPU, a time slice each.
+// oneCPU reports whether the test can run on one CPU. At most one end may poll all the time. Two would
+// take turns, with a time slice each.
 func (t test) oneCPU() bool {
 	return t.events || t.op == "read" || t.op == "atomic" || t.op == "write" && t.kind == "bw"
 }
@@ -57,7 +57,7 @@ func allPerfRows(b *bench) []perfRow {
 		return []perfRow{send, read}
 	}
 	if b.check {
-		// One of each kind of report; the suite calls runs the same programs.
+		// One test for each kind of report. The suite calls runs the same programs.
 		lat, bw := latency("send", 2, false), bandwidth("write", 64<<10, 128, 1)
 		lat.iters, lat.only = 50, "siw"
 		bw.iters, bw.only = 50, "rxe"

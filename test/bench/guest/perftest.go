@@ -7,24 +7,24 @@ import (
 	"strconv"
 )
 
-// A test is a run of perftest, by its own programs or by rdmalink perf.
+// A test is a run of perftest's programs or of rdmalink perf.
 type test struct {
 	op     string // send, write, read, atomic
 	kind   string // lat or bw
-	size   int    // bytes
-	iters  int    // of each QP
+	size   int    // in bytes
+	iters  int    // per QP
 	events bool
-	depth  int    // sends outstanding; 0: the default
-	list   int    // sends posted at a time; 0: one
-	qps    int    // 0: one
+	depth  int    // outstanding sends; 0 means the default
+	list   int    // sends per post; 0 means 1
+	qps    int    // 0 means 1
 	each   bool   // report each latency
-	only   string // driver; "": all that can
+	only   string // driver; "" means all that support the test
 }
 
-// perfPort is where the servers listen; perftest's own.
+// perfPort is the port of the servers, which is perftest's default.
 const perfPort = 18515
 
-// pairOf is a test as two commands.
+// pairOf returns the two commands of a test.
 func (b *bench) pairOf(impl string, l *link, t test) pair {
 	argv := []string{fmt.Sprintf("ib_%s_%s", t.op, t.kind), "-F"}
 	if impl == "goverbs" {
@@ -74,7 +74,7 @@ func (t test) String() string {
 	return name
 }
 
-// runsOn: siw has no atomics.
+// runsOn returns the drivers that support the test. siw has no atomics.
 func (t test) runsOn() []string {
 	if t.only != "" {
 		return []string{t.only}
@@ -85,16 +85,16 @@ func (t test) runsOn() []string {
 	return drivers
 }
 
-// messages is how many messages the test moves, both ways counted.
+// messages returns the number of messages of the test in both directions.
 func (t test) messages() int {
 	n := t.iters * max(t.qps, 1)
 	if t.kind == "lat" && (t.op == "send" || t.op == "write") {
-		n *= 2 // and back
+		n *= 2 // in both directions
 	}
 	return n
 }
 
-// sizeText says a size as tables do.
+// sizeText formats a size for tables.
 func sizeText(n int) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:

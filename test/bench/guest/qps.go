@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// manyQueuePairs measures the list of a device's QPs while there are thousands.
+// manyQueuePairs measures commands that list the QPs of a device with thousands of them.
 func (b *bench) manyQueuePairs() error {
 	n := 5000
 	if b.quick || b.check {
@@ -29,7 +29,7 @@ func (b *bench) manyQueuePairs() error {
 	if err != nil {
 		return err
 	}
-	// The QPs go away with the process, not before.
+	// The QPs must exist until the process exits.
 	defer runtime.KeepAlive(device)
 	if err := makeQueuePairs(device, n); err != nil {
 		return err

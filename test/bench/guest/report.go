@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A report is the parsed output of a perftest program, or of rdmalink perf, which prints the
-// same columns. It has the last row of figures and, with -H, every latency.
+// A report is the parsed output of a perftest program, or of rdmalink perf, which prints the same
+// columns. It has the last row of figures and, with -H, all latencies.
 type report struct {
 	row     []float64
 	latency []float64 // µs, sorted

@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestAgain: a fault of perftest's that a busy machine causes does not use up the tries for others.
+// TestAgain: a failure of perftest that a busy machine causes doesn't use up the tries for other failures.
 func TestAgain(t *testing.T) {
 	b := &bench{log: io.Discard}
 	tried := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// ring runs the programs that fill and empty the queues of each driver.
+// ring runs the programs that fill and empty queues, for each driver.
 func ring(b *bench) error {
 	for _, driver := range drivers {
 		l, err := b.link(driver)
@@ -28,7 +28,7 @@ func ring(b *bench) error {
 	return nil
 }
 
-// mlx5 runs them on a device in software: rdma-core's provider has no other here.
+// mlx5 runs the programs on a device in software, which rdma-core's provider can use too.
 func mlx5(b *bench) error {
 	in := func(driver, impl, program string, more ...string) entrant {
 		args := append([]string{"sandbox", "-d", "mlx5", "--", b.program(program), "-still"}, b.ringArgs(driver, "mlx5_0", "198.51.100.1")...)
@@ -48,9 +48,9 @@ func (b *bench) ringArgs(driver, dev, addr string) []string {
 	rounds, clock := 200, "ns"
 	switch {
 	case b.icount && driver != "siw" && driver != "rxe":
-		rounds, clock = 5, "insn" // the device, in software, executes a hundred times as many as are counted
+		rounds, clock = 5, "insn" // the device in software executes a hundred times as many instructions
 	case b.icount:
-		rounds, clock = 21, "insn" // every one of them takes the same
+		rounds, clock = 21, "insn" // all rounds take the same number
 	case b.quick:
 		rounds = 11
 	}
@@ -58,8 +58,8 @@ func (b *bench) ringArgs(driver, dev, addr string) []string {
 	return []string{"-driver", driver, "-dev", dev, "-addr", addr, "-n", strconv.Itoa(rounds), "-clock", clock}
 }
 
-// ringProgram leaves out the time of system calls, which is no real
-// kernel's where the rest runs at native speed.
+// ringProgram returns an entrant for a ring program. It leaves out the times of system calls, because
+// vehicles with native speed don't run a real kernel.
 func (b *bench) ringProgram(impl, program string, args ...string) entrant {
 	e := b.printer(impl, program, args...)
 	return entrant{impl, func() ([]result.Sample, error) {

@@ -8,14 +8,13 @@ import (
 	"slices"
 )
 
-// row is a row of a suite, or several.
+// row is one row of a suite, or several.
 type row interface {
 	fmt.Stringer
 	runsOn() []string // drivers
 }
 
-// forEach measures each row on each of its drivers. It goes on after one that
-// fails.
+// forEach measures each row on each of its drivers. If one fails, it continues with the next.
 func forEach[R row](b *bench, rows []R, measure func(R, *link) error) error {
 	var failed []error
 	for _, driver := range drivers {

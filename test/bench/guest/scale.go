@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// scale measures what many queue pairs and connections cost, and how that
-// grows: rates, set-up time, memory.
+// scale measures rates, set-up time and memory for different numbers of queue pairs and connections.
 func scale(b *bench) error {
 	if err := roomForMany(); err != nil {
 		return err
@@ -32,8 +31,8 @@ func scale(b *bench) error {
 	})
 }
 
-// roomForMany raises the limits of a process: descriptors, of which C's end of a
-// connection has two, and local ports.
+// roomForMany raises the limits of descriptors and local ports. In C each end of a connection has two
+// descriptors.
 func roomForMany() error {
 	const files = 1 << 18
 	return errors.Join(
@@ -41,11 +40,11 @@ func roomForMany() error {
 		os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("10000 65000"), 0))
 }
 
-// A scaleRow is one number of objects, measured in one way.
+// A scaleRow is a measurement with a number of objects.
 type scaleRow struct {
 	name    string
-	n, c    int // how many, and how many at a time
-	runs    int // at most
+	n, c    int // number of objects, and of those at a time
+	runs    int // maximum number of runs
 	drivers []string
 	measure func(*bench, scaleRow, *link) error
 }
@@ -59,8 +58,8 @@ func (r scaleRow) String() string {
 
 func (r scaleRow) runsOn() []string { return r.drivers }
 
-// scaleRows: each number is ten times the one before, until it takes too long in
-// an emulator; then fewer runs have to do.
+// scaleRows returns the rows of the suite scale. Each number is ten times the previous one. The largest
+// take long in an emulator, so they have fewer runs.
 func scaleRows(b *bench) []scaleRow {
 	rows := []scaleRow{{name: "set-up", runs: b.runs, drivers: drivers, measure: measureSetup}}
 	for _, s := range []struct{ n, runs int }{{10, 5}, {100, 5}, {1000, 2}, {10000, 1}} {
@@ -71,7 +70,7 @@ func scaleRows(b *bench) []scaleRow {
 			scaleRow{"bare QPs", s.n, 0, min(s.runs, 2), drivers, measurePairs},
 			scaleRow{"idle connections", s.n, 0, min(s.runs, 2), drivers, measureIdle},
 			scaleRow{"connect 64 at a time", s.n, 64, s.runs, drivers, measureRate})
-		if s.n >= 100 { // over siw, rdma-core 44 can't have two at a time
+		if s.n >= 100 { // over siw, rdma-core 44 fails with two at a time
 			rows = append(rows, scaleRow{"idle streams", s.n, 0, 1, []string{"rxe"}, measureStreams})
 		}
 		if s.n <= 1000 {
@@ -83,7 +82,7 @@ func scaleRows(b *bench) []scaleRow {
 	return rows
 }
 
-// twins are the programs that do the same.
+// twins returns the programs of both implementations.
 func (b *bench) twins(ours, c []string) []twin {
 	both := []twin{{"goverbs", append([]string{b.program("scale")}, ours...)}, {"rdma-core", append([]string{b.program(c[0])}, c[1:]...)}}
 	if b.alone {
@@ -92,13 +91,13 @@ func (b *bench) twins(ours, c []string) []twin {
 	return both
 }
 
-// A twin is one implementation's program.
+// A twin is the program of one implementation.
 type twin struct {
 	impl string
 	argv []string
 }
 
-// of fills in the fields of samples that the programs don't know.
+// of fills in the fields of samples that programs leave empty.
 func of(l *link, impl string, samples []result.Sample) []result.Sample {
 	for i := range samples {
 		samples[i].Driver, samples[i].Impl = l.driver, impl

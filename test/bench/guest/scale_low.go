@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// cmtimeMost is the largest number of connections that cmtime can have over siw. libsiw
-// takes the queue that comes after 144 pages of queues for a failure (../c/peer.h).
+// cmtimeMost is the largest number of connections that cmtime can have over siw. libsiw treats the
+// queue after 144 pages of queues as a failure (../c/peer.h).
 const cmtimeMost = 71
 
 // measureLow compares librdmacm's cmtime with a program that does the same with
@@ -44,7 +44,7 @@ func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
 	}
 	defer func() {
 		server.cmd.Process.Kill()
-		_ = server.end() // killed
+		_ = server.end() // the error says that it was killed
 	}()
 	for start := time.Now(); time.Since(start) < startPatience; time.Sleep(5 * time.Millisecond) {
 		if now, err := b.ids(l); err != nil || now > before {
@@ -59,12 +59,12 @@ func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
 	return of(l, "cmtime", samples), err
 }
 
-// cmtimeSamples reads the table at the end of cmtime's output. Its columns are the step;
-// total, longest and shortest time in ms; and µs per connection. cmtime prints failures
-// before the table and continues, so cmtimeSamples looks for them.
+// cmtimeSamples parses the table at the end of cmtime's output. Its columns are the step, the total,
+// longest and shortest time in ms, and µs per connection. cmtime continues after failures, so
+// cmtimeSamples also checks for the failures that it prints before the table.
 func cmtimeSamples(text []byte, n int) ([]result.Sample, error) {
 	var samples []result.Sample
-	var connect, disconnect float64 // ms
+	var connect, disconnect float64 // in ms
 	_, table, ok := bytes.Cut(text, []byte("us / conn\n"))
 	if at := bytes.Index(text, []byte("ail")); !ok || at >= 0 || bytes.Contains(text, []byte("error:")) {
 		return nil, fmt.Errorf("cmtime: %s", lastLine(string(text)))

@@ -13,8 +13,8 @@ import (
 
 // memory is the resident memory of a process, in bytes, and its open descriptors.
 type memory struct {
-	private     float64 // its own
-	queues      float64 // mapped files: programs, which don't grow, and queues, which the kernel made
+	private     float64 // private memory
+	queues      float64 // mapped files: programs, which don't grow, and queues, which the kernel created
 	descriptors float64
 }
 
@@ -40,7 +40,7 @@ func freeMemory() (float64, error) {
 	return kib(text, "MemFree:") + kib(text, "Buffers:") + kib(text, "Cached:"), err
 }
 
-// kib finds a line such as "RssAnon:   2032 kB", and gives bytes.
+// kib returns the value in bytes of a line such as "RssAnon:   2032 kB".
 func kib(text []byte, name string) float64 {
 	_, rest, _ := strings.Cut(string(text), "\n"+name)
 	var n float64
@@ -50,7 +50,7 @@ func kib(text []byte, name string) float64 {
 	return n * 1024
 }
 
-// samplesOf returns the memory of each of n objects of a kind: the sum, and its parts.
+// samplesOf returns the samples for the memory of each of n objects of a kind, in total and by part.
 func (m memory) samplesOf(kind, params string, n int) []result.Sample {
 	each := func(part string, bytes float64) result.Sample {
 		return result.Sample{Measure: part + kind, Params: params, Unit: "bytes", Value: bytes / float64(n)}
@@ -62,8 +62,8 @@ func (m memory) samplesOf(kind, params string, n int) []result.Sample {
 	}
 }
 
-// kernelSamples leaves out small numbers of objects, beside which what else the
-// kernel does meanwhile is too much.
+// kernelSamples returns the sample for the memory of the kernel. It returns none for small numbers of
+// objects, whose memory is small compared with other changes in the kernel.
 func kernelSamples(kind, params string, n int, bytes float64) []result.Sample {
 	if n < 1000 {
 		return nil
@@ -71,7 +71,7 @@ func kernelSamples(kind, params string, n int, bytes float64) []result.Sample {
 	return []result.Sample{{Measure: "kernel memory per " + kind, Params: params, Unit: "bytes", Value: bytes / float64(n)}}
 }
 
-// measurePairs counts the memory of queue pairs that nothing is done with.
+// measurePairs measures the memory of idle queue pairs.
 func measurePairs(b *bench, r scaleRow, l *link) error {
 	n := strconv.Itoa(r.n)
 	var entrants []entrant
@@ -86,22 +86,21 @@ func measurePairs(b *bench, r scaleRow, l *link) error {
 	return b.interleave(entrants...)
 }
 
-// measureIdle counts the memory of connections that wait for a message, at both
-// ends.
+// measureIdle measures the memory of connections that wait for a message at both ends.
 func measureIdle(b *bench, r scaleRow, l *link) error {
 	return b.measureHeld(r, l, "connection", "serve", "conns")
 }
 
-// measureStreams counts the memory of byte streams, at both ends. librdmacm takes a tenth of a
-// second for each, so it opens only the smallest number.
+// measureStreams measures the memory of byte streams at both ends. librdmacm takes 0.1 s for each, so it
+// opens only the smallest number.
 func measureStreams(b *bench, r scaleRow, l *link) error {
 	some := *b
 	some.alone = r.n > 100
 	return some.measureHeld(r, l, "stream", "stream-serve", "streams")
 }
 
-// measureHeld counts the memory and the descriptors of connections of a kind. serve and hold
-// are the commands of the programs at the two ends.
+// measureHeld measures the memory and the descriptors of connections of a kind. serve and hold are the
+// commands of the programs at the two ends.
 func (b *bench) measureHeld(r scaleRow, l *link, kind, serve, hold string) error {
 	at, n := l.addr+":"+scalePort, strconv.Itoa(r.n)
 	servers := b.twins([]string{serve, at}, []string{"c-scale", serve, at})
@@ -127,9 +126,9 @@ func (b *bench) measureHeld(r scaleRow, l *link, kind, serve, hold string) error
 	return b.interleave(entrants...)
 }
 
-// grow runs a program that makes objects, and returns by how much it, the others
-// and the kernel have grown between the first object and the last. The memory of the
-// kernel is everything that went except the processes' own, so it includes queues.
+// grow runs a program that creates objects. It returns the growth in memory of the program, of the
+// others and of the kernel between the first object and the last. The memory of the kernel is all memory
+// but the private memory of processes, so it includes queues.
 func (b *bench) grow(t twin, others ...*companion) (grown []memory, kernel float64, err error) {
 	p, err := b.start(t.argv)
 	if err != nil {
@@ -152,7 +151,7 @@ func (b *bench) grow(t twin, others ...*companion) (grown []memory, kernel float
 	return grown, kernel, p.end()
 }
 
-// look waits for p to have its objects, looks at all and lets p go on.
+// look waits until p has created its objects, reads the memory of all programs and lets p continue.
 func (b *bench) look(p *companion, all []*companion) (seen []memory, free float64, err error) {
 	if _, err := p.says(); err != nil {
 		return nil, 0, err

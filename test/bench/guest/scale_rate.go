@@ -12,8 +12,8 @@ import (
 
 const scalePort = "7480"
 
-// measureRate connects some at a time, with Dial and Accept on one side and a
-// thread for each on the other.
+// measureRate measures the rate of connections, with c at a time. goverbs uses Dial and Accept, C a
+// thread for each connection.
 func measureRate(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
 	var entrants []entrant
@@ -24,13 +24,13 @@ func measureRate(b *bench, r scaleRow, l *link) error {
 	return b.interleave(entrants...)
 }
 
-// A dialogue is a client that prints samples, and the server that it needs.
+// A dialogue is a client that prints samples, and its server.
 type dialogue struct {
 	server []string
 	client twin
 }
 
-// dialling is the program that connects n times, c at a time.
+// dialling returns the programs that connect n times, c at a time.
 func (b *bench) dialling(impl string, n, c int, at string) dialogue {
 	program := b.program("scale")
 	if impl != "goverbs" {
@@ -39,13 +39,13 @@ func (b *bench) dialling(impl string, n, c int, at string) dialogue {
 	return dialogue{[]string{program, "serve", at}, twin{impl, []string{program, "dial", strconv.Itoa(n), strconv.Itoa(c), at}}}
 }
 
-// low is the program that connects as cmtime does.
+// low returns the programs that connect as cmtime does.
 func (b *bench) low(n int, at string) dialogue {
 	program := b.program("scale")
 	return dialogue{[]string{program, "low-serve", at}, twin{"goverbs", []string{program, "low", strconv.Itoa(n), at}}}
 }
 
-// served runs a client beside its server.
+// served runs a client with its server.
 func (b *bench) served(l *link, d dialogue) (samples []result.Sample, err error) {
 	err = b.serving(d.server, func(*companion) (err error) {
 		samples, err = b.samples(l, d.client)
@@ -54,7 +54,7 @@ func (b *bench) served(l *link, d dialogue) (samples []result.Sample, err error)
 	return samples, err
 }
 
-// samples runs a program that prints some.
+// samples runs a program and returns the samples that it prints.
 func (b *bench) samples(l *link, t twin) ([]result.Sample, error) {
 	text, err := b.output(t.argv[0], t.argv[1:]...)
 	if err != nil {
@@ -64,8 +64,8 @@ func (b *bench) samples(l *link, t twin) ([]result.Sample, error) {
 	return of(l, t.impl, samples), err
 }
 
-// measureSetup times a fresh process until its first byte has come: as it sees
-// that, and as who started it does.
+// measureSetup measures the time from the start of a process until it has received its first byte. Both
+// the process and its parent measure.
 func measureSetup(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
 	servers := b.twins([]string{"serve", at}, []string{"c-scale", "serve", at})
@@ -82,7 +82,7 @@ func measureSetup(b *bench, r scaleRow, l *link) error {
 	return b.interleave(entrants...)
 }
 
-// setup runs a client twice: the first one makes files and the server warm.
+// setup runs a client twice. The first run only warms up caches and the server.
 func (b *bench) setup(l *link, t twin) ([]result.Sample, error) {
 	if _, err := b.output(t.argv[0], t.argv[1:]...); err != nil {
 		return nil, err

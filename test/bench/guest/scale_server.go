@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// A companion is a program that runs beside others and exchanges messages
-// by lines.
+// A companion is a program that runs concurrently with others. It communicates through lines of its
+// standard input and output.
 type companion struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -41,7 +41,7 @@ func (b *bench) start(argv []string) (*companion, error) {
 	return p, p.cmd.Start()
 }
 
-// says reads a line.
+// says reads a line of the program's output.
 func (p *companion) says() (string, error) {
 	line, err := p.lines.ReadString('\n')
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *companion) says() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// end waits for the program.
+// end waits until the program has ended.
 func (p *companion) end() error {
 	p.in.Close()
 	_, err := io.Copy(io.Discard, p.lines)
@@ -61,7 +61,7 @@ func (p *companion) end() error {
 	return nil
 }
 
-// serving runs a server while f does.
+// serving runs a server during f.
 func (b *bench) serving(argv []string, f func(*companion) error) error {
 	server, err := b.start(argv)
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *bench) serving(argv []string, f func(*companion) error) error {
 	return errors.Join(err, server.end())
 }
 
-// objects counts the kernel's objects of l.
+// objects returns the numbers of the kernel's objects on l.
 func objects(l *link) (map[string]uint64, error) {
 	var nl netlinkrdma.Client
 	dev, err := nl.DeviceByName(l.name)
@@ -97,8 +97,8 @@ func objects(l *link) (map[string]uint64, error) {
 	return all, nil
 }
 
-// noneLeft fails when programs that have ended left something in the kernel,
-// which may take its time.
+// noneLeft waits until the kernel has freed the objects of programs that have ended. It fails if some
+// remain.
 func noneLeft(l *link, before map[string]uint64) error {
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		now, err := objects(l)

@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// stream measures the layers above the verbs. It compares streams with librdmacm's rstream
-// and with TCP on the same interface, messages with bare queue pairs, and HTTP and gRPC
-// over streams with both over TCP.
+// stream measures the layers above the verbs. It compares streams with librdmacm's rstream and with TCP
+// on the same interface, messages with plain queue pairs, and HTTP and gRPC over streams with the same
+// over TCP.
 func stream(b *bench) error {
 	if err := b.twoProcs(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (r streamRow) params() string {
 	return byteSize(r.size)
 }
 
-// isRequests reports whether the row is of requests: count clients each make rounds requests
+// isRequests reports whether the row measures requests. Then each of count clients makes rounds requests
 // in sequence.
 func (r streamRow) isRequests() bool { return r.measure == "http" || r.measure == "grpc" }
 
@@ -69,7 +69,7 @@ var (
 )
 
 func streamRows(b *bench) []streamRow {
-	if b.check && b.icount { // the rows whose instructions are compared
+	if b.check && b.icount { // only rows whose instructions are compared
 		return []streamRow{{"transfer", 64, 100, 1, streamImpls[:2]}, {"message", 64, 500, 1, messageImpls}}
 	}
 	if b.check || b.quick {
@@ -151,8 +151,8 @@ func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) 
 	return of(l, impl, samples), err
 }
 
-// complete adds the row's parameters to the sample. If the clock counts instructions, a µs
-// stands for 1,000 of them, and complete sets the unit accordingly.
+// complete adds the row's parameters to the sample. If the clock counts instructions, a µs means 1,000
+// instructions, and complete sets the unit accordingly.
 func (r streamRow) complete(b *bench, s *result.Sample) {
 	s.Params = r.params()
 	if b.icount && s.Unit == "µs" {
@@ -160,7 +160,7 @@ func (r streamRow) complete(b *bench, s *result.Sample) {
 	}
 }
 
-// rstreamSamples reads the last column of rstream's table, which is µs per piece.
+// rstreamSamples parses the last column of rstream's table, which has µs per piece.
 func rstreamSamples(text string) ([]result.Sample, error) {
 	text = strings.TrimSpace(text)
 	us, err := strconv.ParseFloat(text[strings.LastIndexAny(text, " \n")+1:], 64)

@@ -13,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tracepoint is an event that the kernel counts, with a histogram by the program
-// that it concerns. That costs the programs next to nothing, where strace would stop
-// them at each call and so change how often they find work to do.
+// A tracepoint is an event that the kernel counts by program, in a histogram. This hardly slows the
+// programs down. strace would stop them at each call, and so change how often they find work.
 type tracepoint struct {
-	dir       string // below events
+	dir       string // directory in events
 	histogram string
-	row       *regexp.Regexp // program, what is counted, and how often
+	row       *regexp.Regexp // matches the program, the event and the count
 }
 
 const tracefs = "/sys/kernel/tracing"
@@ -28,17 +27,17 @@ var (
 	// systemCalls counts the system calls of a program, by name.
 	systemCalls = &tracepoint{"raw_syscalls/sys_enter", "hist:keys=common_pid.execname,id.syscall:size=8192",
 		regexp.MustCompile(`common_pid: (.*?) +\[ *\d+\], id: (?:sys_)?(\S+) *\[ *\d+\] \} hitcount: +(\d+)`)}
-	// wakeUps counts how often a thread of a program was woken.
+	// wakeUps counts the wake-ups of a program's threads.
 	wakeUps = &tracepoint{"sched/sched_wakeup", "hist:keys=comm:size=2048", regexp.MustCompile(`comm: (.*?) *()\} hitcount: +(\d+)`)}
-	// contextSwitches counts how often a CPU left a thread of a program for another thread.
+	// contextSwitches counts the switches of a CPU from a thread of a program to another thread.
 	contextSwitches = &tracepoint{"sched/sched_switch", "hist:keys=prev_comm:size=2048", regexp.MustCompile(`prev_comm: (.*?) *()\} hitcount: +(\d+)`)}
 
 	tracepoints = []*tracepoint{systemCalls, wakeUps, contextSwitches}
 )
 
-// enableTracepoints lets the kernel reach the tracepoints. It does so once, while nothing
-// runs: the kernel would otherwise rewrite its own code each time counting starts
-// and stops, which an emulator with two CPUs survives nearly always.
+// enableTracepoints enables the tracepoints in the kernel. It does so once, while no program runs.
+// Otherwise the kernel would rewrite its code each time counting starts or stops, and an emulator with
+// two CPUs sometimes crashes then.
 func enableTracepoints() error {
 	if _, err := os.Stat(systemCalls.file("enable")); err != nil {
 		if err := unix.Mount("tracefs", tracefs, "tracefs", 0, ""); err != nil {
@@ -62,13 +61,13 @@ func (t *tracepoint) trigger(text string) error {
 	return os.WriteFile(t.file("trigger"), []byte(text), 0)
 }
 
-// counts holds what the kernel counted for one program.
+// counts holds the kernel's counts for one program.
 type counts struct {
 	calls                    map[string]int // by name
 	wakeUps, contextSwitches int
 }
 
-// during counts the events of programs of a name while f runs.
+// during counts the events of programs with a name while f runs.
 func during(name string, f func() error) (c counts, err error) {
 	for _, t := range tracepoints {
 		if err := t.trigger(t.histogram); err != nil {
@@ -92,7 +91,7 @@ func during(name string, f func() error) (c counts, err error) {
 	return counts{found[0], found[1][""], found[2][""]}, nil
 }
 
-// parse reads a histogram. It returns the counts of the program of a name.
+// parse parses a histogram and returns the counts of the program with a name.
 func (t *tracepoint) parse(text, name string) (map[string]int, error) {
 	found := make(map[string]int)
 	for line := range strings.Lines(text) {

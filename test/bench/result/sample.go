@@ -1,5 +1,5 @@
-// Package result is the format in which the benchmark's programs report: samples,
-// one JSON object a line.
+// Package result defines the output of the benchmark's programs, which are samples, one JSON object per
+// line.
 package result
 
 import (
@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// A Sample is one figure of one run of one program. Samples that differ only in
-// Impl, Run and Value stand side by side in the table.
+// A Sample is a figure of one run of one program. Samples that differ only in Impl, Run and Value belong
+// to one row of the table.
 type Sample struct {
 	Suite   string  `json:"suite"`            // group of rows: ring, calls, perf, scale, cli
 	Measure string  `json:"measure"`          // such as post_recv
@@ -17,13 +17,13 @@ type Sample struct {
 	Impl    string  `json:"impl"`             // goverbs, rdma-core, perftest, cgo, iproute2
 	Unit    string  `json:"unit"`             // ns, instructions, MiB/s, …
 	Value   float64 `json:"value"`
-	Vehicle string  `json:"vehicle,omitempty"` // where it ran, set by who started it: qemu 6.12, uml 6.12, …
-	Run     int     `json:"run,omitempty"`     // which of the interleaved runs, from 1
+	Vehicle string  `json:"vehicle,omitempty"` // where it ran, such as qemu 6.12 or uml 6.12; set by the guest
+	Run     int     `json:"run,omitempty"`     // number of the interleaved run, from 1
 }
 
-// Missing begins the lines, on standard error, that name measurements without
-// samples, and the reason.
+// Missing is the prefix of the lines on standard error that name measurements without samples, and the
+// reason.
 const Missing = "bench: no figures: "
 
-// Write writes s as a line.
+// Write writes s as a line of JSON.
 func Write(w io.Writer, s Sample) error { return json.NewEncoder(w).Encode(s) }

@@ -6,15 +6,15 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// held is a device's file which keeps a doorbell from the kernel while hold is
-// set: nothing else is asked of the kernel then.
+// held is the file of a device. While hold is set, it holds back the doorbell. No other command is
+// issued then.
 type held struct {
 	ioctl.File
 	hold     bool
-	doorbell []byte // the last that was held back
+	doorbell []byte // the last doorbell that was held back
 }
 
-// Command takes doorbells, and arms.
+// Command issues doorbells and arms.
 func (f *held) Command(wire []byte) error {
 	if f.hold {
 		f.doorbell = wire

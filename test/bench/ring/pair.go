@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/flow"
 )
 
-// pair is a device connected to itself through rdma_cm, with memory to send from
-// and, behind that, to receive into.
+// pair is a device that is connected to itself through rdma_cm. Its memory has a part for sends,
+// followed by a part for receives.
 type pair struct {
 	channel                  *rdmacm.EventChannel
 	mr                       *uverbs.MR
@@ -27,7 +27,7 @@ type pair struct {
 
 const memorySize = 2 * rounds.Depth * rounds.Message
 
-// connect makes a pair on dev, whose interface has the address.
+// connect creates a pair on dev, whose interface has the address.
 func connect(dev *uverbs.Device, addr netip.Addr) (*pair, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -49,7 +49,7 @@ func connect(dev *uverbs.Device, addr netip.Addr) (*pair, error) {
 
 const (
 	patience = 10 * time.Second
-	settle   = 50 * time.Millisecond // siw can overlook packets that arrive while it takes over the socket
+	settle   = 50 * time.Millisecond // siw can miss packets that arrive while it takes over the socket
 )
 
 func (p *pair) objects(dev *uverbs.Device) error {
@@ -133,7 +133,7 @@ func (p *pair) answer(ctx context.Context) (err error) {
 	if err := p.called.Accept(nil); err != nil {
 		return err
 	}
-	for range 2 { // one of either end
+	for range 2 { // one from each end
 		if _, err := p.expect(ctx, rdmacm.EventEstablished); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (p *pair) answer(ctx context.Context) (err error) {
 	return nil
 }
 
-// expect waits for an event, which must be of that type, and returns its ID.
+// expect waits for an event and returns its ID. The event must have the given type.
 func (p *pair) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.ID, error) {
 	ev, err := p.channel.Get(ctx)
 	if err != nil {
@@ -154,10 +154,10 @@ func (p *pair) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.ID, e
 	return ev.ID, ev.Err
 }
 
-// mac is the address that frames are sent to.
+// mac is the destination address of frames.
 var mac = [6]byte{2, 0, 0, 0, 0, 1}
 
-// loop makes a pair of raw packet queue pairs, the second of which takes the frames of the first.
+// loop creates two raw packet queue pairs. The second one receives the frames of the first.
 func loop(dev *uverbs.Device) (*pair, error) {
 	p := &pair{typ: verbs.QPTypeRawPacket}
 	if err := p.objects(dev); err != nil {

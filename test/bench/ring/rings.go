@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// rings holds the queues that are measured, with the requests made beforehand.
+// rings holds the measured queues, and requests that are created in advance.
 type rings struct {
 	*pair
 	file  *held
@@ -99,7 +99,7 @@ func (q *rings) PostSend(kind rounds.Kind, list int, now rounds.Clock) (int64, e
 	return now() - start, nil
 }
 
-// Doorbell rings by the last system call, if the device's doorbells are system calls.
+// Doorbell rings the doorbell that was held back, if the device's doorbells are system calls.
 func (q *rings) Doorbell() error {
 	if q.file.doorbell == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dialMany measures with one connection more, which keeps the device open.
+// dialMany measures n dials. An additional connection keeps the device open.
 func dialMany(n, concurrency int, text string) error {
 	addr, err := address(text)
 	if err != nil {
@@ -40,7 +40,7 @@ func dialMany(n, concurrency int, text string) error {
 		warm.conn.Close(), noneLeft())
 }
 
-// all does n things, some at a time.
+// all runs n steps, concurrency at a time.
 func all(n, concurrency int, step func(i int) error) (time.Duration, error) {
 	var next atomic.Int64
 	var failed error

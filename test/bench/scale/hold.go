@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// holdConns has a goroutine for each connection, parked on its receive CQ.
+// holdConns opens n connections. Each has a goroutine that waits on the receive CQ.
 func holdConns(n int, text string) error {
 	addr, err := address(text)
 	if err != nil {
@@ -36,7 +36,7 @@ func holdConns(n int, text string) error {
 	return errors.Join(append(errs, noneLeft())...)
 }
 
-// depth is how many work requests a bare QP has, as a Conn's has.
+// depth is the number of work requests of a plain QP, which is that of a Conn.
 const depth = 64
 
 func holdPairs(n int, device string) error {

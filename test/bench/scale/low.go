@@ -15,20 +15,20 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lowClient takes all its connections through each step of the way before any
-// goes on to the next, as cmtime does.
+// lowClient sets up connections as cmtime does: all connections complete a step before the next step
+// begins.
 type lowClient struct {
 	addr    netip.AddrPort
 	channel *rdmacm.EventChannel
 	pairs   lowPairs
 	ids     []*rdmacm.ID
 	qps     []*uverbs.QP
-	done    chan error // one for each event
+	done    chan error // receives a value for each event
 }
 
 const lowTimeout = 2 * time.Second
 
-// low prints what cmtime prints, and the rates that come of it.
+// low prints the figures of cmtime, and the rates that follow from them.
 func low(n int, text string) error {
 	c := &lowClient{ids: make([]*rdmacm.ID, n), qps: make([]*uverbs.QP, n), done: make(chan error, n)}
 	var err error
@@ -54,8 +54,8 @@ func low(n int, text string) error {
 		c.pairs.close(), c.channel.Close(), noneLeft())
 }
 
-// A lowStep is taken for each connection; one that is answered ends when all
-// the answers are there.
+// A lowStep is a step that is run for each connection. If the step has answers, it ends when all of them
+// have arrived.
 type lowStep struct {
 	name     string
 	take     func(i int) error

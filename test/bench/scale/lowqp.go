@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lowPairs makes queue pairs as cmtime does: one work request deep, all on the
-// CQs that the first one came with.
+// lowPairs creates queue pairs as cmtime does. They have a depth of one work request, and all use the CQs
+// that were created with the first one.
 type lowPairs struct {
 	mu       sync.Mutex
 	dev      *uverbs.Device
@@ -21,7 +21,7 @@ type lowPairs struct {
 	cqs      [2]*uverbs.CQ
 }
 
-// attach makes a queue pair for an ID that has a device.
+// attach creates a queue pair for an ID that has a device.
 func (p *lowPairs) attach(id *rdmacm.ID) (*uverbs.QP, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *lowPairs) close() error {
 	return errors.Join(p.cqs[0].Close(), p.cqs[1].Close(), p.channels[0].Close(), p.channels[1].Close(), p.pd.Close(), p.dev.Close())
 }
 
-// release takes a queue pair from its ID and frees it, as rdma_destroy_qp does.
+// release detaches a queue pair from its ID and destroys it, as rdma_destroy_qp does.
 func release(id *rdmacm.ID, qp *uverbs.QP) error {
 	id.DetachQP()
 	return qp.Close()

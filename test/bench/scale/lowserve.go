@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lowServer has a goroutine for events, one that accepts and one that frees, as
-// cmtime's server has threads.
+// lowServer has a goroutine for events, one that accepts and one that frees. cmtime's server has threads
+// for the same.
 type lowServer struct {
 	channel *rdmacm.EventChannel
 	pairs   lowPairs
@@ -30,7 +30,7 @@ type accepted struct {
 	qp *uverbs.QP
 }
 
-// lowQueue is how many connections may wait for each goroutine.
+// lowQueue is the number of connections that may wait for each goroutine.
 const lowQueue = 1 << 16
 
 func lowServe(text string) error {
@@ -69,7 +69,7 @@ func (s *lowServer) listen(addr netip.AddrPort) (*rdmacm.ID, error) {
 	return id, errors.Join(id.Bind(addr), id.Listen(0))
 }
 
-// events ends with ctx, or with the first failure.
+// events handles events until ctx ends or a call fails.
 func (s *lowServer) events(ctx context.Context) error {
 	for {
 		ev, err := s.channel.Get(ctx)
@@ -103,7 +103,7 @@ func (s *lowServer) accept() error {
 	return nil
 }
 
-// free finds the queue pair of an ID among those that were made.
+// free destroys the queue pairs of IDs whose connections have ended.
 func (s *lowServer) free() error {
 	pairs := make(map[*rdmacm.ID]*uverbs.QP)
 	for id := range s.over {
@@ -111,7 +111,7 @@ func (s *lowServer) free() error {
 			a := <-s.made
 			pairs[a.id] = a.qp
 		}
-		_ = id.Disconnect() // over iWARP the connection is down already
+		_ = id.Disconnect() // over iWARP the connection has already ended
 		if err := errors.Join(release(id, pairs[id]), id.Destroy()); err != nil {
 			return err
 		}

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command scale is goverbs's side of the benchmark's suite of that name; the C
-// sides are ../c/scale.c, ../c/setup.c and librdmacm's cmtime. Rates it prints as
-// samples. Memory is looked at from outside, while the program holds still.
+// Command scale is the program of goverbs for the benchmark's suite scale. The C programs are
+// ../c/scale.c, ../c/setup.c and librdmacm's cmtime. Command scale prints rates as samples. The guest
+// reads its memory while it waits.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run(args []string) error {
 	return fmt.Errorf("what %q means is not known\n%s", args, usage)
 }
 
-// numbers reads the positive numbers that args begin with.
+// numbers parses the positive numbers at the beginning of args.
 func numbers(args []string) (all []int) {
 	for _, a := range args {
 		n, err := strconv.Atoi(a)
@@ -72,7 +72,7 @@ func numbers(args []string) (all []int) {
 	return all
 }
 
-// address resolves the address for programs that take no names.
+// address parses an address.
 func address(text string) (netip.AddrPort, error) { return netip.ParseAddrPort(text) }
 
 func report(measure, params, unit string, value float64) error {
@@ -81,7 +81,7 @@ func report(measure, params, unit string, value float64) error {
 
 var lines = bufio.NewReader(os.Stdin)
 
-// hold says how many there are and waits for a line.
+// hold prints the number of objects and waits for a line.
 func hold(n int) error {
 	fmt.Println(n)
 	_, err := lines.ReadString('\n')

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// serve has a goroutine for each connection, parked while its peer is silent.
+// serve accepts connections. Each has a goroutine that waits for the peer.
 func serve(addr string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -43,7 +43,7 @@ func ignore(err, ignored error) error {
 	return err
 }
 
-// must ends the process when a goroutine of a server fails.
+// must runs a goroutine of a server, and ends the process if it fails.
 func must(serve func() error) {
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "scale: serve:", err)
@@ -51,9 +51,9 @@ func must(serve func() error) {
 	}
 }
 
-// answer fails where a connection does before its peer ends it. A peer may have the byte, and
-// disconnect, before its acknowledgement has come here: the send is flushed then, and
-// nothing has failed.
+// answer serves a connection. It fails if the connection fails before the peer ends it. A peer may
+// receive the byte and disconnect before its acknowledgement arrives here. The send is then flushed,
+// which is no failure.
 func answer(r *rdmacm.Request) error {
 	var e end
 	ctx := context.Background()
@@ -66,14 +66,14 @@ func answer(r *rdmacm.Request) error {
 			return err
 		}
 		if e.sendByte(ctx) != nil {
-			break // the error is also the end's
+			break // conn.Err returns the reason
 		}
 	}
 	<-conn.Done()
 	return errors.Join(ignore(conn.Err(), rdmacm.ErrDisconnected), conn.Close())
 }
 
-// noneLeft returns an error if queues are still mapped when all is closed.
+// noneLeft returns an error if queues are still mapped after everything has been closed.
 func noneLeft() error {
 	if n := mmap.Live(); n > 0 {
 		return fmt.Errorf("%d mappings are left", n)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// smallStream is the least that a byte stream can have, so that 10,000 fit into a guest. C's
-// program has the same.
+// smallStream has the smallest buffers of a byte stream, so that 10,000 fit into a guest. The C program
+// uses the same sizes.
 var smallStream = rsocket.Config{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
 
 // serveStreams accepts connections and does nothing with them.
@@ -29,7 +29,7 @@ func serveStreams(addr string) error {
 	fmt.Println("ready")
 	go func() {
 		<-ctx.Done()
-		_ = l.Close() // which ends Accept
+		_ = l.Close() // ends Accept
 	}()
 	var streams []net.Conn
 	for {
@@ -62,8 +62,8 @@ func holdStreams(n int, addr string) error {
 	return closeStreams(streams)
 }
 
-// closeStreams discards what the streams have not sent. A peer that closes them at the same
-// time is no error.
+// closeStreams closes the streams and discards unsent data. It is no error if the peer closes them at the
+// same time.
 func closeStreams(streams []net.Conn) error {
 	for _, c := range streams {
 		s := c.(*rsocket.Conn)

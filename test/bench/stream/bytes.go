@@ -45,7 +45,7 @@ func serveStream(_ context.Context, x exchange) error {
 	return errors.Join(closeAndWait(c), l.Close())
 }
 
-// warmUp is how many rounds do not count.
+// warmUp is the number of rounds at the beginning that are not measured.
 const warmUp = 2
 
 func dialStream(ctx context.Context, x exchange) ([]result.Sample, error) {
@@ -67,14 +67,14 @@ func dialStream(ctx context.Context, x exchange) ([]result.Sample, error) {
 	return []result.Sample{{Measure: "transfer", Unit: "µs", Value: x.each(took)}}, closeAndWait(c)
 }
 
-// closeAndWait closes a connection and waits until the last of its data has left. Over RDMA
-// that does not outlive the process.
+// closeAndWait closes a connection and waits until all data has been sent. Over RDMA, unsent data is lost
+// when the process exits.
 func closeAndWait(c net.Conn) error {
-	_ = c.(interface{ SetLinger(sec int) error }).SetLinger(10) // Close says if it is closed
+	_ = c.(interface{ SetLinger(sec int) error }).SetLinger(10) // Close returns the error if it is closed
 	return c.Close()
 }
 
-// each is the time of one piece, one way, in µs, as rstream has it.
+// each returns the time of one piece in one direction in µs, as rstream reports it.
 func (x exchange) each(took time.Duration) float64 {
 	return took.Seconds() * 1e6 / float64(2*x.rounds*x.count)
 }

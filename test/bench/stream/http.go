@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// serveHTTP answers every request with as many bytes as it brings. A DELETE ends it.
+// serveHTTP answers each request with its body. A DELETE ends the server.
 func serveHTTP(ctx context.Context, x exchange) error {
 	l, err := x.listen()
 	if err != nil {
@@ -28,12 +28,12 @@ func serveHTTP(ctx context.Context, x exchange) error {
 			close(done)
 			return
 		}
-		_, _ = io.Copy(w, r.Body) // the client sees a short body
+		_, _ = io.Copy(w, r.Body) // after an error the client gets a short body
 	})}
 	answered := make(chan error, 1)
 	go func() {
 		<-done
-		answered <- s.Shutdown(ctx) // after the answers that are under way
+		answered <- s.Shutdown(ctx) // waits for outstanding answers
 	}()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command stream is goverbs's side of the benchmark's suite of that name: bytes through
-// package rsocket as librdmacm's rstream sends them, messages through package msg and
-// through bare queue pairs, and HTTP. It prints samples.
+// Command stream is the program of goverbs for the benchmark's suite stream. It sends bytes through
+// package rsocket as librdmacm's rstream does, messages through package msg and through plain queue
+// pairs, and HTTP requests. It prints samples.
 package main
 
 import (
@@ -28,7 +28,7 @@ type exchange struct {
 	size, rounds, count int
 }
 
-// kinds has the two ends of each kind. A dialler returns its samples.
+// kinds holds the functions of the two ends of each kind. The client returns samples.
 var kinds = map[string]struct {
 	serve func(context.Context, exchange) error
 	dial  func(context.Context, exchange) ([]result.Sample, error)

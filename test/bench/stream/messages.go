@@ -33,7 +33,7 @@ func serveMessages(ctx context.Context, x exchange) error {
 			return err
 		}
 	}
-	// The client ends the connection once it has the last answer.
+	// The client ends the connection after the last answer.
 	if err := e.receive(ctx); err == nil {
 		return errors.New("a message too many")
 	}
@@ -69,7 +69,7 @@ func dialMessages(ctx context.Context, x exchange) ([]result.Sample, error) {
 	}
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
-	return []result.Sample{ // whole allocations, as testing.AllocsPerRun has them
+	return []result.Sample{ // allocations are rounded down, as by testing.AllocsPerRun
 		{Measure: "message", Unit: "µs", Value: 2 * x.each(took)},
 		{Measure: "message_allocs", Unit: "allocs", Value: float64((after.Mallocs - before.Mallocs) / uint64(x.rounds))},
 	}, e.close()

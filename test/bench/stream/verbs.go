@@ -10,11 +10,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// depth is how many receives are posted, and every how many sends one is signaled.
+// depth is the number of posted receives. One in depth sends is signaled.
 const depth = 32
 
-// A verbsEnd exchanges messages with bare verbs: a send, every so often a signaled
-// one, and a receive that is posted again.
+// A verbsEnd exchanges messages with plain verbs. It signals only some sends, and reposts receives.
 type verbsEnd struct {
 	conn    *rdmacm.Conn
 	mr      *uverbs.MR

@@ -18,6 +18,7 @@ const recorded = `go build -o bin/vm
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"quiet\n"}
 {"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Output":"ok  \tother\t1.019s\n"}
 {"Action":"output","Package":"p","Output":"vm: machine fault: linux 7.2: ` + rig.KnownFault + `: RIP\n"}
 `
 
@@ -39,6 +40,20 @@ func TestEnded(t *testing.T) {
 	}
 	if strings.Contains(said, "quiet") {
 		t.Errorf("a test that passed is shown:\n%s", said)
+	}
+	if strings.Contains(said, "other") {
+		t.Errorf("a package that passed is shown:\n%s", said)
+	}
+}
+
+// TestLongOutput: the stacks of a test that met the time limit are cut.
+func TestLongOutput(t *testing.T) {
+	text := strings.Repeat("goroutine 1 [running]:\n", 10)
+	if s := first(text, len(text)); s != text {
+		t.Errorf("%q", s)
+	}
+	if s, want := first(text, 50), text[:46]+"[184 bytes more]\n"; s != want {
+		t.Errorf("%q, want %q", s, want)
 	}
 }
 

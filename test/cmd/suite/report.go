@@ -15,6 +15,9 @@ import (
 const (
 	// lastLines is how many lines of a failed command's output outside of tests are shown.
 	lastLines = 60
+	// mostOutput is how many bytes of a failed test's output are shown. A test that meets the
+	// time limit prints the stacks of all goroutines.
+	mostOutput = 32 << 10
 	// slowest is how many tests of a row the table names.
 	slowest = 5
 )
@@ -31,12 +34,24 @@ func ended(o *outcome) string {
 	}
 	fmt.Fprintf(&b, "FAIL %s after %s: %v; all of its output is in %s\n", o.row.name, o.took.Round(time.Second), o.err, o.log)
 	for _, key := range o.Failed {
-		fmt.Fprintf(&b, "--- %s\n%s", key, o.Output(key))
+		fmt.Fprintf(&b, "--- %s\n%s", key, first(o.Output(key), mostOutput))
 	}
-	for _, line := range o.Other[max(0, len(o.Other)-lastLines):] {
+	other := slices.DeleteFunc(slices.Clone(o.Other), func(line string) bool {
+		return line == "PASS" || strings.HasPrefix(line, "ok  \t")
+	})
+	for _, line := range other[max(0, len(other)-lastLines):] {
 		fmt.Fprintln(&b, "   ", line)
 	}
 	return b.String()
+}
+
+// first returns at most n bytes of a text, in whole lines, and says how much is missing.
+func first(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	n = strings.LastIndexByte(text[:n], '\n') + 1
+	return fmt.Sprintf("%s[%d bytes more]\n", text[:n], len(text)-n)
 }
 
 // table prints a line a row, its slowest tests, and why tests were skipped.

@@ -37,22 +37,22 @@ code is 1 if it finds anything.
 	namesRow[checkOptions](),
 ), showCheck)
 
-// usualThresholds apply where no file has others. PortXmitWait is congestion, not an error.
+// usualThresholds are the thresholds without a file. PortXmitWait means congestion, so it is no error.
 var usualThresholds = map[string]uint64{
 	"SymbolErrorCounter": 10, "LinkErrorRecoveryCounter": 10, "LinkDownedCounter": 10, "PortRcvErrors": 10, "PortRcvRemotePhysicalErrors": 100,
 	"PortRcvSwitchRelayErrors": 100, "PortXmitDiscards": 100, "PortXmitConstraintErrors": 100, "PortRcvConstraintErrors": 100,
 	"LocalLinkIntegrityErrors": 10, "ExcessiveBufferOverrunErrors": 10, "VL15Dropped": 100,
 }
 
-// finding is something that is wrong.
+// finding is a problem.
 type finding struct {
 	kind         string
-	node         *fabric.Node // nil: the whole fabric
-	port         int          // -1: the whole node
+	node         *fabric.Node // nil if it concerns the whole fabric
+	port         int          // -1 if it concerns the whole node
 	text, remedy string
 }
 
-// examination is a run of the command.
+// examination is the state of the command.
 type examination struct {
 	ctx      context.Context
 	f        *fabric.Fabric
@@ -65,7 +65,7 @@ func (e *examination) add(kind string, n *fabric.Node, port int, remedy, format 
 	e.findings = append(e.findings, finding{kind, n, port, fmt.Sprintf(format, args...), remedy})
 }
 
-// where names a node or a port of it.
+// where returns the name of a node or of one of its ports.
 func (e *examination) where(n *fabric.Node, port int) string {
 	if n == nil {
 		return "fabric"
@@ -146,7 +146,7 @@ func (e *examination) show(s *session, links int) error {
 	return s.Printf("%d nodes, %d links, %d findings\n", len(e.f.Nodes), links, len(e.findings))
 }
 
-// answers reports what the discovery could not read.
+// answers reports the problems of the discovery.
 func (e *examination) answers() {
 	for _, p := range e.f.Problems {
 		kind, remedy := "unanswered", "look at the node behind this port: its power, its cable, its firmware; if it has an M_Key, give it with --m_key"
@@ -162,7 +162,7 @@ func (e *examination) answers() {
 	}
 }
 
-// endPorts yields the ports that have LIDs of their own.
+// endPorts yields the ports that have their own LIDs.
 func (e *examination) endPorts(yield func(*fabric.Port) bool) {
 	for _, n := range e.f.Nodes {
 		for _, p := range n.Ports {
@@ -173,7 +173,7 @@ func (e *examination) endPorts(yield func(*fabric.Port) bool) {
 	}
 }
 
-// managers looks for the subnet manager.
+// managers checks the subnet managers.
 func (e *examination) managers() {
 	const start = "start one, such as opensm, on a host or switch of this fabric"
 	const isSM = 1 << 1
@@ -199,7 +199,7 @@ func (e *examination) managers() {
 	}
 }
 
-// duplicates looks for LIDs and port GUIDs that two ports have.
+// duplicates reports LIDs and port GUIDs that belong to two ports.
 func (e *examination) duplicates() {
 	lids := make(map[uint16]*fabric.Port)
 	guids := make(map[verbs.GUID]*fabric.Port)
@@ -218,7 +218,7 @@ func (e *examination) duplicates() {
 	}
 }
 
-// links looks at each link from one end, and returns how many there are.
+// links checks each link, and returns the number of links.
 func (e *examination) links() int {
 	count := 0
 	seen := make(map[*fabric.Port]bool)
@@ -244,8 +244,8 @@ func (e *examination) links() int {
 	return count
 }
 
-// model is what nodes that should be equal have in common. Switches with hosts are leaves, which
-// differ from spines of the same model.
+// model is the key of nodes that should be equal. Switches with hosts are leaves, which may differ
+// from spines of the same type.
 type model struct {
 	kind   mad.NodeType
 	ports  uint8
@@ -264,10 +264,10 @@ func modelOf(n *fabric.Node) model {
 	return m
 }
 
-// least is how many things of a kind there must be before one of them can differ from the others.
+// least is the number of values without which usual has no result.
 const least = 3
 
-// usual returns the value that more than half of all have, if there is one.
+// usual returns the value of more than half of all, if there is one.
 func usual[T any, V comparable](all []T, value func(T) V) (most V, ok bool) {
 	counts := make(map[V]int)
 	for _, t := range all {
@@ -279,13 +279,13 @@ func usual[T any, V comparable](all []T, value func(T) V) (most V, ok bool) {
 	return most, ok && len(all) >= least
 }
 
-// pair are two nodes with cables between them.
+// pair is a pair of nodes with cables between them.
 type pair struct {
 	a, b   *fabric.Node
 	cables int
 }
 
-// cables compares how many cables are between two nodes with the other pairs of such nodes.
+// cables reports pairs of nodes whose number of cables differs from that of most pairs of the same models.
 func (e *examination) cables() {
 	type ends struct{ a, b *fabric.Node }
 	type kinds struct{ a, b model }
@@ -299,7 +299,7 @@ func (e *examination) cables() {
 			}
 			key := ends{n, p.Remote.Node}
 			if pairs[ends{key.b, key.a}] != nil {
-				continue // counted from the other end
+				continue // counted at the other end
 			}
 			if pairs[key] == nil {
 				pairs[key] = &pair{a: n, b: key.b}
@@ -325,7 +325,7 @@ func (e *examination) cables() {
 	}
 }
 
-// trait is a property that nodes of a model share.
+// trait is a property that the nodes of a model should share.
 type trait struct {
 	name, remedy string
 	value        func(*fabric.Node) string
@@ -369,7 +369,7 @@ func fastest(p *fabric.Port) string {
 	return portText("LinkSpeedActive", &mad.PortInfo{LinkSpeedActive: uint8(highestBit(int(p.Info.LinkSpeedSupported)))})
 }
 
-// twins compares each node with the others of its model.
+// twins reports nodes that differ from the others of their model.
 func (e *examination) twins() {
 	groups := make(map[model][]*fabric.Node)
 	for _, n := range e.f.Nodes {
@@ -395,7 +395,7 @@ func (e *examination) twins() {
 	}
 }
 
-// counters looks for ports with more errors than they may have.
+// counters reports ports whose error counters exceed the thresholds.
 func (e *examination) counters(limits thresholds) {
 	note := func(format string, args ...any) {
 		e.add("unanswered", nil, -1, "look at the node: subnet management answers, performance management does not", format, args...)
@@ -409,7 +409,7 @@ func (e *examination) counters(limits thresholds) {
 			info, err := e.c.ClassPortInfo(e.ctx, a.to(p.LID()), mad.ClassPerf)
 			if err != nil {
 				a.failed("ClassPortInfo", e.names.Of(n), p.LID(), p.Number, err)
-				break // the other ports have the same agent
+				break // the agent is the same for all ports
 			}
 			read, ok := a.read(e.ctx, info, e.names.Of(n), p.LID(), p.Number)
 			if !ok {

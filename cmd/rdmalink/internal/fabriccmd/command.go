@@ -1,5 +1,5 @@
-// Package fabriccmd has the commands that look at InfiniBand fabrics, as the programs of
-// infiniband-diags do.
+// Package fabriccmd implements the commands for InfiniBand fabrics, which replace the programs of
+// infiniband-diags.
 package fabriccmd
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// programs are the commands below fabric.
+// programs returns the subcommands of fabric.
 func programs() []*program {
 	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
-// aliases are the names of C's programs that rdmalink has if it is started by a link of that name, and
-// the words that they stand for.
+// aliases maps the names of C's programs to words of the command line. rdmalink uses it when it is
+// started through a link with such a name.
 var aliases = map[string][]string{
 	"ibstat":        {"ports"},
 	"ibstatus":      {"ports", "--status"},
@@ -40,7 +40,7 @@ var aliases = map[string][]string{
 	"ibportstate":   {"port"},
 }
 
-// Alias returns the words that a program's name stands for, and whether it is that of a C program.
+// Alias returns the words that replace the name of a C program. It reports whether name is one.
 func Alias(name string) ([]string, bool) {
 	words, ok := aliases[name]
 	return append([]string{"fabric"}, words...), ok
@@ -68,10 +68,10 @@ the command that replaces that program.`,
 	return c
 }
 
-// program is a command.
+// program is a subcommand of fabric.
 type program struct {
 	name, args, summary string
-	text                string // of -h, before the options
+	text                string // text of -h before the options
 	help                func() string
 	run                 func(ctx context.Context, t *cli.Tool, args []string) error
 }
@@ -98,14 +98,14 @@ The exit code is 0 if all went well, 1 after a failure, 2 for a command line tha
 makes no sense.`
 }
 
-// commandOptions are the options of a command: a struct that embeds common.
+// commandOptions is a pointer to the options of a command, a struct that embeds common.
 type commandOptions[T any] interface {
 	*T
 	base() *common
 }
 
-// define gives a program its options and what it does. words are those of the command line that are
-// no options, at most most.
+// define sets the options and the function of a program. The function gets the words of the command
+// line that are not options. There may be at most most of them.
 func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T], run func(ctx context.Context, s *session, o *T, words []string) error) *program {
 	table := cli.Options(rows...)
 	p.help = table.Help

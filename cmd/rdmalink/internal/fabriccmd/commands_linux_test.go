@@ -19,7 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// attach serves a subnet to the commands of the test, which run at h1.
+// attach creates a subnet and sets the environment so that commands run on its node h1. If sm isn't
+// empty, a subnet manager runs on that node.
 func attach(t *testing.T, top *madtest.Topology, sm string) *madtest.Subnet {
 	t.Helper()
 	s, err := madtest.NewSubnet(top)
@@ -43,7 +44,7 @@ func attach(t *testing.T, top *madtest.Topology, sm string) *madtest.Subnet {
 	return s
 }
 
-// tree is a fat tree of four leaves and two spines, with free ports.
+// tree returns a fat tree of four leaves and two spines, with free ports.
 func tree(t *testing.T) *madtest.Topology {
 	t.Helper()
 	top, err := madtest.FatTree(4, 2)
@@ -58,7 +59,7 @@ func tree(t *testing.T) *madtest.Topology {
 	return top
 }
 
-// TestHelp checks that each name of a C program has a command with a help.
+// TestHelp checks that each name of a C program has a command, which prints help.
 func TestHelp(t *testing.T) {
 	for name := range aliases {
 		if out, stderr, code := run(t, "", name, "-h"); code != 0 || !strings.Contains(out, name) {
@@ -76,7 +77,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// findings runs check and returns the kinds of its findings, by node and port.
+// findings runs check and returns its findings, each as kind, node and port.
 func findings(t *testing.T) []string {
 	t.Helper()
 	out, stderr, code := run(t, "", "check", "-j", "-t", "100")
@@ -124,7 +125,7 @@ func TestCheck(t *testing.T) {
 		}, want: []string{"slow link: leaf2 1"}},
 		{name: "errors", sm: "h1", after: func(s *madtest.Subnet) {
 			s.Node("h3").Port(1).Count(func(c *mad.PortCountersExtended) { c.SymbolErrors += 11 })
-			s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.SymbolErrors += 10 }) // as many as are allowed
+			s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.SymbolErrors += 10 }) // equal to the threshold
 		}, want: []string{"errors: h3 1"}},
 		{name: "silent node", sm: "h1", after: func(s *madtest.Subnet) { s.Node("h3").SetFault(madtest.Fault{Silent: true}) },
 			want: []string{"unanswered: leaf2 1", "inactive link"}},
@@ -172,7 +173,7 @@ func TestPort(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	leaf := s.Node("leaf1")
 	lid := fmt.Sprint(leaf.Port(0).Info().LID)
-	var far, near int // ports of leaf1: to the spine, and to h1
+	var far, near int // ports of leaf1 to the spine and to h1
 	for p := 1; p <= 8; p++ {
 		switch peer := leaf.Port(p).Peer(); {
 		case peer == nil:
@@ -202,7 +203,7 @@ func TestPort(t *testing.T) {
 			t.Errorf("%s: exit code %d, port %v\n%s%s", test.name, code, state(), out, stderr)
 		}
 	}
-	// Only a person is asked: not a file, although it says yes.
+	// The command asks only on a terminal. It must not read the answer from a file.
 	file, err := os.Create(filepath.Join(t.TempDir(), "yes"))
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// openTerminal returns a terminal and its keyboard.
+// openTerminal returns the two ends of a pseudo-terminal.
 func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -266,7 +267,7 @@ func TestCounters(t *testing.T) {
 	}
 	leaf.Port(1).CountDetails(func(r *mad.PortRcvErrorDetails, _ *mad.PortXmitDiscardDetails) { r.MalformedPktErrors = 3 })
 	out, stderr, code := run(t, "", "perfquery", "-a", lid, "1,2")
-	// The counter of symbol errors has 16 bits, and stays at its maximum in a sum, too.
+	// The counter of symbol errors has 16 bits, and a sum stays at its maximum too.
 	if code != 0 || !strings.Contains(out, "port 255 ") || !regexp.MustCompile(`SymbolErrorCounter:\.+65535\n`).MatchString(out) || !regexp.MustCompile(`PortRcvErrors:\.+10\n`).MatchString(out) {
 		t.Errorf("exit code %d, %s%s", code, out, stderr)
 	}
@@ -296,7 +297,7 @@ func TestCounters(t *testing.T) {
 		t.Errorf("after the reset: %s", out)
 	}
 
-	// Each reading counts errors, so that the rates are not zero.
+	// Each reading increases error counters, so the rates are not zero.
 	var readings uint64
 	leaf.SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
 		var c mad.PortCountersExtended
@@ -325,7 +326,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestSA asks the subnet manager of a subnet in this process; compare_linux_test.go has the text.
+// TestSA queries the subnet manager of a subnet in this process. TestC compares the text output.
 func TestSA(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	lid := s.Node("h3").Port(1).Info().LID
@@ -336,7 +337,7 @@ func TestSA(t *testing.T) {
 	}{
 		{fmt.Sprintf("NR %d", lid), 0, "NodeDescription.........h3"},
 		{fmt.Sprintf("-j NR %d", lid), 0, fmt.Sprintf(`"Lid":%d`, lid)},
-		{"--src-to-dst h1:h3", 1, "no node has the name"}, // the transport cuts the list of nodes
+		{"--src-to-dst h1:h3", 1, "no node has the name"}, // the transport truncates the list of nodes
 		{fmt.Sprintf("--src-to-dst %d:%d", lid, lid), 0, fmt.Sprintf("dlid....................%d", lid)},
 		{"-c", 0, "SA ClassPortInfo"},
 		{"SWIR 0xbfff", 0, ""},
@@ -348,7 +349,7 @@ func TestSA(t *testing.T) {
 	}
 }
 
-// TestRoute reads forwarding tables whose switch answers, and doesn't.
+// TestRoute reads forwarding tables of a switch that answers, and of one that doesn't.
 func TestRoute(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	lid := s.Node("spine1").Port(0).Info().LID
@@ -375,14 +376,14 @@ func TestRoute(t *testing.T) {
 	if out, stderr, code = run(t, "", "dump_fts", "-n", "-t", "20"); code != 1 || strings.Count(out, "Unicast lids") != 6 || strings.Count(out, "lids dumped") != 5 || !strings.Contains(stderr, "block 0") {
 		t.Errorf("a silent table among others: exit code %d, %s%s", code, out, stderr)
 	}
-	// A description may not reach the terminal as it is.
+	// Control characters of a description must not reach the terminal.
 	s.Node("leaf2").SetDescription("\x1b[2Jleaf")
 	if out, _, _ = run(t, "", "ibroute", fmt.Sprint(s.Node("leaf2").Port(0).Info().LID)); strings.Contains(out, "\x1b") || !strings.Contains(out, "[2Jleaf") {
 		t.Errorf("a description with control characters: %q", out)
 	}
 }
 
-// TestChanges compares the fabric with an earlier discovery.
+// TestChanges prints the differences from an earlier discovery.
 func TestChanges(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	file := filepath.Join(t.TempDir(), "before")
@@ -413,7 +414,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestNoDevice runs the commands where there is no port.
+// TestNoDevice runs the commands on a host without a port.
 func TestNoDevice(t *testing.T) {
 	if _, err := os.Stat("/sys/class/infiniband_mad/umad0"); err == nil {
 		t.Skip("this machine has umad0")
@@ -450,7 +451,7 @@ func TestHumanCount(t *testing.T) {
 }
 
 // TestSilentCounters runs the commands on a node whose performance management doesn't answer, and on
-// one whose M_Key they don't have: the rest is printed all the same.
+// one with an unknown M_Key. They must still print the rest.
 func TestSilentCounters(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	s.Node("h3").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
@@ -492,7 +493,8 @@ func TestSilentCounters(t *testing.T) {
 	}
 }
 
-// TestMulticast follows the packets of a group from a member to another, and to a host that is none.
+// TestMulticast traces a multicast group from one member to another. A trace to a host that is not a
+// member must fail.
 func TestMulticast(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	mgid := verbs.GID{0: 0xff, 1: 0x12, 2: 0x40, 3: 0x1b, 4: 0xff, 5: 0xff, 15: 9}

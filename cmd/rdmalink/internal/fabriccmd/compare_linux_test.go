@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/madtest"
 )
 
-// run runs a program by the name of its C twin, at the node that the environment names.
+// run runs a command by the name of its C twin, on the node that the environment names.
 func run(t *testing.T, stdin, name string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return runFrom(t, strings.NewReader(stdin), name, args...)
@@ -37,13 +37,13 @@ func runFrom(t *testing.T, stdin io.Reader, name string, args ...string) (stdout
 	return out.String(), errors.String(), code
 }
 
-// difference is a difference of a command's output from that of its C twin, which is meant.
+// difference is an intended difference between the output of a command and that of its C twin.
 type difference struct {
 	tool, text string
-	mask       func(theirs, ours string) (string, string) // nil: the comparison doesn't meet it
+	mask       func(theirs, ours string) (string, string) // removes the difference; nil if TestC doesn't encounter it
 }
 
-// both applies a regular expression to both outputs.
+// both returns a mask that replaces the matches of a regular expression in both outputs.
 func both(expr, to string) func(a, b string) (string, string) {
 	re := regexp.MustCompile(expr)
 	return func(a, b string) (string, string) {
@@ -51,51 +51,51 @@ func both(expr, to string) func(a, b string) (string, string) {
 	}
 }
 
-// differences are all of them. "" is every tool.
+// differences holds all intended differences. The tool "" means all tools.
 var differences = []difference{
-	{tool: "", text: "A failure has exit code 1, and a command line that makes no sense 2; C's programs exit with 255, 22 or an errno."},
+	{tool: "", text: "The exit code is 1 after a failure and 2 for an invalid command line; C's programs exit with 255, 22 or an errno."},
 	{tool: "", text: "Errors go to standard error; C's programs print some of them to standard output.", mask: both(`(?m)^\w+: iberror: .*\n`, "")},
-	{tool: "sminfo", text: "The activity count rises while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
-	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, as the requests have them and C's other programs print them; dump_fts prints zeros.",
+	{tool: "sminfo", text: "The activity count increases while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
+	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, which are the values in the requests and in the output of C's other programs; dump_fts prints zeros.",
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
 	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
-	{tool: "perfquery", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+	{tool: "perfquery", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
 	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
-	{tool: "perfquery", text: "With several ports the command goes on after a port that fails, and names it."},
-	{tool: "ibqueryerrors", text: "Traffic counters count the requests of the command itself, so that two runs differ.",
+	{tool: "perfquery", text: "If one of several ports fails, the command reports it and continues with the next."},
+	{tool: "ibqueryerrors", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`\[(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts)) == [^]]*\]`, "[$1]")},
 	{tool: "ibqueryerrors", text: "--details prints PortRcvErrorDetails below PortRcvErrors and PortXmitDiscardDetails below PortXmitDiscards; C's program decodes each with the names of the other."},
-	{tool: "ibqueryerrors", text: "Without a file of thresholds the line is empty; C's program prints (null).",
+	{tool: "ibqueryerrors", text: "Without a thresholds file the line is empty; C's program prints (null).",
 		mask: func(a, b string) (string, string) {
 			return strings.ReplaceAll(a, "## (null)\n", "## Thresholds: \n"), b
 		}},
-	{tool: "ibqueryerrors", text: "Unknown names in -s and in the file of thresholds are errors; C's program ignores them. Port caches (--load-cache) are not read."},
-	{tool: "ibqueryerrors", text: "The exit code is 1 if a port could not be asked, too."},
+	{tool: "ibqueryerrors", text: "Unknown names in -s and in the thresholds file are errors; C's program ignores them. Port caches (--load-cache) are not read."},
+	{tool: "ibqueryerrors", text: "The exit code is also 1 if a port could not be read."},
 	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
-	{tool: "ibqueryerrors", text: "Without an answer of subnet administration the command uses service level 0 and goes on; C's program prints nothing and exits with 0."},
-	{tool: "saquery", text: "Of an answer that the transport cut, as ibsim does, only records that the answer has are printed, and the exit code is 1; C's program also prints what lies behind its end.",
+	{tool: "ibqueryerrors", text: "If subnet administration does not answer, the command continues with service level 0; C's program prints nothing and exits with 0."},
+	{tool: "saquery", text: "If the transport truncates a response, as ibsim does, the command prints only the records that have arrived, and exits with 1; C's program also prints memory beyond the end.",
 		mask: func(a, b string) (string, string) {
 			if strings.HasPrefix(a, b) && strings.Contains(a[len(b):], "dump:\n") {
 				a = b
 			}
 			return a, b
 		}},
-	{tool: "saquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+	{tool: "saquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 lacks.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^\t\tLinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
-	{tool: "saquery", text: "Keys are given as numbers; C's program asks for them on the terminal if they are words."},
-	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 doesn't know.",
+	{tool: "saquery", text: "Keys must be numbers; for other words C's program asks for the key on the terminal."},
+	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 lacks.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
 	{tool: "ibroute", text: "Without an address the command prints the tables of all switches, as dump_fts does; C's ibroute prints its usage."},
-	{tool: "ibportstate", text: "Changes are asked for on a terminal and need --yes elsewhere, and the port that the request came by is refused; C's program changes it at once."},
-	{tool: "ibportstate", text: "Information about Mellanox's extended ports is not printed, only FDR10 can be set; a new M_Key is given as a number, and never asked for on the terminal."},
+	{tool: "ibportstate", text: "The command asks for confirmation on a terminal, needs --yes elsewhere, and refuses to change the port that received the request; C's program changes any port at once."},
+	{tool: "ibportstate", text: "The command can set FDR10 but does not print the extended port information of Mellanox devices. A new M_Key must be a number; the command never asks for it on the terminal."},
 }
 
-// topologies are five of ibsim's package and five others.
+// topologies returns five topologies of ibsim's package and five others.
 func topologies(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -145,8 +145,8 @@ func topologies(t *testing.T) map[string]string {
 	return all
 }
 
-// TestC compares the commands with C's programs on ibsim, with opensm. That takes minutes, so that it
-// is one topology outside of make fabric.
+// TestC compares the commands with C's programs on ibsim, with opensm. All topologies take minutes, so
+// only make fabric runs more than one.
 func TestC(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
@@ -157,7 +157,7 @@ func TestC(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			sim := ibsimtest.Start(t, topology)
-			// A node has one program that answers requests: the subnet manager gets a host of its own.
+			// ibsim delivers the requests to a node to one program, so the subnet manager needs its own host.
 			hosts := regexp.MustCompile(`(?m)^(?:Ca|Hca)\s+\d+\s+"([^"]+)".*\n\[1\]`).FindAllStringSubmatch(topology, -1)
 			hosts = append(hosts, regexp.MustCompile(`(?m)^Switch\s+\d+\s+"([^"]+)"`).FindStringSubmatch(topology))
 			c := &comparison{sim: sim, node: hosts[1][1]}
@@ -184,14 +184,14 @@ func TestC(t *testing.T) {
 	}
 }
 
-// comparison is a simulator with the node that the programs run at.
+// comparison is a simulator, and the node that the programs run on.
 type comparison struct {
 	sim  *ibsimtest.Sim
 	node string
-	lid  string // of the node
+	lid  string // LID of the node
 }
 
-// count lets the node of the programs count errors, and returns when the simulator did.
+// count sets error counters of the node. It returns once the simulator has set them.
 func (c *comparison) count(t *testing.T) {
 	t.Helper()
 	for _, counter := range []string{"PortXmitDiscards=7", "SymbolErrorCounter=5"} {
@@ -209,7 +209,7 @@ func (c *comparison) count(t *testing.T) {
 	}
 }
 
-// commandLines are what the test compares: C's programs with their arguments.
+// commandLines returns the command lines of C's programs that TestC compares.
 func commandLines(host, sw string) []string {
 	lines := []string{
 		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only",
@@ -240,8 +240,8 @@ func commandLines(host, sw string) []string {
 	return lines
 }
 
-// compare runs a line with C's program and with ours, and compares what they print and whether they
-// succeed.
+// compare runs a command line with C's program and with ours. It compares their output, and whether
+// they succeed.
 func (c *comparison) compare(t *testing.T, line string) {
 	t.Helper()
 	words := strings.Fields(line)
@@ -250,11 +250,10 @@ func (c *comparison) compare(t *testing.T, line string) {
 	case changes:
 		c.count(t)
 	case words[0] == "ibportstate" && len(words) > 3:
-		c.sim.Run(t, c.node, words[0], words[1:]...) // from then on it changes nothing
+		c.sim.Run(t, c.node, words[0], words[1:]...) // makes the change, so the next two runs change nothing
 	}
 	theirs, theirErrors, theirCode := c.sim.Run(t, c.node, words[0], words[1:]...)
-	// A busy machine loses packets of the simulator, which has no queues to speak of. umad2sim may crash
-	// then.
+	// The simulator has short queues and loses packets on a busy machine. libumad2sim may crash then.
 	for n := 0; n < 3 && (theirCode < 0 || strings.Contains(theirErrors, "timed out") || strings.Contains(theirErrors, "Query SA failed")); n++ {
 		theirs, theirErrors, theirCode = c.sim.Run(t, c.node, words[0], words[1:]...)
 	}
@@ -269,7 +268,7 @@ func (c *comparison) compare(t *testing.T, line string) {
 		ours, ourErrors, ourCode = run(t, "", words[0], words[1:]...)
 	}
 	if strings.Contains(theirErrors, "Query SA failed: ") || strings.Contains(theirErrors, "ERROR: Query result returned") {
-		theirCode = ourCode // see the difference
+		theirCode = ourCode // one of the differences
 		if words[0] == "ibqueryerrors" {
 			ours = ""
 		}
@@ -291,14 +290,14 @@ func (c *comparison) compare(t *testing.T, line string) {
 	}
 }
 
-// firstHalf returns the first half of the records of saquery's output. umad2sim hands the beginning
-// of a MAD to C's programs only: behind it they print what was in their memory.
+// firstHalf returns the first half of the records in saquery's output. libumad2sim passes only the
+// beginning of a MAD to C's programs. The programs print the memory behind it as further records.
 func firstHalf(out string) string {
 	records := regexp.MustCompile(`(?m)^\w.*dump:\n(\s.*\n)*`).FindAllString(out, -1)
 	return strings.Join(records[:(len(records)+1)/2], "")
 }
 
-// TestDifferences checks that the differences name tools that are replaced, in sentences.
+// TestDifferences checks that the differences are sentences and name C programs that are replaced.
 func TestDifferences(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, d := range differences {

@@ -28,7 +28,7 @@ type countersOptions struct {
 type counterKind struct {
 	letter     byte
 	long, help string
-	title      string // in the heading
+	title      string // heading of the counters
 	make       func(port uint8, counters uint64) mad.Attribute
 }
 
@@ -131,18 +131,18 @@ func counterRows() []cli.Row[countersOptions] {
 	)
 }
 
-// The bits of PerfMgt's ClassPortInfo.CapMask and of CapMask2.
+// Bits of CapMask and CapMask2 in the ClassPortInfo of performance management.
 const (
 	perfAllPorts   = 1 << 8
 	perfExtended   = 1 << 9
-	perfNoIETF     = 1 << 10 // PortCountersExtended without unicast and multicast packets
+	perfNoIETF     = 1 << 10 // PortCountersExtended lacks unicast and multicast packets
 	perfXmitWait   = 1 << 12
 	perfRSFEC      = 1 << 14
 	perfQP1Dropped = 1 << 15
-	perfErrors64   = 1 << 1 // of CapMask2: PortCountersExtended has the errors, too
+	perfErrors64   = 1 << 1 // in CapMask2: PortCountersExtended also has the errors
 )
 
-// counting is a run of the command: the port that it asks and what that port can.
+// counting is the state of the command: the port and its capabilities.
 type counting struct {
 	*session
 	o    *countersOptions
@@ -226,7 +226,7 @@ func showCounters(ctx context.Context, s *session, o *countersOptions, words []s
 	return err
 }
 
-// portList reads the numbers of ports: 3, 1,4,8 or 1-10.
+// portList parses port numbers such as 3, 1,4,8 or 1-10.
 func portList(word string) ([]uint8, error) {
 	if first, last, ok := strings.Cut(word, "-"); ok {
 		from, err := portWord(first)
@@ -298,7 +298,7 @@ func counterJSON(lid uint16, port uint8, a mad.Attribute, o mad.DumpOptions) tab
 	return table.Table{{Key: "lid", Value: uint32(lid)}, {Key: "port", Value: uint32(port)}, {Key: "attribute", Value: mad.LayoutOf(a).Name}, {Key: "counters", Value: rawJSON(mad.AppendJSON(nil, a, o))}}
 }
 
-// omit leaves out those of the extended counters that the port doesn't have.
+// omit returns a filter for the extended counters that the port lacks.
 func (g *counting) omit(a mad.Attribute) func(*mad.Field) bool {
 	if _, ok := a.(*mad.PortCountersExtended); !ok {
 		return nil
@@ -314,7 +314,7 @@ func (g *counting) omit(a mad.Attribute) func(*mad.Field) bool {
 	}
 }
 
-// special prints the counters of an option, and resets them.
+// special prints and resets the counters that an option selects.
 func (g *counting) special(ctx context.Context, port uint8) error {
 	k := g.o.kind
 	title := k.title
@@ -344,7 +344,7 @@ func (g *counting) special(ctx context.Context, port uint8) error {
 	return nil
 }
 
-// rsfec reports whether the port corrects errors by RS-FEC.
+// rsfec reports whether the port uses RS-FEC.
 func (g *counting) rsfec(ctx context.Context, port uint8) (bool, error) {
 	if g.info.CapMask&perfRSFEC == 0 {
 		return false, nil
@@ -373,7 +373,7 @@ func (g *counting) rsfec(ctx context.Context, port uint8) (bool, error) {
 	return ext.CapMask&1 != 0 && (ext.FECModeActive == 2 || ext.FECModeActive == 4), nil
 }
 
-// attribute returns the request for the counters of a port.
+// attribute returns an attribute that selects the counters of a port.
 func (g *counting) attribute(port uint8) mad.Attribute {
 	if g.o.extended {
 		return &mad.PortCountersExtended{PortSelect: port}
@@ -393,7 +393,7 @@ func (g *counting) read(ctx context.Context, port uint8) (mad.Attribute, error) 
 	return a, nil
 }
 
-// title is the heading of the counters of a port.
+// title returns the heading of the counters of a port.
 func (g *counting) title(port uint8) string {
 	if g.o.extended {
 		return fmt.Sprintf("Port extended counters: Lid %d port %d (CapMask: 0x%02X CapMask2: 0x%07X)", g.to.LID, port, g.info.CapMask, g.info.CapMask2)
@@ -401,8 +401,7 @@ func (g *counting) title(port uint8) string {
 	return fmt.Sprintf("Port counters: Lid %d port %d (CapMask: 0x%02X)", g.to.LID, port, g.info.CapMask)
 }
 
-// plain prints and resets the counters of ports. A port that fails doesn't keep the rest from being
-// printed.
+// plain prints and resets the counters of ports. If a port fails, it continues with the next.
 func (g *counting) plain(ctx context.Context, ports []uint8, sum, masked bool) error {
 	var failed []error
 	if !g.o.resetOnly {
@@ -440,8 +439,8 @@ func (g *counting) plain(ctx context.Context, ports []uint8, sum, masked bool) e
 	return errors.Join(failed...)
 }
 
-// resetRequest returns the attribute that resets the counters of a port which the mask selects. The
-// second half of the counters has a field of its own.
+// resetRequest returns an attribute that resets the selected counters of a port. A second field selects
+// the second half of the counters.
 func (g *counting) resetRequest(port uint8, masked bool) mad.Attribute {
 	mask := uint32(0xffff)
 	if masked {
@@ -467,8 +466,8 @@ func (g *counting) resetRequest(port uint8, masked bool) mad.Attribute {
 	return &mad.PortCounters{PortSelect: port, CounterSelect: uint16(mask), CounterSelect2: uint8(mask >> 16)}
 }
 
-// addCounters adds the counters of a port to a sum, which is returned. Sums stay at the maximum of
-// their field, as counters do.
+// addCounters adds the counters of a port to a sum and returns the sum. A sum stays at the maximum of
+// its field, as counters do.
 func addCounters(sum, a mad.Attribute) mad.Attribute {
 	if sum == nil {
 		sum = mad.LayoutOf(a).New()
@@ -491,11 +490,11 @@ func addCounters(sum, a mad.Attribute) mad.Attribute {
 		}
 		setField(data, f, x)
 	}
-	_ = mad.Unmarshal(data, sum) // data is as long as the layout
+	_ = mad.Unmarshal(data, sum) // data has the length of the layout
 	return sum
 }
 
-// setField writes a number into the bits of a field.
+// setField writes a number to the bits of a field.
 func setField(data []byte, f *mad.Field, v uint64) {
 	for i := range f.Width {
 		bit := f.Bit + f.Width - 1 - i
@@ -504,16 +503,16 @@ func setField(data []byte, f *mad.Field, v uint64) {
 	}
 }
 
-// reading are the counters of the ports at a moment.
+// reading holds the counters of the ports at one time.
 type reading struct {
 	at     time.Time
 	values map[uint8]mad.Attribute
 }
 
-// rates prints what the counters rose by, interval by interval.
+// rates prints the increase of the counters in each interval.
 func (g *counting) rates(ctx context.Context, ports []uint8, sum bool) error {
 	if g.info.CapMask&(perfExtended|perfNoIETF) != 0 {
-		g.o.extended = true // counters of 32 bits are full after seconds
+		g.o.extended = true // 32-bit counters reach their maximum within seconds
 	}
 	read := func() (reading, error) {
 		r := reading{time.Now(), make(map[uint8]mad.Attribute)}
@@ -573,10 +572,10 @@ func (g *counting) rates(ctx context.Context, ports []uint8, sum bool) error {
 	return nil
 }
 
-// Data is counted in words.
+// wordSize is the unit of data counters in bytes.
 const wordSize = 4
 
-// showRate prints what the counters of a port rose by within a time.
+// showRate prints the increase of the counters of a port during a time.
 func (g *counting) showRate(port uint8, before, now mad.Attribute, elapsed time.Duration) error {
 	seconds := elapsed.Seconds()
 	t := table.Table{{Key: "lid", Value: uint32(g.to.LID)}, {Key: "port", Value: uint32(port)}, {Key: "seconds", Value: seconds}}
@@ -591,7 +590,7 @@ func (g *counting) showRate(port uint8, before, now mad.Attribute, elapsed time.
 		}
 		a, b := f.Uint(before), f.Uint(now)
 		rose := b
-		if b >= a { // else it was reset in between
+		if b >= a { // otherwise it was reset meanwhile
 			rose = b - a
 		}
 		full := f.Width < 64 && b == 1<<f.Width-1
@@ -618,8 +617,8 @@ func (g *counting) showRate(port uint8, before, now mad.Attribute, elapsed time.
 	return g.Printf("%s", text.String())
 }
 
-// errorCounter is one of the counters of errors, which PortCounters has with few bits and
-// PortCountersExtended may have with 64.
+// errorCounter is an error counter. PortCounters has it with few bits, and PortCountersExtended may
+// have it with 64.
 type errorCounter struct {
 	name string
 	wide func(*mad.PortCountersExtended) uint64

@@ -22,7 +22,7 @@ type discoverOptions struct {
 	nodes, diff                     string
 }
 
-// walk are the options of commands that discover the fabric.
+// walk holds the options of commands that discover the fabric.
 type walk struct {
 	inFlight, hops int
 }
@@ -41,8 +41,8 @@ func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
 	}
 }
 
-// discover walks the fabric. Without an answer of the first node there is no fabric; what fails
-// elsewhere is in its Problems.
+// discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
+// Problems of the fabric.
 func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
 	c, err := s.open()
 	if err != nil {
@@ -166,7 +166,7 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	return nil
 }
 
-// showChanges prints what differs between two discoveries, and reports whether anything does.
+// showChanges prints the differences between two discoveries, and reports whether there are any.
 func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names) (bool, error) {
 	changes := fabric.Diff(old, now)
 	if !s.JSON {
@@ -193,7 +193,7 @@ func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names) (bool
 	return len(changes) > 0, s.WriteJSON(list)
 }
 
-// nodeLine returns a node as the scripts ibhosts and ibswitches print it.
+// nodeLine returns a node in the format of the scripts ibhosts and ibswitches.
 func nodeLine(n *fabric.Node, names fabric.Names) string {
 	kind := map[mad.NodeType]string{mad.NodeCA: "Ca", mad.NodeSwitch: "Switch", mad.NodeRouter: "Rt"}[n.Info.Type]
 	line := fmt.Sprintf("%s\t: %s ports %d \"%s\"", kind, guid(n.Info.NodeGUID), n.Info.NumPorts, names.Of(n))

@@ -64,7 +64,7 @@ SymbolErrorCounter=10. The exit code is 1 if a port has too many errors, too.
 	namesRow[errorsOptions](),
 ), showErrors)
 
-// defaultThresholds is where C's ibqueryerrors looks for thresholds.
+// defaultThresholds is the default thresholds file of C's ibqueryerrors.
 const defaultThresholds = "/etc/infiniband-diags/error_thresholds"
 
 func findErrorCounter(name string) (int, error) {
@@ -78,13 +78,13 @@ func findErrorCounter(name string) (int, error) {
 	return 0, cli.Expected(name, all...)
 }
 
-// thresholds are the values that counters of errors may have.
+// thresholds holds the maximum values of error counters that are not reported.
 type thresholds struct {
 	most map[string]uint64
 	text string
 }
 
-// readThresholds reads lines NAME=VALUE. Empty lines and those that begin with # are skipped.
+// readThresholds reads lines of the form NAME=VALUE. It skips empty lines and lines that begin with #.
 func readThresholds(r io.Reader) (thresholds, error) {
 	t := thresholds{most: make(map[string]uint64)}
 	in := bufio.NewScanner(r)
@@ -108,7 +108,7 @@ func readThresholds(r io.Reader) (thresholds, error) {
 	return t, in.Err()
 }
 
-// thresholds reads the file of the option, or the default one if there is any.
+// thresholds reads the file that the option names, or else the default file if it exists.
 func (s *session) thresholds(path string) (thresholds, error) {
 	given := path != ""
 	if !given {
@@ -129,22 +129,22 @@ func (s *session) thresholds(path string) (thresholds, error) {
 	return t, nil
 }
 
-// pma asks the agents of performance management of a fabric.
+// pma sends requests to the performance management agents of a fabric.
 type pma struct {
 	c        *fabric.Client
-	levels   map[uint16]uint8 // service level of the path to a LID
+	levels   map[uint16]uint8 // service levels of the paths to LIDs
 	failures int
 	note     func(format string, args ...any)
 }
 
-// to returns the address of a port's agent.
+// to returns the address of the agent at a LID.
 func (a *pma) to(lid uint16) mad.Addr {
 	addr := a.c.GSI(lid)
 	addr.SL = a.levels[lid]
 	return addr
 }
 
-// learnLevels asks subnet administration for the service levels of the paths from this port.
+// learnLevels queries the service levels of the paths from this port.
 func (a *pma) learnLevels(ctx context.Context, dgid verbs.GID) error {
 	attr, err := a.c.Port().Attr()
 	if err != nil {
@@ -168,16 +168,16 @@ func (a *pma) learnLevels(ctx context.Context, dgid verbs.GID) error {
 	return err
 }
 
-// failed notes a request that failed.
+// failed prints a note about a failed request.
 func (a *pma) failed(what, node string, lid uint16, port uint8, err error) {
 	a.failures++
 	a.note("%s query failed on %s, Lid %d port %d: %s", what, node, lid, port, cli.PlainLine(err))
 }
 
-// portErrors are the counters of a port.
+// portErrors holds the counters of a port.
 type portErrors struct {
 	slim mad.PortCounters
-	wide *mad.PortCountersExtended // nil if the port has none
+	wide *mad.PortCountersExtended // nil if the port lacks it
 	info mad.ClassPortInfo
 }
 
@@ -201,12 +201,12 @@ func (a *pma) read(ctx context.Context, info mad.ClassPortInfo, node string, lid
 	return e, true
 }
 
-// found is a counter with its value.
+// found is a counter and its value.
 type found struct {
 	name  string
 	value uint64
-	wide  bool // it was counted with 64 bits
-	data  bool // its unit is a word of 4 bytes
+	wide  bool // whether it has 64 bits
+	data  bool // whether its unit is a word of 4 bytes
 }
 
 func (f found) String() string {
@@ -216,8 +216,8 @@ func (f found) String() string {
 	return fmt.Sprintf(" [%s == %d]", f.name, f.value)
 }
 
-// humanCount returns a count with a unit, as C's programs print it: in steps of 1024, with the
-// rounding of a float of 32 bits.
+// humanCount returns a count with a unit, as C's programs print it. Units are powers of 1024, and the
+// number is rounded as a 32-bit float.
 func humanCount(n uint64, data bool) string {
 	step, div := 0, uint64(1)
 	for v := n / 1024; v != 0; v /= 1024 {
@@ -255,7 +255,7 @@ func (e *portErrors) above(t thresholds, suppressed map[string]bool) []found {
 	return all
 }
 
-// data returns the counters of packets and data.
+// data returns the packet and data counters.
 func (e *portErrors) data() []found {
 	var a mad.Attribute = &e.slim
 	last := "PortRcvPkts"
@@ -280,7 +280,7 @@ func (e *portErrors) data() []found {
 	return all
 }
 
-// details returns what a counter consists of.
+// details returns the counters that a counter consists of.
 func (a *pma) details(ctx context.Context, counter, node string, lid uint16, port uint8) []found {
 	var d mad.Attribute
 	switch counter {
@@ -306,7 +306,7 @@ func (a *pma) details(ctx context.Context, counter, node string, lid uint16, por
 	return all
 }
 
-// checking is a run of the command.
+// checking is the state of the command.
 type checking struct {
 	*session
 	*pma
@@ -368,7 +368,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	}
 	code := s.problems(f)
 	switch {
-	case code != nil && only == nil: // problems beyond a single node don't matter
+	case code != nil && only == nil: // for a single node, problems elsewhere don't matter
 		return code
 	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
 		return cli.ExitCode(cli.ExitFailed)
@@ -376,8 +376,8 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	return nil
 }
 
-// scope discovers the fabric, or only the surroundings of the node that the options name, which it
-// returns, too.
+// scope discovers the fabric. If the options name a node, it discovers only that node and its
+// neighbors, and also returns the node.
 func (k *checking) scope(ctx context.Context) (*fabric.Fabric, *fabric.Node, error) {
 	options := fabric.DiscoverOptions{InFlight: k.o.inFlight, MlnxExt: true}
 	var err error
@@ -413,7 +413,7 @@ func (o *errorsOptions) wants(t mad.NodeType) bool {
 	return o.routers
 }
 
-// portGUID is the GUID of a port; all ports of a switch have that of port 0.
+// portGUID returns the GUID of a port. All ports of a switch have the GUID of port 0.
 func portGUID(n *fabric.Node, port uint8) verbs.GUID {
 	if n.Info.Type == mad.NodeSwitch {
 		port = 0
@@ -477,8 +477,8 @@ func (k *checking) node(ctx context.Context, n *fabric.Node) error {
 	return nil
 }
 
-// checkPort prints a port with its errors, or with its data if the options want that, and reports
-// whether it printed it. header says whether the heading of the node has been printed.
+// checkPort prints the errors of a port, or its data counters if the options select them, and reports
+// whether it printed any. *header is whether the heading of the node has been printed.
 func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fabric.Node, name string, lid uint16, port uint8, header *bool) (bool, error) {
 	e, ok := k.read(ctx, info, name, lid, port)
 	if !ok {
@@ -560,7 +560,7 @@ func badPortTable(n *fabric.Node, name string, lid uint16, port uint8, bad []fou
 	}
 }
 
-// linkInfo returns the link of a port as ibqueryerrors prints it.
+// linkInfo returns the link of a port in the format of ibqueryerrors.
 func linkInfo(p *fabric.Port, names fabric.Names) string {
 	s := fmt.Sprintf("       Link info: %6d%4d[  ] ==%s==>  ", p.LID(), p.Number, linkText(p, false))
 	q := p.Remote
@@ -571,7 +571,7 @@ func linkInfo(p *fabric.Port, names fabric.Names) string {
 	return s + fmt.Sprintf("%s %6d %4d[  ] \"%s\" (%s %s)", guid(q.GUID), q.LID(), q.Number, names.Of(q.Node), width, speed)
 }
 
-// clear resets the counters that the options name.
+// clear resets the counters that the options select.
 func (k *checking) clear(ctx context.Context, info mad.ClassPortInfo, name string, lid uint16, port uint8) {
 	set := func(a mad.Attribute) {
 		if err := k.c.SetPerf(ctx, k.to(lid), a); err != nil {
@@ -613,7 +613,7 @@ func (k *checking) clear(ctx context.Context, info mad.ClassPortInfo, name strin
 	}
 }
 
-// summary prints how much was checked.
+// summary prints the number of checked nodes and ports.
 func (k *checking) summary() error {
 	if k.JSON {
 		limits := maps.Clone(k.thresholds.most)

@@ -105,7 +105,7 @@ func linkHeader(n *fabric.Node, names fabric.Names) string {
 	return fmt.Sprintf("%s: %s %s:", kind, guid(own), names.Of(n))
 }
 
-// linkLine returns a link as iblinkinfo prints it, seen from one end.
+// linkLine returns a link in the format of iblinkinfo, from the view of one end.
 func linkLine(p *fabric.Port, names fabric.Names, line, more bool) string {
 	var b strings.Builder
 	if line {
@@ -136,7 +136,7 @@ func linkLine(p *fabric.Port, names fabric.Names, line, more bool) string {
 	return b.String()
 }
 
-// linkText returns width, speed and state of a link. Of a link that is down only the state is valid.
+// linkText returns width, speed and state of a link. If the link is down, only the state is valid.
 func linkText(p *fabric.Port, more bool) string {
 	state, phys := portText("LinkState", p.Info), portText("PhysLinkState", p.Info)
 	if p.Info.LinkState == verbs.PortDown {
@@ -149,7 +149,7 @@ func linkText(p *fabric.Port, more bool) string {
 	return text
 }
 
-// fdr10 reports whether a bit mask of MlnxExtPortInfo has FDR10.
+// fdr10 is the bit of FDR10 in MlnxExtPortInfo.
 const fdr10 = 1
 
 func speedText(p *fabric.Port) string {
@@ -162,7 +162,7 @@ func speedText(p *fabric.Port) string {
 	return portText("LinkSpeedActive", p.Info)
 }
 
-// extText returns an extended speed as C's programs print it.
+// extText returns an extended speed in the format of C's programs.
 func extText(ext int) string {
 	if text, ok := map[int]string{1: "14.0625 Gbps", 2: "25.78125 Gbps", 4: "53.125 Gbps", 8: "106.25 Gbps", 32: "212.5 Gbps"}[ext]; ok {
 		return text
@@ -181,7 +181,8 @@ func portText(field string, info *mad.PortInfo) string {
 	return ""
 }
 
-// couldBe returns what a link could be by the capabilities of both ends, and is not.
+// couldBe returns the width and the speed that both ends of a link support, if they are better than
+// the active ones.
 func couldBe(p *fabric.Port) (width, speed string) {
 	q := p.Remote
 	if q.Info == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPage compares docs/fabric.md with the commands, with the names of C's programs that they replace,
-// and with the differences from these.
+// TestPage checks that docs/fabric.md lists the commands, the C programs that they replace, and the
+// differences.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/fabric.md")
 	if err != nil {

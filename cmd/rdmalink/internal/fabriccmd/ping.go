@@ -68,7 +68,7 @@ func doPing(ctx context.Context, s *session, o *pingOptions, words []string) err
 	return s.pings(ctx, c, c.GSI(lid), fmt.Sprintf("Lid %d", lid), o)
 }
 
-// hostname returns the name that ibping sends: the host's, with its domain.
+// hostname returns the name of the host with its domain, as ibping sends it.
 func hostname() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -81,7 +81,7 @@ func hostname() string {
 	return host
 }
 
-// pings sends pings until there were enough or the context ends, and prints the statistics.
+// pings sends the requested number of pings, or until the context ends, and prints the statistics.
 func (s *session) pings(ctx context.Context, c *fabric.Client, to mad.Addr, where string, o *pingOptions) error {
 	var sent, received int
 	var least, most, sum time.Duration

@@ -39,15 +39,15 @@ the link by which the request came is refused.
 	cli.NewRow(0, "yes", "", "change the port without asking", cli.Flag(func(o *portOptions) *bool { return &o.yes })),
 ), showPort)
 
-// portOperation changes a port.
+// portOperation is a change of a port.
 type portOperation struct {
 	name      string
-	cuts      bool   // it takes the link down
-	most      uint64 // of its number; 0: it has none, and excludes others without
+	cuts      bool   // whether it takes the link down
+	most      uint64 // maximum of its number; 0 if it has no number, and only one such operation is possible
 	least     uint64
-	all       uint64 // a further number that is allowed, if it isn't 0
+	all       uint64 // another valid number, or 0
 	change    func(p *mad.PortInfo, n uint64)
-	extension bool // of MlnxExtPortInfo
+	extension bool // whether it changes MlnxExtPortInfo
 }
 
 var portOperations = []portOperation{
@@ -76,13 +76,13 @@ var portOperations = []portOperation{
 	{name: "mkeyprot", most: 3, change: func(p *mad.PortInfo, n uint64) { p.ProtectBits = uint8(n) }},
 }
 
-// portChange is an operation of the command line.
+// portChange is an operation with its number.
 type portChange struct {
 	*portOperation
 	n uint64
 }
 
-// portChanges reads the operations. It leaves out query.
+// portChanges parses the operations of the command line. It leaves out query.
 func portChanges(words []string) ([]portChange, error) {
 	var all []portChange
 	state := ""
@@ -118,15 +118,15 @@ func portChanges(words []string) ([]portChange, error) {
 	return all, nil
 }
 
-// portState is a port as the command reads it.
+// portState is the state of a port.
 type portState struct {
 	route    mad.Route
 	number   uint8
 	node     mad.NodeInfo
 	info     mad.PortInfo
-	own      mad.PortInfo // of port 0 of a switch, else info
-	extended bool         // it has extended speeds
-	faster   bool         // it has those of the second field
+	own      mad.PortInfo // info of port 0 of a switch, otherwise equal to info
+	extended bool         // whether it has extended speeds
+	faster   bool         // whether it has extended speeds 2
 }
 
 func showPort(ctx context.Context, s *session, o *portOptions, words []string) error {
@@ -169,7 +169,7 @@ func readPort(ctx context.Context, c *fabric.Client, to mad.Route, number uint8)
 		return nil, err
 	}
 	if number == 0 && p.node.Type != mad.NodeSwitch {
-		// Port 0 of an adapter is the port by which the request came in.
+		// On an adapter, port 0 means the port that received the request.
 		number = p.node.LocalPort
 		p.number = number
 	}
@@ -197,7 +197,7 @@ func (p *portState) kind() string {
 	return "CA/RT"
 }
 
-// fields are the names of the fields of PortInfo that the command prints.
+// fields returns the names of the fields of PortInfo that the command prints.
 func (p *portState) fields() []string {
 	names := []string{"LinkState", "PhysLinkState", "Lid", "SMLid", "LMC", "LinkWidthSupported", "LinkWidthEnabled", "LinkWidthActive", "LinkSpeedSupported", "LinkSpeedEnabled", "LinkSpeedActive"}
 	if p.extended {
@@ -232,7 +232,7 @@ func (p *portState) table(showKeys bool) table.Table {
 	}
 }
 
-// queryPort prints a port, and its peer if it is an active port of a switch.
+// queryPort prints a port. For an active port of a switch it also prints the peer.
 func (s *session) queryPort(ctx context.Context, c *fabric.Client, p *portState) error {
 	var peer *portState
 	var failed error
@@ -266,14 +266,14 @@ func (s *session) queryPort(ctx context.Context, c *fabric.Client, p *portState)
 	return nil
 }
 
-// port returns the port as a part of a fabric.
+// port returns the port as a fabric.Port.
 func (p *portState) port() *fabric.Port {
 	n := &fabric.Node{Info: p.node}
 	n.Ports = []*fabric.Port{{Node: n, Info: &p.own}}
 	return &fabric.Port{Node: n, Number: p.number, Info: &p.info}
 }
 
-// readPeer reads the other end of the link of a switch's port.
+// readPeer reads the port at the other end of the link of a switch's port.
 func readPeer(ctx context.Context, c *fabric.Client, p *portState) (*portState, error) {
 	to := p.route.Append(p.number)
 	if to.LID != 0 {
@@ -290,8 +290,8 @@ func readPeer(ctx context.Context, c *fabric.Client, p *portState) (*portState, 
 	return readPort(ctx, c, to, node.LocalPort)
 }
 
-// allowed reports why a change is not made: because it would cut the way of its own answer, or
-// because nobody said yes.
+// allowed returns an error if a change must not be made: the response to the change would be lost, or
+// the user didn't confirm the change.
 func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 	var names []string
 	for _, c := range changes {
@@ -320,7 +320,7 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 		return refused
 	}
 	s.Ask("%s port %d of node %s, %v? [y/N]", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
-	answer, _ := bufio.NewReader(s.stdin).ReadString('\n') // no answer is no
+	answer, _ := bufio.NewReader(s.stdin).ReadString('\n') // no input means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
@@ -336,14 +336,14 @@ func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState
 			return err
 		}
 	}
-	// A node refuses LIDs that are none, even where they are not changed.
+	// A node refuses invalid LIDs, even if the LID doesn't change.
 	const anyLID = 0x1234
 	for _, lid := range []*uint16{&p.info.LID, &p.info.SMLID} {
 		if *lid == 0 || *lid == mad.PermissiveLID {
 			*lid = anyLID
 		}
 	}
-	// Zeros change nothing.
+	// Zero means no change.
 	p.info.LinkState, p.info.PhysLinkState = 0, 0
 	p.info.LinkSpeedEnabled, p.info.LinkSpeedExtEnabled, p.info.LinkSpeedExtEnabled2, p.info.LinkWidthEnabled = 0, 0, 0, 0
 	for _, change := range changes {
@@ -376,7 +376,7 @@ func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState
 	return s.Printf("\nAfter PortInfo set:\n%s", p.text(s.showKeys))
 }
 
-// setFDR10 enables or disables FDR10, which Mellanox devices have.
+// setFDR10 enables or disables FDR10 on a Mellanox device.
 func (s *session) setFDR10(ctx context.Context, c *fabric.Client, p *portState, on uint8) error {
 	var ext mad.MlnxExtPortInfo
 	if err := c.Get(ctx, p.route, uint32(p.number), &ext); err != nil {

@@ -78,7 +78,7 @@ func showPorts(_ context.Context, s *session, o *portsOptions, words []string) e
 	return nil
 }
 
-// selectPorts returns those of a device, or one port of it.
+// selectPorts returns the ports of a device, or one of them.
 func selectPorts(all []mad.PortAttr, words []string) ([]mad.PortAttr, error) {
 	if len(words) == 0 {
 		return all, nil
@@ -110,7 +110,7 @@ func (s *session) printDevice(a mad.PortAttr) error {
 		cli.Printable(a.Device), cli.Printable(a.DeviceType), a.NumPorts, cli.Printable(a.Firmware), cli.Printable(a.Hardware), guid(a.NodeGUID), guid(a.SystemGUID))
 }
 
-// The names of states in ibstat.
+// The names of states in ibstat's output.
 var (
 	stateNames = map[verbs.PortState]string{verbs.PortDown: "Down", verbs.PortInit: "Initializing", verbs.PortArmed: "Armed", verbs.PortActive: "Active"}
 	physNames  = map[verbs.PhysState]string{
@@ -133,7 +133,7 @@ func physName(p verbs.PhysState) string {
 	return "No state change"
 }
 
-// printPort prints a port, below its device or alone.
+// printPort prints a port, either indented below its device or alone.
 func (s *session) printPort(a mad.PortAttr, alone bool) error {
 	indent := "\t"
 	if alone {
@@ -152,7 +152,7 @@ func (s *session) printPort(a mad.PortAttr, alone bool) error {
 `, indent, a.Port, stateName(a.State), physName(a.PhysState), int(a.Rate), a.LID, a.LMC, a.SMLID, a.CapMask, guid(a.PortGUID), cli.Printable(a.LinkLayer))
 }
 
-// printStatus prints a port as the script ibstatus does.
+// printStatus prints a port in the format of the script ibstatus.
 func (s *session) printStatus(a mad.PortAttr) error {
 	gid := verbs.GID{}
 	if len(a.GIDs) > 0 {
@@ -170,7 +170,7 @@ func (s *session) printStatus(a mad.PortAttr) error {
 `, cli.Printable(a.Device), a.Port, groups(gid), a.LID, a.SMLID, a.State, a.State, a.PhysState, physName(a.PhysState), cli.Printable(a.RateText), cli.Printable(a.LinkLayer))
 }
 
-// groups returns a GID as sysfs has it, with all zeros.
+// groups returns a GID in the format of sysfs, which omits no zeros.
 func groups(g verbs.GID) string {
 	text := ""
 	for i := 0; i < len(g); i += 2 {

@@ -79,7 +79,7 @@ func findOperation(word string) (operation, error) {
 	return operation{}, cli.Expected(word, all...)
 }
 
-// querying is a query under way.
+// querying is the state of the command.
 type querying struct {
 	*session
 	o     *queryOptions
@@ -138,7 +138,7 @@ func (q *querying) attribute(ctx context.Context, title string, modifier uint32,
 	return q.Printf("%s%s", fmt.Sprintf(title, q.to, q.port), mad.Dump(a, o))
 }
 
-// rawJSON is JSON already.
+// rawJSON is encoded JSON.
 type rawJSON []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -189,7 +189,7 @@ func (q *querying) pkeys(ctx context.Context) error {
 	return q.cells(all, entries, 8, "pkeys")
 }
 
-// cells prints a table of entries, some in a row.
+// cells prints a table of entries with several entries per row.
 func (q *querying) cells(all []string, capacity, row int, what string) error {
 	if q.JSON {
 		return q.WriteJSON(all[:min(capacity, len(all))])

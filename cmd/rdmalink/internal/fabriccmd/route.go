@@ -36,17 +36,17 @@ the tables of each switch.
 	namesRow[routeOptions](),
 ), showRoutes)
 
-// routing is a run of the command.
+// routing is the state of the command.
 type routing struct {
 	*session
 	o           *routeOptions
 	c           *fabric.Client
 	names       fabric.Names
-	first, last int // LIDs; last 0: no limit
+	first, last int // range of LIDs; if last is 0, it has no end
 	list        []table.Table
-	fabric      *fabric.Fabric // nil: destinations are asked
+	fabric      *fabric.Fabric // nil unless it was discovered; then destinations aren't queried
 
-	// The last destination with several LIDs.
+	// The LIDs of the last destination with several LIDs.
 	base, end int
 	portGUID  verbs.GUID
 }
@@ -82,7 +82,7 @@ func showRoutes(ctx context.Context, s *session, o *routeOptions, words []string
 	return err
 }
 
-// every prints the tables of all switches of the fabric.
+// every prints the tables of all switches.
 func (r *routing) every(ctx context.Context) error {
 	f, err := r.discover(ctx, r.o.walk)
 	if f == nil {
@@ -111,7 +111,7 @@ func (r *routing) every(ctx context.Context) error {
 	return nil
 }
 
-// table prints a table of the switch at the end of a route.
+// table prints the table of the switch at the end of a route.
 func (r *routing) table(ctx context.Context, to mad.Route) error {
 	var node mad.NodeInfo
 	var d mad.NodeDescription
@@ -150,8 +150,8 @@ func (r *routing) unicast(ctx context.Context, to mad.Route, node mad.NodeInfo, 
 	routes := []table.Table{}
 	var failed error
 	n := 0
-	// C's programs read blocks up to the last LID rounded up, so that a last LID which begins a block
-	// is not among them.
+	// C's programs round the last LID up to a block, so they don't read a block that begins with the
+	// last LID.
 	for block := r.first / 64; block < (last+63)/64; block++ {
 		var lft mad.LinearForwardingTable
 		if failed = r.c.Get(ctx, to, uint32(block), &lft); failed != nil {
@@ -195,7 +195,7 @@ func (r *routing) valid() string {
 	return "valid "
 }
 
-// destination returns the port that a LID belongs to, in C's words.
+// destination describes the port with a LID, in the words of C's programs.
 func (r *routing) destination(ctx context.Context, lid int, valid bool) string {
 	if r.o.brief {
 		return ""
@@ -303,7 +303,7 @@ func (r *routing) multicast(ctx context.Context, to mad.Route, node mad.NodeInfo
 	return r.Printf("%d %smlids dumped \n", n, r.valid())
 }
 
-// multicastColumns returns the headings of the columns, one a port.
+// multicastColumns returns the headings of the columns, one for each port.
 func multicastColumns(ports int, brief bool) string {
 	if brief {
 		return " MLid       Port Mask\n"

@@ -19,17 +19,17 @@ import (
 
 type saOptions struct {
 	common
-	kind     *saRecord // that an option selects
+	kind     *saRecord // record that an option selects
 	view     saView
 	src, dst string // names or LIDs
 
-	// What records must equal; given has the names of those that were.
+	// The values that records must have. given holds the names of those that were set.
 	sgid, dgid, gid, mgid           verbs.GID
 	given                           map[string]uint64
 	members, groups, isSM, portInfo bool
 }
 
-// saView is the form in which nodes are printed.
+// saView is the format in which nodes are printed.
 type saView byte
 
 const (
@@ -171,10 +171,10 @@ func gidWord(word string) (verbs.GID, error) {
 	return verbs.GID(a.As16()), nil
 }
 
-// recordText writes the fields of a record as C's saquery prints them.
+// recordText writes the fields of a record in the format of C's saquery.
 type recordText struct {
 	strings.Builder
-	width int // column of the values
+	width int // width of the names
 	raw   []byte
 	q     *asking
 }
@@ -192,28 +192,28 @@ func (t *recordText) gid(at int) string {
 	return netip.AddrFrom16([16]byte(t.raw[at : at+16])).String()
 }
 
-// saRecord is a kind of record that can be asked for.
+// saRecord is a kind of record that can be queried.
 type saRecord struct {
 	long, short string
 	id          mad.AttrID
 	title       string
 	width       int
-	// ask returns the record that others must equal, and in which fields.
+	// ask returns the query, and the fields in which records must be equal to it.
 	ask  func(q *asking, words []string) (mad.Attribute, mad.ComponentMask, error)
 	text func(t *recordText, a mad.Attribute)
 }
 
-// asking is a run of the command.
+// asking is the state of the command.
 type asking struct {
 	*session
 	ctx    context.Context
 	o      *saOptions
 	c      *fabric.Client
 	names  fabric.Names
-	agent  mad.ClassPortInfo // of subnet administration, for records that depend on it
+	agent  mad.ClassPortInfo // capabilities of subnet administration, for records that depend on them
 	byName map[string]uint16
 	json   []any
-	cut    error // fabric.ErrTruncated, if an answer was cut
+	cut    error // fabric.ErrTruncated if a response was truncated
 }
 
 func findRecord(word string) *saRecord {
@@ -279,8 +279,8 @@ func showRecords(ctx context.Context, s *session, o *saOptions, words []string) 
 	return errors.Join(err, q.cut)
 }
 
-// ask asks for all records that equal a in the fields of mask, as bytes. If the answer was cut, it
-// returns what came.
+// ask queries all records that are equal to a in the fields of mask, and returns their bytes. If the
+// response was truncated, it returns the records that have arrived.
 func (q *asking) ask(a mad.Attribute, modifier uint32, mask mad.ComponentMask) ([][]byte, error) {
 	to, err := q.c.SM()
 	if err != nil {
@@ -326,12 +326,12 @@ func (q *asking) print(r *saRecord, raw []byte) error {
 	return q.Printf("%s", t.String())
 }
 
-// secret reports whether a field is shown only with -K.
+// secret reports whether a field is hidden without -K.
 func (q *asking) secret(f *mad.Field) bool {
 	return !q.showKeys && (f.Name == "ServRecKey" || f.Name == "InformQPN")
 }
 
-// show prints the records of the query.
+// show prints the records that match the query.
 func (q *asking) show(words []string) error {
 	r := q.o.kind
 	a, mask, err := r.ask(q, words)
@@ -350,7 +350,7 @@ func (q *asking) show(words []string) error {
 	return nil
 }
 
-// lidOf returns the LID of a word, which may be the name of a node.
+// lidOf returns the LID that a word means. The word is a LID or the name of a node.
 func (q *asking) lidOf(word string) (uint16, error) {
 	if word == "" {
 		return 0, nil
@@ -385,7 +385,7 @@ func (q *asking) lidOf(word string) (uint16, error) {
 	return lid, nil
 }
 
-// place reads LID/NUMBER/NUMBER. Numbers that are not given are -1.
+// place parses LID/NUMBER/NUMBER. Missing numbers are -1.
 func (q *asking) place(words []string, i int) (lid uint16, first, second int, err error) {
 	if i >= len(words) {
 		return 0, -1, -1, nil
@@ -411,7 +411,7 @@ func (q *asking) place(words []string, i int) (lid uint16, first, second int, er
 	return lid, numbers[0], numbers[1], nil
 }
 
-// placed returns the query for a record that begins with a LID, and has up to two numbers.
+// placed returns the ask function of a record that begins with a LID and up to two numbers.
 func placed(make func(lid uint16, first, second int) mad.Attribute, firstMask, secondMask mad.ComponentMask) func(*asking, []string) (mad.Attribute, mad.ComponentMask, error) {
 	return func(q *asking, words []string) (mad.Attribute, mad.ComponentMask, error) {
 		lid, first, second, err := q.place(words, 0)
@@ -432,7 +432,7 @@ func placed(make func(lid uint16, first, second int) mad.Attribute, firstMask, s
 	}
 }
 
-// criteria collects the fields that options name.
+// criteria collects the fields that options set.
 type criteria struct {
 	o    *saOptions
 	mask mad.ComponentMask
@@ -516,7 +516,7 @@ func askLink(q *asking, words []string) (mad.Attribute, mad.ComponentMask, error
 	return &mad.LinkRecord{FromLID: from, FromPort: uint8(max(fromPort, 0)), ToLID: to, ToPort: uint8(max(toPort, 0))}, mask, nil
 }
 
-// saRecords is set by init, because some of its functions look up a record in it.
+// saRecords is set by init, because some of its functions refer to it.
 var saRecords []saRecord
 
 func init() {
@@ -626,7 +626,7 @@ func textPortInfo(t *recordText, a mad.Attribute) {
 	t.line("Options", "0x%x", r.Options)
 	t.WriteString("\tPortInfo dump:\n")
 	for line := range strings.Lines(mad.Dump(&r.PortInfo, mad.DumpOptions{ShowKeys: t.q.showKeys})) {
-		if !strings.HasPrefix(line, "\t") { // a line of several, as CapMask
+		if !strings.HasPrefix(line, "\t") { // one of several lines, as for CapMask
 			line = "\t\t" + line
 		}
 		t.WriteString(line)
@@ -846,8 +846,8 @@ func (q *asking) showAgent() error {
 	return q.Printf("%s", t.String())
 }
 
-// managers prints the ports whose CapMask says that they have a subnet manager, and those where it is
-// disabled.
+// managers prints the ports that have a subnet manager according to their CapMask, and those where it
+// is disabled.
 func (q *asking) managers() error {
 	const isSM, disabled, byBits = 1 << 1, 1 << 10, 1 << 31
 	for i, bit := range []uint32{isSM, disabled} {
@@ -977,7 +977,7 @@ func (q *asking) members(word string) error {
 	return nil
 }
 
-// nodes prints nodes in the form of the options.
+// nodes prints nodes in the format that the options select.
 func (q *asking) nodes(word string) error {
 	var wanted uint64
 	if q.o.view == viewByLID || q.o.view == viewByGUID {

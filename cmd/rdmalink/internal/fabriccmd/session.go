@@ -16,17 +16,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// common are the options that most commands have, with the letters of C's programs.
+// common holds the options that most commands have. Their letters are those of C's programs.
 type common struct {
 	json     bool
 	device   string
 	port     int
-	timeout  int // in milliseconds; 0: mad.DefaultTimeout
+	timeout  int // in milliseconds; 0 means mad.DefaultTimeout
 	smLID    int
 	mkey     uint64
 	smKey    uint64
 	showKeys bool
-	names    string // file of a node name map
+	names    string // path of a node name map
 }
 
 func (c *common) base() *common { return c }
@@ -57,7 +57,7 @@ func namesRow[T any, P commandOptions[T]]() cli.Row[T] {
 	return cli.NewRow(0, "node-name-map", "FILE", "names of nodes in place of their descriptions: lines 0xGUID \"NAME\"", func(o *T, v string) error { P(o).base().names = v; return nil })
 }
 
-// smRow is the option of commands that ask subnet administration.
+// smRow returns the option of commands that query subnet administration.
 func smRow[T any, P commandOptions[T]]() cli.Row[T] {
 	return cli.NewRow('s', "sm_port", "LID", "LID of the subnet manager (default: that of the port)", number("LID", 1, math.MaxUint16, func(o *T) *int { return &P(o).base().smLID }))
 }
@@ -66,7 +66,7 @@ func number[T any](name string, least, most int64, field func(*T) *int) func(*T,
 	return cli.Number(name, least, most, field)
 }
 
-// session is a run of a command: its output, and its port while one is open.
+// session is the state of a command: its options, its output, and the open port.
 type session struct {
 	cli.Output
 	*common
@@ -75,7 +75,7 @@ type session struct {
 	client *fabric.Client
 }
 
-// open opens the port that the options name and returns a client that sends by it.
+// open opens the port that the options name, and returns a client that uses it.
 func (s *session) open() (*fabric.Client, error) {
 	if s.client != nil {
 		return s.client, nil
@@ -98,7 +98,7 @@ func (s *session) close() {
 	}
 }
 
-// defaultNames is where C's programs look for a node name map.
+// defaultNames is the default node name map of C's programs.
 const defaultNames = "/etc/rdma/ib-node-name-map"
 
 // nodeNames reads the node name map.
@@ -122,7 +122,7 @@ func (s *session) nodeNames() (fabric.Names, error) {
 	return names, nil
 }
 
-// problems prints what a discovery couldn't read, and returns the exit code 1 if there was any.
+// problems prints the problems of a discovery. If there are any, it returns the exit code 1.
 func (s *session) problems(f *fabric.Fabric) error {
 	for _, p := range f.Problems {
 		s.Note("%s", cli.PlainLine(p))
@@ -133,5 +133,5 @@ func (s *session) problems(f *fabric.Fabric) error {
 	return nil
 }
 
-// guid returns a GUID as C's programs print it.
+// guid returns a GUID in the format of C's programs.
 func guid(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }

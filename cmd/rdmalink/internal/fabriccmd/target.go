@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// target are the options that say what an address on the command line is. It is a LID unless one is
-// given.
+// target holds the options that select the kind of an address on the command line. Without them it is
+// a LID.
 type target struct {
 	direct, byGUID bool
 }
@@ -36,7 +36,7 @@ func guidRow[T any, P targetOptions[T]]() cli.Row[T] {
 	return cli.NewRow('G', "Guid", "", "addresses are port GUIDs", cli.Flag(func(o *T) *bool { return &P(o).targeting().byGUID }))
 }
 
-// route returns the route to an address. A GUID is resolved by subnet administration.
+// route returns the route to an address. It asks subnet administration for the LID of a GUID.
 func (s *session) route(ctx context.Context, c *fabric.Client, t target, address string) (mad.Route, error) {
 	if t.direct {
 		r, err := mad.ParseRoute(address)
@@ -49,7 +49,7 @@ func (s *session) route(ctx context.Context, c *fabric.Client, t target, address
 	return mad.ByLID(lid), err
 }
 
-// lid returns the LID of an address that is no directed route.
+// lid returns the LID of an address, which must not be a directed route.
 func (s *session) lid(ctx context.Context, c *fabric.Client, t target, address string) (uint16, error) {
 	if t.byGUID {
 		g, err := strconv.ParseUint(address, 0, 64)
@@ -65,7 +65,7 @@ func (s *session) lid(ctx context.Context, c *fabric.Client, t target, address s
 	return uint16(lid), nil
 }
 
-// name returns the name of a node with a GUID, or its description.
+// name returns the name of a node in the node name map, or else its description.
 func name(names fabric.Names, g verbs.GUID, description string) string {
 	if n, ok := names[g]; ok {
 		return n
@@ -73,7 +73,7 @@ func name(names fabric.Names, g verbs.GUID, description string) string {
 	return mad.Printable(description)
 }
 
-// portWord reads the number of a port.
+// portWord parses the number of a port.
 func portWord(word string) (uint8, error) {
 	n, err := strconv.ParseUint(word, 0, 8)
 	if err != nil {

@@ -15,7 +15,7 @@ type traceOptions struct {
 	common
 	target
 	simple bool
-	mlid   int // of a multicast group; 0: unicast
+	mlid   int // of a multicast group; 0 for unicast
 }
 
 var trace = define(&program{
@@ -88,7 +88,7 @@ func showTrace(ctx context.Context, s *session, o *traceOptions, words []string)
 	return err
 }
 
-// kind returns the type of a node as ibtracert prints it.
+// kind returns the type of a node in the words of ibtracert.
 func kind(t mad.NodeType) string {
 	if text, ok := map[mad.NodeType]string{mad.NodeCA: "ca", mad.NodeSwitch: "switch", mad.NodeRouter: "router"}[t]; ok {
 		return text
@@ -116,14 +116,14 @@ func hopTable(h fabric.Hop, names fabric.Names) table.Table {
 	}
 }
 
-// visit is a node that packets of a multicast group reach.
+// visit is a node that the packets of a multicast group reach.
 type visit struct {
 	node    *fabric.Node
-	in, out uint8 // out is the port by which the node before sent them
+	in, out uint8 // input port of node, and output port of the node before
 	before  *visit
 }
 
-// traceMulticast prints the way of a multicast group's packets from a port to another.
+// traceMulticast prints the route of a multicast group's packets from one port to another.
 func (s *session) traceMulticast(ctx context.Context, c *fabric.Client, o *traceOptions, from, to uint16, names fabric.Names) error {
 	f, err := s.discover(ctx, walk{})
 	if err != nil {
@@ -171,11 +171,11 @@ func (s *session) traceMulticast(ctx context.Context, c *fabric.Client, o *trace
 	return last("To", target)
 }
 
-// entered returns the port by which a node is reached.
+// entered returns the input port of a visit.
 func entered(v *visit) *fabric.Port { return v.node.Port(int(v.in)) }
 
-// spread follows the packets of a multicast group from a port until they reach another, and returns
-// the last node.
+// spread follows the packets of a multicast group from one port until they reach another. It returns
+// the last visit.
 func (s *session) spread(ctx context.Context, c *fabric.Client, mlid uint16, source, target *fabric.Port) (*visit, error) {
 	reached := func(v *visit) bool {
 		return v.node == target.Node && (v.node.Info.Type == mad.NodeSwitch || v.in == target.Number)
@@ -216,7 +216,7 @@ func (s *session) spread(ctx context.Context, c *fabric.Client, mlid uint16, sou
 	return nil, fmt.Errorf("packets of MLID 0x%x from LID %d do not reach LID %d: see the members with rdmalink fabric sa -m 0x%x, and the tables with fabric route -M", mlid, source.LID(), target.LID(), mlid)
 }
 
-// groupPorts returns the ports by which a switch sends the packets of a multicast group.
+// groupPorts returns the ports through which a switch forwards a multicast group.
 func groupPorts(ctx context.Context, c *fabric.Client, n *fabric.Node, mlid uint16) ([]uint8, error) {
 	index := mlid - mad.MinMulticast
 	if n.Switch == nil || index >= n.Switch.MulticastFDBCap {

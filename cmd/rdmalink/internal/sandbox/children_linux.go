@@ -5,18 +5,24 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// endChildren kills all that the command left running, and waits for its end.
+// endChildren kills all that the command left running, and waits for its end. It polls: the
+// children of a process that ends become this one's, and a tracer may be the one that learns of
+// the end, so that a wait for the next one would wait for a process that nobody has killed.
 func endChildren() {
 	for {
 		for _, pid := range children() {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && err != unix.EINTR {
+		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
+		case err != nil && err != unix.EINTR:
 			return
+		case pid == 0:
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

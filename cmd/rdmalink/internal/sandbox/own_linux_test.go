@@ -143,7 +143,11 @@ func TestExitCode(t *testing.T) {
 
 // TestLeftBehind checks that processes left running by a command end with the sandbox.
 func TestLeftBehind(t *testing.T) {
+	const generations = "sh -c 'sh -c \"sleep 1000 & sleep 1000\" & sleep 1000' & sleep 0.05"
 	for way, options := range ways {
+		if out, err := inside(t, options, "sh", "-c", generations); err != nil {
+			t.Errorf("%s: %v\n%s", way, err, out)
+		}
 		out, err := inside(t, options, "sh", "-c", "sleep 1000 & echo $!")
 		pid := strings.TrimSpace(out)
 		if _, gone := os.Stat("/proc/" + pid); err != nil || !os.IsNotExist(gone) {

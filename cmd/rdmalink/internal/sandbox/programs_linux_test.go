@@ -60,7 +60,8 @@ func command(file string) int {
 	return 1
 }
 
-// guard is how long a command may take, on however busy a machine.
+// guard is how long a command may take, on however busy a machine. Then it gets SIGTERM, and a
+// minute later SIGKILL, which ends all that it traces too.
 const guard = 10 * time.Minute
 
 // inside runs a command in a sandbox. It returns the output on both streams, and the error of Run. The
@@ -81,6 +82,7 @@ func inside(t *testing.T, options []string, words ...string) (string, error) {
 	c.Stdout, c.Stderr = out, out
 	c.Env = append(os.Environ(), errorFile+"="+filepath.Join(dir, "error"))
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = time.Minute
 	err = c.Run()
 	text, failed := os.ReadFile(out.Name())
 	if failed != nil {

@@ -1,4 +1,5 @@
-// Package top shows the ports and the users of RDMA devices live, sorted, as htop shows processes.
+// Package top implements the command top, which shows the ports and the users of RDMA devices live, as
+// htop shows processes.
 package top
 
 import (
@@ -50,14 +51,14 @@ docs/exporter.md has the counters of drivers behind each column.`,
 	}
 }
 
-// view is a running top.
+// view is the state of the command.
 type view struct {
 	*cli.Tool
 	source     *metrics.Collector
-	iterations uint64 // 0: no limit
+	iterations uint64 // 0 means no limit
 	interval   time.Duration
 	batch      bool
-	sort       int // into columns
+	sort       int // index of columns
 	reverse    bool
 	before     *metrics.Snapshot
 	now        *metrics.Snapshot
@@ -92,7 +93,7 @@ func parse(t *cli.Tool, w *cli.Words) (*view, error) {
 	return v, nil
 }
 
-// query opens a device for a moment.
+// query opens a device, reads its details and closes it.
 func (v *view) query(d netlinkrdma.Device) (metrics.Details, error) {
 	if v.Open == nil {
 		return metrics.Details{}, nil
@@ -101,12 +102,12 @@ func (v *view) query(d netlinkrdma.Device) (metrics.Details, error) {
 	if err != nil {
 		return metrics.Details{}, err
 	}
-	defer dev.Close() // it has no objects
+	defer dev.Close() // without objects it can't fail
 	return metrics.DetailsOf(dev, d.Ports)
 }
 
-// run reads the machine at every interval. Rates need two readings, so that the first tables
-// appear after one interval; a terminal shows them at once, without rates.
+// run takes a snapshot in each interval. Rates need two snapshots, so the first tables appear after
+// one interval. A terminal shows tables without rates at once.
 func (v *view) run(ctx context.Context) error {
 	if err := v.collect(); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (v *view) print(again bool) error {
 	return v.Printf("%s", text)
 }
 
-// live draws the tables until q is pressed or ctx is done.
+// live shows the tables on a terminal until q is pressed or ctx is done.
 func (v *view) live(ctx context.Context, s *screen) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer s.wait()

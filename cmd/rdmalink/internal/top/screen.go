@@ -10,13 +10,13 @@ import (
 // screen draws on a terminal and reads its keys.
 type screen struct {
 	out     io.Writer
-	in      io.Reader                  // nil if it is no terminal
-	size    func() (columns, rows int) // of the window; it may change
+	in      io.Reader                  // nil unless it is a terminal
+	size    func() (columns, rows int) // returns the current size of the window
 	restore func()
 	reader  sync.WaitGroup
 }
 
-// Sequences of ECMA-48, and of xterm for the alternate screen.
+// Control sequences of ECMA-48. Those for the alternate screen are xterm's.
 const (
 	enter     = "\x1b[?1049h\x1b[?25l"
 	leave     = "\x1b[?25h\x1b[?1049l"
@@ -27,7 +27,8 @@ const (
 	plain     = "\x1b[m"
 )
 
-// draw shows the text, cut to the window. Headings, which begin with a capital word, are inverse.
+// draw shows the part of the text that fits into the window. It inverts headings, which are lines that
+// begin with a capital word.
 func (s *screen) draw(text string) error {
 	columns, rows := s.size()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -51,7 +52,7 @@ func (s *screen) draw(text string) error {
 	return err
 }
 
-// keys reads the terminal, whose reads return after a moment without a key, until ctx is done.
+// keys reads keys from the terminal until ctx is done. A read returns after a short time without a key.
 func (s *screen) keys(ctx context.Context) <-chan byte {
 	keys := make(chan byte)
 	if s.in == nil {
@@ -76,7 +77,7 @@ func (s *screen) keys(ctx context.Context) <-chan byte {
 	return keys
 }
 
-// wait waits for the reader of keys.
+// wait waits until the goroutine of keys has ended.
 func (s *screen) wait() { s.reader.Wait() }
 
 func (s *screen) close() {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openScreen prepares the terminal: keys arrive one by one and are not echoed. Ctrl-C still
-// interrupts. It fails if stdout is no terminal.
+// openScreen prepares the terminal, so that keys arrive one by one and are not echoed. Ctrl-C still
+// interrupts the program. openScreen fails if stdout is not a terminal.
 func openScreen(stdin io.Reader, stdout io.Writer) (*screen, error) {
 	out, ok := stdout.(*os.File)
 	if !ok {
@@ -30,7 +30,7 @@ func openScreen(stdin io.Reader, stdout io.Writer) (*screen, error) {
 		if was, err := unix.IoctlGetTermios(keys, unix.TCGETS); err == nil {
 			now := *was
 			now.Lflag &^= unix.ICANON | unix.ECHO
-			now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 0, 1 // a read waits for a tenth of a second at most
+			now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 0, 1 // a read waits for at most 0.1 s
 			if err := unix.IoctlSetTermios(keys, unix.TCSETS, &now); err != nil {
 				return nil, err
 			}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns both ends of a pseudo-terminal.
+// terminal returns the two ends of a pseudo-terminal.
 func terminal(t *testing.T) (user, program *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -37,7 +37,7 @@ func terminal(t *testing.T) (user, program *os.File) {
 	return user, program
 }
 
-// TestTerminal runs top on a terminal until q is pressed, and checks that the terminal is as before.
+// TestTerminal runs top on a terminal until q is pressed, and checks that it restores the terminal's mode.
 func TestTerminal(t *testing.T) {
 	user, program := terminal(t)
 	before, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)

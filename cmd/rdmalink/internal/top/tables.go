@@ -13,15 +13,15 @@ import (
 	"github.com/goverbs/goverbs/internal/metrics"
 )
 
-// device is a line of the first table.
+// device is a row of the first table.
 type device struct {
 	Name   string            `json:"ifname"`
 	Used   map[string]uint64 `json:"objects"`
 	Limits map[string]uint64 `json:"limits,omitempty"`
 }
 
-// port is a line of the second table. Rates are per second; those that no counter of the driver
-// has are nil.
+// port is a row of the second table. Rates are per second. A rate is nil if the driver has no counter
+// for it.
 type port struct {
 	Device  string   `json:"ifname"`
 	Port    uint32   `json:"port"`
@@ -37,7 +37,7 @@ type port struct {
 	Drops   *float64 `json:"drops_per_second,omitempty"`
 }
 
-// rates are the columns of ports, by the metrics that they add up.
+// rates holds the rate columns of ports, with the metrics that each adds up.
 var rates = []struct {
 	of      func(p *port) **float64
 	metrics []string
@@ -51,7 +51,7 @@ var rates = []struct {
 	{func(p *port) **float64 { return &p.Drops }, []string{"transmit_drops", "receive_drops", "receive_no_buffer", "receive_errors"}},
 }
 
-// process is a line of the third table.
+// process is a row of the third table.
 type process struct {
 	PID     int               `json:"pid,omitempty"`
 	Name    string            `json:"comm"`
@@ -64,8 +64,8 @@ type process struct {
 	Memlock *uint64           `json:"memlock_bytes,omitempty"` // omitted if there is no limit
 }
 
-// sortColumn is a column that can be sorted by, of ports or of processes. Numbers are sorted from
-// the largest.
+// sortColumn is a column of ports or of processes that the table can be sorted by. The largest numbers
+// come first.
 type sortColumn struct {
 	key     string
 	port    func(a, b port) int
@@ -107,7 +107,7 @@ func value[T uint64 | float64](p *T) (v T) {
 	return v
 }
 
-// tables are what top shows.
+// tables holds the tables that top shows.
 type tables struct {
 	time      time.Time
 	sort      string
@@ -160,8 +160,8 @@ func deviceOf(d *metrics.Device) device {
 	return one
 }
 
-// port returns the line of a port. The port before is that of the same device: a device that was
-// removed and added again, under the same name, counts from zero.
+// port returns the row of a port. It computes rates only from a snapshot of the same device. A device
+// that was removed and added again under the same name counts from zero.
 func (v *view) port(d *metrics.Device, p *metrics.Port) port {
 	one := port{Device: d.Name, Port: p.Index, Netdev: p.NetdevName, State: p.State.String(), Rate: p.Rate}
 	var was *metrics.Port
@@ -186,8 +186,8 @@ func (v *view) port(d *metrics.Device, p *metrics.Port) port {
 	return one
 }
 
-// rateOf returns the change of the metrics in a second. A counter that fell was reset: its change
-// is not known and counts as none.
+// rateOf returns the change of the metrics per second. A counter whose value is smaller than before has
+// been reset. Its change is unknown and counts as zero.
 func rateOf(was, is *metrics.Port, names []string, seconds float64) (rate float64, known bool) {
 	for _, name := range names {
 		before, ok := was.Sum(name)
@@ -229,7 +229,7 @@ func processOf(p *metrics.Process) process {
 	return one
 }
 
-// page is the JSON form.
+// page is the JSON output.
 type page struct {
 	Time      string    `json:"time"`
 	Devices   []device  `json:"devices"`
@@ -242,7 +242,7 @@ func (t *tables) json() page {
 	return page{t.time.Format(time.RFC3339Nano), t.devices, t.ports, t.processes, t.errors}
 }
 
-// text returns the tables in columns.
+// text returns the tables as text.
 func (t *tables) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rdmalink top  %s  sorted by %s  %d devices, %d ports, %d users\n\n", t.time.Format("15:04:05"), t.sort,
@@ -321,7 +321,7 @@ func perSecond(rate *float64, unit string) string {
 	return scaled(*rate, unit)
 }
 
-// scaled prints a number with three digits and a unit of powers of 1,000.
+// scaled formats a number with three digits and a prefix for a power of 1,000.
 func scaled(n float64, unit string) string {
 	prefixes := []string{"", "k", "M", "G", "T", "P", "E"}
 	i := 0
@@ -338,8 +338,8 @@ func scaled(n float64, unit string) string {
 	return strconv.FormatFloat(n, 'f', digits, 64) + prefixes[i] + unit
 }
 
-// writeColumns writes rows in columns, the first left ones aligned on the left, and the last one
-// too if it is of text. Names are escaped.
+// writeColumns writes rows in columns. The first left columns are aligned on the left, and so is the
+// last one if it holds text. Names are escaped.
 func writeColumns(b *strings.Builder, rows [][]string, left int) {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// growing is a kernel whose counters grow by what step says with each reading.
+// growing is a kernel whose counters increase by step with each reading.
 type growing struct {
 	*nltest.Kernel
 	step  uint64
@@ -42,7 +42,7 @@ func (k *growing) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	return k.Kernel.Execute(req)
 }
 
-// machine has a busy rxe0, and siw0 without counters.
+// machine returns a machine with a busy device rxe0, and siw0 without counters.
 func machine() (*cli.Tool, *growing) {
 	server, client, core := netlinkrdma.Owner{TID: 7}, netlinkrdma.Owner{TID: 8}, netlinkrdma.Owner{Kernel: "ib_core"}
 	k := &growing{step: 4000, Kernel: &nltest.Kernel{
@@ -106,7 +106,7 @@ PID  NAME              QP  CQ  MR  PD  CTX  BYTES  PINNED  MEMLOCK  POD OR CGROU
 	})
 }
 
-// TestJSON checks that each reading is one object, with rates where the driver counts.
+// TestJSON checks that each snapshot is one object, and has rates if the driver has counters.
 func TestJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := lines(t, "-j", "-n", "2", "-i", "2", "-s", "bytes")
@@ -129,7 +129,7 @@ func TestJSON(t *testing.T) {
 	})
 }
 
-// TestSort checks that each column sorts its own table, from the largest number.
+// TestSort checks that each column sorts its own table, largest numbers first.
 func TestSort(t *testing.T) {
 	rate := func(f float64) *float64 { return &f }
 	bytes := func(n uint64) *uint64 { return &n }
@@ -168,19 +168,19 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// keyboard gives its keys one by one, and then nothing, as a terminal does.
+// keyboard returns its keys one by one. After them each read returns nothing, as on a terminal.
 type keyboard struct{ keys string }
 
 func (k *keyboard) Read(b []byte) (int, error) {
 	if k.keys == "" {
-		time.Sleep(100 * time.Millisecond) // in the bubble of synctest
+		time.Sleep(100 * time.Millisecond) // fake time of synctest
 		return 0, io.EOF
 	}
 	b[0], k.keys = k.keys[0], k.keys[1:]
 	return 1, nil
 }
 
-// TestLive draws on a small screen until q is pressed.
+// TestLive runs top on a small screen until q is pressed.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tool, _ := machine()
@@ -218,7 +218,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestScreenFails checks that an output that fails ends top.
+// TestScreenFails checks that a failing output ends top.
 func TestScreenFails(t *testing.T) {
 	tool, _ := machine()
 	v, err := parse(tool, new(cli.Words))
@@ -244,5 +244,5 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// commandAlone returns rdmalink with the command top.
+// commandAlone returns rdmalink with top as its only command.
 func commandAlone() cli.Command { return cli.Root(Command()) }

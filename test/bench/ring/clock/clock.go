@@ -1,10 +1,9 @@
-// Package clock reads the processor's own clock, which is no system call where
-// the time of day is one.
+// Package clock reads the processor's clock. Unlike the time of day, it never needs a system call.
 package clock
 
 import "time"
 
-// NsPerTick measures for a tenth of a second how long a tick is.
+// NsPerTick returns the duration of a tick. It measures for 0.1 s.
 func NsPerTick() float64 {
 	start, ticks := time.Now(), Ticks()
 	time.Sleep(time.Second / 10)

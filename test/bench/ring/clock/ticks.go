@@ -2,5 +2,5 @@
 
 package clock
 
-// Ticks is the clock's reading.
+// Ticks returns the value of the clock.
 func Ticks() int64

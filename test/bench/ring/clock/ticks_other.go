@@ -6,5 +6,5 @@ import "time"
 
 var start = time.Now()
 
-// Ticks is the clock's reading.
+// Ticks returns the value of the clock.
 func Ticks() int64 { return int64(time.Since(start)) }

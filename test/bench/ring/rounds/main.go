@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/ring/clock"
 )
 
-// Main is the program of an implementation: it measures the rings that open
-// makes on the device and the address of the command line, and prints samples.
+// Main is the main function of an implementation. It calls open with the device and the address of the
+// command line, measures the rings and prints samples.
 func Main(impl string, open func(dev string, addr netip.Addr, raw bool) (Rings, error)) {
 	o := options{impl: impl}
 	switch err := o.parse(os.Args[1:]); {
@@ -65,7 +65,7 @@ func (o *options) parse(args []string) error {
 	return nil
 }
 
-// allocRounds is enough to count allocations, which are the same every time.
+// allocRounds is the number of rounds for counting allocations, which hardly vary.
 const allocRounds = 5
 
 func (o *options) run(rings Rings, to io.Writer) error {
@@ -79,7 +79,7 @@ func (o *options) run(rings Rings, to io.Writer) error {
 	}
 	kinds := Kinds
 	if o.raw {
-		kinds = Write // and what follows
+		kinds = Write // only the kinds below Write
 	}
 	if err := o.measure(&meter{rings: rings, kinds: kinds, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 // A unit is the unit of samples.
 type unit struct {
 	name   string
-	tick   float64 // one of the meter's clock
-	suffix string  // of the measures' names
+	tick   float64 // length of a tick of the meter's clock
+	suffix string  // suffix of the names of measures
 }
 
-// measure does n rounds of everything and prints the medians.
+// measure runs n rounds of each measurement and prints the medians.
 func (o *options) measure(m *meter, n int, u unit, to io.Writer) error {
 	for _, list := range Lists {
 		if err := m.lists(list, n); err != nil {
@@ -33,8 +33,8 @@ func (o *options) measure(m *meter, n int, u unit, to io.Writer) error {
 	return o.print(m, n/2, "", Calls, u, to)
 }
 
-// print prints the median, per element of a round, of the figures that the meter
-// noted, which must be of least rounds at least.
+// print prints the medians of the meter's figures, divided by the elements of a round. There must be
+// figures of at least least rounds.
 func (o *options) print(m *meter, least int, params string, elements int, u unit, to io.Writer) error {
 	for _, measure := range slices.Sorted(maps.Keys(m.costs)) {
 		costs := m.costs[measure]

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// A meter carries out rounds and notes what each step of them took, in units of
-// its clock.
+// A meter runs rounds and records the duration of each step in ticks of its clock.
 type meter struct {
 	rings  Rings
-	kinds  Kind // below this
+	kinds  Kind // kinds below this one are measured
 	clock  Clock
-	device *process           // nil: the kernel has it
+	device *process           // nil if the device is in the kernel
 	costs  map[string][]int64 // by measure
 }
 
@@ -21,7 +20,7 @@ func (m *meter) note(measure string, took int64, err error) error {
 	return err
 }
 
-// lists does n rounds of each kind, after some to warm up.
+// lists runs n rounds of each kind, after some rounds to warm up.
 func (m *meter) lists(list, n int) error {
 	if err := m.both(list, n/10+1); err != nil {
 		return err
@@ -30,7 +29,7 @@ func (m *meter) lists(list, n int) error {
 }
 
 func (m *meter) both(list, n int) error {
-	m.costs = map[string][]int64{"poll_full": nil} // missed if it never went well
+	m.costs = map[string][]int64{"poll_full": nil} // so that print reports it if no round succeeded
 	for range n {
 		for kind := range m.kinds {
 			if err := m.round(kind, list); err != nil {
@@ -41,7 +40,8 @@ func (m *meter) both(list, n int) error {
 	return nil
 }
 
-// round records no polls of writes: only polling shows that they are done.
+// round runs a round. It doesn't record the polls of writes, because only polling shows that they have
+// completed.
 func (m *meter) round(kind Kind, list int) error {
 	m.device.stop()
 	err := m.post(kind, list)
@@ -56,7 +56,7 @@ func (m *meter) round(kind Kind, list int) error {
 		return take(m.rings.TakeSends, Depth)
 	}
 	if r, ok := m.rings.(RecvPoller); ok && m.kinds == Write {
-		for range 10 * grace { // nothing shows that all have arrived but polling
+		for range 10 * grace { // only polling shows that all have arrived
 			yield()
 		}
 		if err := m.poll("poll_recv", r.PollRecv, m.rings.TakeRecvs, list); err != nil {
@@ -82,11 +82,11 @@ func (m *meter) post(kind Kind, list int) error {
 	return m.note(measures[kind], took, err)
 }
 
-// grace is how often the last send completions are waited for: on siw the peer
-// may have the message before the kernel has noted that it is sent.
+// grace is the number of attempts to find the last send completions. On siw the peer may receive a
+// message before the kernel writes the completion of the send.
 const grace = 20
 
-// poll notes nothing when completions were missing.
+// poll polls a queue and records the duration, unless completions were missing.
 func (m *meter) poll(measure string, poll func(list int, now Clock) (int, int64, error), rest func(atMost int) (int, error), list int) error {
 	m.device.stop()
 	n, took, err := poll(list, m.clock)
@@ -97,7 +97,7 @@ func (m *meter) poll(measure string, poll func(list int, now Clock) (int, int64,
 	return m.note(measure, took, err)
 }
 
-// calls measures the operations that are counted per call, n times.
+// calls measures the operations that are reported per call, n times.
 func (m *meter) calls(n int) error {
 	m.costs = make(map[string][]int64)
 	m.device.stop()
@@ -117,14 +117,13 @@ func (m *meter) calls(n int) error {
 	return nil
 }
 
-// patience is for what should take milliseconds.
+// patience limits waits that should take milliseconds.
 const patience = 10 * time.Second
 
 var errMissing = errors.New("completions are missing")
 
-// take waits for n completions. It yields the processor instead of sleeping,
-// because what Go does to put a thread to sleep and to wake it leaves the caches
-// colder than what C does.
+// take waits for n completions. It yields the processor instead of sleeping, because Go runs more code
+// than C to put a thread to sleep and to wake it, which leaves the caches colder.
 func take(from func(atMost int) (int, error), n int) error {
 	for end := time.Now().Add(patience); n > 0; {
 		got, err := from(n)

@@ -7,19 +7,18 @@ import (
 	"testing"
 )
 
-// fake counts messages on their way, and has its own clock, which a step moves
-// by as much as it costs.
+// fake is a Rings that only counts messages. Each step advances its clock by the cost of the step.
 type fake struct {
 	ticks         int64
-	recvs         int // posted
-	arrived, done int // completions
-	held, late    int // sends without a doorbell; completions that Poll does not see
+	recvs         int // posted receives
+	arrived, done int // completions of receives and of sends
+	held, late    int // sends without a doorbell; completions that Poll misses
 	writes        bool
 }
 
 func (f *fake) clock() int64 { return f.ticks }
 
-// takes moves the clock between two looks at it.
+// takes advances the clock between two reads.
 func (f *fake) takes(ticks int64, now Clock) (int64, error) {
 	start := now()
 	f.ticks += ticks
@@ -65,7 +64,7 @@ func (f *fake) TakeRecvs(atMost int) (n int, err error) {
 	return n, nil
 }
 
-// TestMeasure has every step cost another number of ticks, and nothing else.
+// TestMeasure gives each step a different cost. Nothing else must count.
 func TestMeasure(t *testing.T) {
 	f := &fake{}
 	var out strings.Builder
@@ -92,8 +91,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestLate: a poll that did not find everything does not count, and the next
-// round begins with empty queues.
+// TestLate: a poll that misses completions doesn't count, and the next round begins with empty queues.
 func TestLate(t *testing.T) {
 	f := &fake{late: 10}
 	m := &meter{rings: f, kinds: Kinds, clock: f.clock, costs: make(map[string][]int64)}
@@ -107,7 +105,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestNeverRight: what never went well is an error, not a missing row.
+// TestNeverRight: if no round of a measurement succeeds, the result is an error, not a missing row.
 func TestNeverRight(t *testing.T) {
 	f := &fake{}
 	o := options{impl: "fake", driver: "siw"}

@@ -2,8 +2,8 @@ package rounds
 
 import "syscall"
 
-// process is one that has the device in it. It acts on a doorbell some time later, and on a
-// machine with one CPU that would be in the middle of a measurement.
+// process is the process that simulates the device. It handles doorbells asynchronously. On a machine
+// with one CPU it would run in the middle of a measurement.
 type process struct{ pid int }
 
 func parent() *process { return &process{syscall.Getppid()} }
@@ -11,7 +11,7 @@ func parent() *process { return &process{syscall.Getppid()} }
 func (p *process) stop() { p.signal(syscall.SIGSTOP) }
 func (p *process) goOn() { p.signal(syscall.SIGCONT) }
 
-// signal gives the process the time to obey.
+// signal sends a signal, and then yields so that the process can act on it.
 func (p *process) signal(s syscall.Signal) {
 	if p == nil {
 		return

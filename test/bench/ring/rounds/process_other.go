@@ -2,7 +2,7 @@
 
 package rounds
 
-// process is of Linux only, as the devices are that are a process.
+// process is unused, because devices in a process exist only on Linux.
 type process struct{}
 
 func parent() *process { return nil }

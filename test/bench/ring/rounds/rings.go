@@ -1,14 +1,13 @@
-// Package rounds measures what posting, polling and arming cost in user space,
-// of any implementation that gives it its rings. A round fills the receive queue
-// of one end and the send queue of the other, with the doorbell held back, then
-// rings it, waits until everything has arrived, and polls. The result is the
-// median of the rounds, so an interrupt does not count.
+// Package rounds measures the user-space cost of posting, polling and arming, for any implementation of
+// Rings. A round fills the receive queue of one end and the send queue of the other without a doorbell.
+// Then it rings the doorbell, waits until everything has arrived, and polls. The result is the median
+// of the rounds, so an interrupt doesn't affect it.
 package rounds
 
 const (
-	Depth   = 256 // work requests that a queue holds
-	Message = 64  // bytes of each
-	Calls   = 256 // of operations measured per call: polling an empty CQ, and arming
+	Depth   = 256 // work requests per queue
+	Message = 64  // bytes per message
+	Calls   = 256 // calls per round of polling an empty CQ and of arming
 )
 
 // Kind is the kind of requests of a round.
@@ -19,38 +18,37 @@ const (
 	SendInline
 	Write
 	WriteInline
-	Kinds // how many there are
+	Kinds // the number of kinds
 )
 
-// measures are the names that posting has in samples.
+// measures holds the names of posting in samples.
 var measures = [Kinds]string{"post_send", "post_send_inline", "post_write", "post_write_inline"}
 
-// Lists are how many requests go into a call.
+// Lists holds the numbers of requests per call.
 var Lists = []int{1, 16, 64}
 
-// A Clock measures a step.
+// A Clock returns the time in ticks.
 type Clock func() int64
 
-// Rings are a device's, connected to itself. Each method that is measured does a
-// whole queue's worth, and reads the clock itself, right before and behind it, as
-// the C twin does: otherwise the code that leads there is measured too, and has to be fetched
-// into caches that the kernel has just used.
+// Rings is the queues of a device that is connected to itself. Each measured method fills or empties a
+// whole queue. It reads the clock immediately before and after the loop, as the C twin does. Otherwise
+// the code around the loop would be measured too, and the kernel may have evicted it from the caches.
 type Rings interface {
-	PostRecv(list int, now Clock) (took int64, err error)            // fills the receive queue, list requests a call
-	PostSend(kind Kind, list int, now Clock) (took int64, err error) // fills the send queue, and leaves out a doorbell that is a system call
-	// Poll takes send completions, list a call, until a call returns fewer or
-	// Depth have come.
+	PostRecv(list int, now Clock) (took int64, err error)            // fills the receive queue with list requests per call
+	PostSend(kind Kind, list int, now Clock) (took int64, err error) // fills the send queue; leaves out doorbells that are system calls
+	// Poll removes send completions with list per call, until a call returns fewer or there were
+	// Depth.
 	Poll(list int, now Clock) (n int, took int64, err error)
-	PollEmpty(now Clock) (took int64, err error) // polls the CQ of sends Calls times, which must be empty
+	PollEmpty(now Clock) (took int64, err error) // polls the CQ of sends, which must be empty, Calls times
 	Arm(now Clock) (took int64, err error)       // arms the CQ of sends Calls times
 
-	// Not measured:
-	Doorbell() error                   // rings what PostSend left out
-	TakeSends(atMost int) (int, error) // send completions that are there
+	// The following are not measured.
+	Doorbell() error                   // rings the doorbell that PostSend left out
+	TakeSends(atMost int) (int, error) // removes send completions that have arrived
 	TakeRecvs(atMost int) (int, error)
 }
 
-// RecvPoller is a Rings whose receives are polled like its sends, for frames.
+// RecvPoller is a Rings that also measures polling of receives, for frames.
 type RecvPoller interface {
 	PollRecv(list int, now Clock) (n int, took int64, err error)
 }

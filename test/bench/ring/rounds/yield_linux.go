@@ -2,5 +2,5 @@ package rounds
 
 import "syscall"
 
-// yield lets others have the processor, without the Go scheduler's knowledge.
+// yield yields the processor to other processes without involving the Go scheduler.
 func yield() { _, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
