@@ -17,16 +17,16 @@ import (
 // bench holds the options of a suite and the writer for its samples.
 type bench struct {
 	ctx     context.Context
-	runs    int            // number of runs of each entrant
-	quick   bool           // fewer rows, shorter runs
-	check   bool           // only figures that do not depend on the machine; runs is 1 then
-	icount  bool           // whether the vehicle's clock counts instructions
-	vehicle string         // name for samples
-	bin     string         // directory of rdmalink
-	suite   string         // the running suite
-	alone   bool           // run only goverbs, because the others take too long
-	only    *regexp.Regexp // rows to run; nil: all
+	runs    int    // number of runs of each entrant
+	quick   bool   // fewer rows, shorter runs
+	check   bool   // only figures that do not depend on the machine; runs is 1 then
+	icount  bool   // whether the vehicle's clock counts instructions
+	vehicle string // name for samples
+	bin     string // directory of rdmalink
+	suite   string // the running suite
+	alone   bool   // run only goverbs, because the others take too long
 
+	only  *regexp.Regexp // rows to run; nil: all
 	out   *json.Encoder
 	log   io.Writer
 	links map[string]*link // by driver, for all suites of a boot
