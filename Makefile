@@ -73,14 +73,16 @@ exporter-test: exporter prometheus ## tests of rdmalink-exporter, with promtool 
 	CI=true PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) -C cmd/rdmalink-exporter test -timeout 10m $(TESTFLAGS) ./...
 
 # -ldflags=-buildid= makes the bytes depend on the sources, Go and the platform alone.
-RELEASE = $(GO) build -ldflags=-buildid= -o
-release: ## static rdmalink for amd64 and arm64 in dist/, built twice and compared, with checksums
+# The exporter is a module of its own, so each program is built in its directory.
+RELEASE = $(GO) -C cmd/$$program build -ldflags=-buildid= -o
+release: ## static rdmalink and rdmalink-exporter for amd64 and arm64 in dist/, built twice and compared, with checksums
 	rm -rf dist && mkdir dist
-	@set -e; for arch in amd64 arm64; do \
-		GOOS=linux GOARCH=$$arch $(RELEASE) dist/rdmalink-linux-$$arch ./cmd/rdmalink; \
-		GOOS=linux GOARCH=$$arch GOCACHE=$$PWD/dist/cache $(RELEASE) dist/again ./cmd/rdmalink; \
-		cmp dist/rdmalink-linux-$$arch dist/again || { echo "rdmalink for $$arch is not reproducible"; exit 1; }; \
-	done
+	@set -e; export GOOS=linux; for program in rdmalink rdmalink-exporter; do for arch in amd64 arm64; do \
+		export GOARCH=$$arch; \
+		$(RELEASE) $$PWD/dist/$$program-linux-$$arch .; \
+		GOCACHE=$$PWD/dist/cache $(RELEASE) $$PWD/dist/again .; \
+		cmp dist/$$program-linux-$$arch dist/again || { echo "$$program for $$arch is not reproducible"; exit 1; }; \
+	done; done
 	rm -rf dist/again dist/cache
 	cd dist && sha256sum rdmalink-* | tee SHA256SUMS
 

@@ -144,8 +144,13 @@ type DiscoverOptions struct {
 	MlnxExt  bool      // ask Mellanox devices about FDR10
 }
 
-// maxNodes limits the number of nodes that a hostile switch can invent. There are 48 k unicast LIDs.
-var maxNodes = 1 << 16
+// Bounds of what a hostile switch can make of a fabric. LIDs suffice for 48 k nodes. A port that was
+// found takes half a kilobyte.
+var (
+	maxNodes    = 1 << 16
+	maxPorts    = 1 << 20
+	maxProblems = 1 << 16
+)
 
 // Discover finds all nodes and links of the subnet, beginning at the port of the client. It fails if
 // the first node doesn't answer. Later failures are Problems of the fabric. If the context ends, it
@@ -211,7 +216,9 @@ type discovery struct {
 	byGUID   map[verbs.GUID]*Node
 	start    *Node
 	fromPort uint8
+	ports    int // of all nodes, including those that are not connected
 	problems []*Problem
+	unlisted int // problems beyond maxProblems
 	tooLarge bool
 }
 
@@ -271,6 +278,10 @@ func (d *discovery) run(ctx context.Context) {
 }
 
 func (d *discovery) problem(r *request, err error) {
+	if len(d.problems) >= maxProblems {
+		d.unlisted++
+		return
+	}
 	d.problems = append(d.problems, &Problem{Route: r.route, Node: r.node, Port: r.port, Err: err})
 }
 
@@ -283,12 +294,13 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 		d.problem(r, fmt.Errorf("%w: GUID 0x%016x answers by port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
 		return
 	case isNew && len(d.byGUID) == maxNodes:
-		if !d.tooLarge {
-			d.problem(r, fmt.Errorf("%w: it has more than %d nodes", ErrTooLarge, maxNodes))
-		}
-		d.tooLarge = true
+		d.refuse(r, maxNodes, "nodes")
+		return
+	case isNew && d.ports+int(info.NumPorts) > maxPorts:
+		d.refuse(r, maxPorts, "ports")
 		return
 	case isNew:
+		d.ports += int(info.NumPorts)
 		n = &Node{Info: *info, Ports: make([]*Port, int(info.NumPorts)+1), Route: r.route}
 		d.byGUID[info.NodeGUID] = n
 	case n.Info.NumPorts != info.NumPorts || n.Info.Type != info.Type || n.Info.SystemGUID != info.SystemGUID:
@@ -316,6 +328,14 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	if info.Type != mad.NodeSwitch && p.Info == nil {
 		d.ask(&request{route: r.route, modifier: uint32(p.Number), attr: &mad.PortInfo{}, node: n, port: int(p.Number)})
 	}
+}
+
+// refuse ends the walk because the fabric has too many nodes or ports.
+func (d *discovery) refuse(r *request, most int, what string) {
+	if !d.tooLarge {
+		d.problem(r, fmt.Errorf("%w: it has more than %d %s", ErrTooLarge, most, what))
+	}
+	d.tooLarge = true
 }
 
 // link connects two ports. It reports false if one of them is already connected to a third.
@@ -358,16 +378,13 @@ func (d *discovery) portInfo(r *request, info *mad.PortInfo) {
 	d.extend(r, p)
 }
 
-// extends reports whether the discovery continues through a port. It continues through all ports of
-// a switch but the one it entered by, and through the port of another node only at the start.
+// extends reports whether the discovery continues through a port. It continues through all ports of a
+// switch but the one it entered by, and at the start also through that one.
 func extends(p *Port, enteredBy uint8, start *Node, fromPort uint8) bool {
 	if p.Number == 0 || !p.LinkUp() {
 		return false
 	}
-	if p.Node.Info.Type == mad.NodeSwitch {
-		return p.Number != enteredBy
-	}
-	return p.Node == start && p.Number == fromPort
+	return p.Node.Info.Type == mad.NodeSwitch && p.Number != enteredBy || p.Node == start && p.Number == fromPort
 }
 
 // extend requests the NodeInfo of the node at the other end of a port's link.
@@ -400,6 +417,9 @@ func (d *discovery) beyond(r mad.Route, p *Port) mad.Route {
 // fabric returns the result. The order of the responses depends on the network, so it walks
 // the graph again in the order in which C sends requests.
 func (d *discovery) fabric() *Fabric {
+	if d.unlisted > 0 {
+		d.problems = append(d.problems, &Problem{Route: d.from, Port: -1, Err: fmt.Errorf("%w: %d more problems are not listed", ErrTooLarge, d.unlisted)})
+	}
 	f := &Fabric{Problems: d.problems, Requests: d.requests, byGUID: d.byGUID, byLID: make(map[uint16]*Port)}
 	if d.start == nil {
 		return f

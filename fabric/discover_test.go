@@ -315,40 +315,59 @@ func check(t *testing.T, f *fabric.Fabric) {
 	}
 }
 
-// TestEndless discovers a fabric in which each port is connected to a new switch.
+// TestEndless discovers fabrics in which each port leads to a new switch, until they are too large.
 func TestEndless(t *testing.T) {
-	defer fabric.SetMaxNodes(1000)()
-	w := tree()
-	guid := uint64(1) << 40
-	w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
-		if n == w.nodes[0] {
-			return false
-		}
-		switch m.AttrID() {
-		case mad.AttrNodeInfo:
-			guid++
-			return mad.Marshal(m.Data(), &mad.NodeInfo{Type: mad.NodeSwitch, NumPorts: 4, NodeGUID: verbs.GUID(guid), LocalPort: 1}) != nil
-		case mad.AttrPortInfo:
-			m.Data()[33] = byte(verbs.PhysLinkUp) << 4
-			m.Data()[28] = 1
-		}
-		return false
+	for _, test := range []struct {
+		name                   string
+		nodes, ports, problems int // limits
+		numPorts               uint8
+		silent                 bool // PortInfo of ports beyond the fourth isn't answered
+		want                   string
+		listed                 int // problems
+	}{
+		{"nodes", 1000, 1 << 20, 1 << 16, 4, false, "more than 1000 nodes", 1},
+		{"ports", 1000, 6000, 1 << 16, 255, false, "more than 6000 ports", 1},
+		{"problems", 1000, 6000, 30, 255, true, "more problems are not listed", 31},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			defer fabric.SetLimits(test.nodes, test.ports, test.problems)()
+			w := tree()
+			guid := uint64(1) << 40
+			w.answer = func(n *fakeNode, _ uint8, m mad.MAD) bool {
+				if n == w.nodes[0] {
+					return false
+				}
+				switch m.AttrID() {
+				case mad.AttrNodeInfo:
+					guid++
+					return mad.Marshal(m.Data(), &mad.NodeInfo{Type: mad.NodeSwitch, NumPorts: test.numPorts, NodeGUID: verbs.GUID(guid), LocalPort: 1}) != nil
+				case mad.AttrPortInfo:
+					m.Data()[33] = byte(verbs.PhysLinkUp) << 4
+					m.Data()[28] = 1
+					return test.silent && m.Modifier() > 4
+				}
+				return false
+			}
+			leaf := w.nodes[4]
+			for p := range test.numPorts {
+				leaf.links[p+1] = end{leaf, 1}
+			}
+			f := discover(t, w, fabric.DiscoverOptions{InFlight: 8})
+			ports, large := 0, 0
+			for _, n := range f.Nodes {
+				ports += int(n.Info.NumPorts)
+			}
+			for _, p := range f.Problems {
+				if errors.Is(p, fabric.ErrTooLarge) && strings.Contains(p.Error(), test.want) {
+					large++
+				}
+			}
+			if len(f.Nodes) > test.nodes || len(f.Nodes) < 20 || ports > test.ports || large != 1 || len(f.Problems) != test.listed {
+				t.Errorf("%d nodes with %d ports, %d times too large, %d problems", len(f.Nodes), ports, large, len(f.Problems))
+			}
+			check(t, f)
+		})
 	}
-	leaf := w.nodes[4]
-	for p := range uint8(4) {
-		leaf.links[p+1] = end{leaf, 1}
-	}
-	f := discover(t, w, fabric.DiscoverOptions{InFlight: 8})
-	large := 0
-	for _, p := range f.Problems {
-		if errors.Is(p, fabric.ErrTooLarge) {
-			large++
-		}
-	}
-	if len(f.Nodes) != 1000 || large != 1 {
-		t.Errorf("%d nodes, %d times too large", len(f.Nodes), large)
-	}
-	check(t, f)
 }
 
 // TestCancelDiscovery cancels the context of a discovery.

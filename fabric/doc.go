@@ -3,4 +3,6 @@
 //
 // A Client sends requests through a port, which package umad opens. Client.Discover walks the subnet
 // from that port. It uses directed routes, so it needs no LIDs and no subnet manager.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package fabric

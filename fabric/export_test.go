@@ -1,8 +1,8 @@
 package fabric
 
-// SetMaxNodes changes the maximum number of nodes of a fabric until restore is called.
-func SetMaxNodes(n int) (restore func()) {
-	old := maxNodes
-	maxNodes = n
-	return func() { maxNodes = old }
+// SetLimits changes the greatest size of a fabric until restore is called.
+func SetLimits(nodes, ports, problems int) (restore func()) {
+	oldNodes, oldPorts, oldProblems := maxNodes, maxPorts, maxProblems
+	maxNodes, maxPorts, maxProblems = nodes, ports, problems
+	return func() { maxNodes, maxPorts, maxProblems = oldNodes, oldPorts, oldProblems }
 }

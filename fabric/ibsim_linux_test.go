@@ -368,6 +368,11 @@ func TestPing(t *testing.T) {
 // TestOpenSMOnSubnet runs opensm on a subnet in this process, over ibsim's protocol. It then compares
 // the output of C's tools with ours.
 func TestOpenSMOnSubnet(t *testing.T) {
+	t.Run("unix", func(t *testing.T) { openSMOnSubnet(t, 0) })
+	t.Run("udp", func(t *testing.T) { openSMOnSubnet(t, ibsimtest.FreePorts(t)) })
+}
+
+func openSMOnSubnet(t *testing.T, udp uint16) {
 	top, err := madtest.FatTree(6, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -377,12 +382,16 @@ func TestOpenSMOnSubnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("subnet%d", os.Getpid())
-	srv, err := s.ListenIbsim("unixgram", name)
+	network, address := "unixgram", name
+	if udp != 0 {
+		network, address = "udp", fmt.Sprintf("127.0.0.1:%d", udp)
+	}
+	srv, err := s.ListenIbsim(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Close() }) // after its clients
-	sim := ibsimtest.Serving(t, name)
+	sim := ibsimtest.Serving(t, name, udp)
 	sim.OpenSM(t, "h1")
 	for _, n := range s.Nodes() {
 		for i := range 256 {

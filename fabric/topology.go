@@ -296,6 +296,8 @@ type (
 		Nodes    []nodeJSON    `json:"nodes"`
 		Links    [][2]portName `json:"links"`
 		Problems []string      `json:"problems"`
+		MaxHops  int           `json:"max_hops"`
+		Requests int           `json:"requests"`
 	}
 	nodeJSON struct {
 		GUID        string          `json:"guid"`
@@ -325,7 +327,7 @@ type (
 func (f *Fabric) MarshalJSON() ([]byte, error) {
 	guid := func(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }
 	name := func(p *Port) portName { return portName{guid(p.Node.Info.NodeGUID), p.Number} }
-	out := fabricJSON{From: name(f.From), Nodes: []nodeJSON{}, Links: [][2]portName{}, Problems: []string{}}
+	out := fabricJSON{From: name(f.From), Nodes: []nodeJSON{}, Links: [][2]portName{}, Problems: []string{}, MaxHops: f.MaxHops, Requests: f.Requests}
 	for _, n := range f.Nodes {
 		j := nodeJSON{GUID: guid(n.Info.NodeGUID), Type: n.Info.Type.String(), Description: n.Description, Route: n.Route.String(), Ports: []portJSON{}}
 		j.NodeInfo = mad.AppendJSON(nil, &n.Info, mad.DumpOptions{})
@@ -353,14 +355,13 @@ func (f *Fabric) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads the output of MarshalJSON, so that Diff can compare it. It doesn't restore
-// problems and routes.
+// UnmarshalJSON reads what MarshalJSON wrote. Problems and routes are not restored.
 func (f *Fabric) UnmarshalJSON(data []byte) error {
 	var in fabricJSON
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	*f = Fabric{byGUID: make(map[verbs.GUID]*Node), byLID: make(map[uint16]*Port)}
+	*f = Fabric{MaxHops: in.MaxHops, Requests: in.Requests, byGUID: make(map[verbs.GUID]*Node), byLID: make(map[uint16]*Port)}
 	guid := func(s string) (verbs.GUID, error) {
 		g, err := strconv.ParseUint(s, 0, 64)
 		return verbs.GUID(g), err

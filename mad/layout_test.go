@@ -319,3 +319,12 @@ func TestUnmarshalAllocs(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestLanes has each width, and what is none.
+func TestLanes(t *testing.T) {
+	for w, want := range map[LinkWidth]int{Width1X: 1, Width2X: 2, Width4X: 4, Width8X: 8, Width12X: 12, 0: 0, Width1X | Width4X: 0, 32: 0} {
+		if got := w.Lanes(); got != want {
+			t.Errorf("%v: %d lanes, not %d", w, got, want)
+		}
+	}
+}

@@ -15,4 +15,6 @@
 //	port, err := subnet.Open("h2", 1) // a mad.Port, such as umad.Open returns
 //
 // The subnet carries management datagrams only. It has no queue pairs; package rdmatest has.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package madtest

@@ -148,7 +148,7 @@ func (h *host) OpenSM() (io.Closer, error) {
 	}
 	h.issm = &issm{host: h}
 	h.port.info.CapMask |= capIsSM
-	h.port.node.trapLocalChange()
+	h.port.trapLocalChange(false)
 	return h.issm, nil
 }
 
@@ -168,7 +168,7 @@ func (i *issm) Close() error {
 func (h *host) endSM() {
 	h.issm = nil
 	h.port.info.CapMask &^= capIsSM
-	h.port.node.trapLocalChange()
+	h.port.trapLocalChange(false)
 }
 
 // Close implements mad.Port.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/mad"
 )
@@ -16,9 +17,8 @@ import (
 //
 // The protocol doesn't support RMPP: a longer message is cut to its first 256 bytes, as by ibsim.
 //
-// All answers to control messages are sent through one socket. A client that sends hundreds of
-// control messages without reading the answers blocks those of other clients until it ends, as with
-// ibsim.
+// A client that doesn't read the answers to its control messages, or that is gone when a MAD is for it,
+// is detached.
 type IbsimServer struct {
 	subnet  *Subnet
 	network string
@@ -109,6 +109,8 @@ func (srv *IbsimServer) Close() error {
 
 func (srv *IbsimServer) serveControl() {
 	buf := make([]byte, ibsimControl)
+	unixConn, local := srv.control.(*net.UnixConn)
+	out := replies{from: unixConn}
 	for {
 		n, addr, err := srv.control.ReadFrom(buf)
 		if errors.Is(err, net.ErrClosed) {
@@ -120,10 +122,25 @@ func (srv *IbsimServer) serveControl() {
 		if !srv.answer(buf, addr) {
 			binary.NativeEndian.PutUint32(buf[8:], ibsimError)
 		}
-		if u, ok := addr.(*net.UnixAddr); ok {
-			addr = ibsimName(trimAt(u.Name)) // Go's name has bytes after the NUL
+		if !local {
+			srv.control.WriteTo(buf, addr) // the client repeats what it needs
+			continue
 		}
-		srv.control.WriteTo(buf, addr) // a client repeats its request if the answer is lost
+		name := addr.String()
+		if out.send(buf, ibsimName(trimAt(name))) { // Go cuts a name at its first NUL
+			srv.detach(name)
+		}
+	}
+}
+
+// detach ends the clients whose control messages come from a Unix socket.
+func (srv *IbsimServer) detach(from string) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for _, c := range srv.clients {
+		if c != nil && c.from == from {
+			c.data.Close() // its goroutine detaches it
+		}
 	}
 }
 
@@ -240,7 +257,7 @@ func (srv *IbsimServer) connect(data []byte, from net.Addr) (num int, ok bool) {
 	if srv.clients[num] != nil || srv.closed {
 		return 0, false
 	}
-	c := &ibsimClient{server: srv, num: num, port: p, out: make(chan []byte, 256)}
+	c := &ibsimClient{server: srv, num: num, from: from.String(), port: p, out: make(chan []byte, 256)}
 	var err error
 	if srv.network == "udp" {
 		host, _ := from.(*net.UDPAddr)
@@ -292,6 +309,7 @@ func (s *Subnet) byDescription(desc string) *Node {
 type ibsimClient struct {
 	server *IbsimServer
 	num    int
+	from   string // where its control messages come from
 	port   *Port
 	peer   net.Addr
 	data   net.PacketConn
@@ -310,7 +328,7 @@ func (c *ibsimClient) setSM(on bool) {
 	} else {
 		c.port.info.CapMask &^= capIsSM
 	}
-	c.port.node.trapLocalChange()
+	c.port.trapLocalChange(false)
 }
 
 // serve reads the client's packets until its socket is closed.
@@ -337,10 +355,12 @@ func (c *ibsimClient) serve() {
 	c.server.mu.Unlock()
 }
 
-// write sends packets to the client. It has its own goroutine, so a slow client doesn't block the subnet.
+// write sends the client its packets. A client that is gone doesn't hold up the subnet, and is detached.
 func (c *ibsimClient) write() {
 	for b := range c.out {
-		c.data.WriteTo(b, c.peer)
+		if _, err := c.data.WriteTo(b, c.peer); errors.Is(err, syscall.ECONNREFUSED) {
+			c.data.Close() // serve detaches it
+		}
 	}
 }
 

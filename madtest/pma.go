@@ -52,12 +52,12 @@ func (n *Node) measure(at *Port, m mad.MAD) mad.Status {
 		}
 		for _, p := range ports {
 			d := p.detail().rcv
-			sum.LocalPhysicalErrors += d.LocalPhysicalErrors
-			sum.MalformedPktErrors += d.MalformedPktErrors
-			sum.BufferOverrunErrors += d.BufferOverrunErrors
-			sum.DLIDMappingErrors += d.DLIDMappingErrors
-			sum.VLMappingErrors += d.VLMappingErrors
-			sum.LoopingErrors += d.LoopingErrors
+			sum.LocalPhysicalErrors = add(sum.LocalPhysicalErrors, d.LocalPhysicalErrors)
+			sum.MalformedPktErrors = add(sum.MalformedPktErrors, d.MalformedPktErrors)
+			sum.BufferOverrunErrors = add(sum.BufferOverrunErrors, d.BufferOverrunErrors)
+			sum.DLIDMappingErrors = add(sum.DLIDMappingErrors, d.DLIDMappingErrors)
+			sum.VLMappingErrors = add(sum.VLMappingErrors, d.VLMappingErrors)
+			sum.LoopingErrors = add(sum.LoopingErrors, d.LoopingErrors)
 		}
 		sum.PortSelect = data[1]
 		return put(data, &sum)
@@ -70,10 +70,10 @@ func (n *Node) measure(at *Port, m mad.MAD) mad.Status {
 		}
 		for _, p := range ports {
 			d := p.detail().xmit
-			sum.InactiveDiscards += d.InactiveDiscards
-			sum.NeighborMTUDiscards += d.NeighborMTUDiscards
-			sum.SwLifetimeLimitDiscards += d.SwLifetimeLimitDiscards
-			sum.SwHOQLifetimeLimitDiscards += d.SwHOQLifetimeLimitDiscards
+			sum.InactiveDiscards = add(sum.InactiveDiscards, d.InactiveDiscards)
+			sum.NeighborMTUDiscards = add(sum.NeighborMTUDiscards, d.NeighborMTUDiscards)
+			sum.SwLifetimeLimitDiscards = add(sum.SwLifetimeLimitDiscards, d.SwLifetimeLimitDiscards)
+			sum.SwHOQLifetimeLimitDiscards = add(sum.SwHOQLifetimeLimitDiscards, d.SwHOQLifetimeLimitDiscards)
 		}
 		sum.PortSelect = data[1]
 		return put(data, &sum)
@@ -112,12 +112,21 @@ func (n *Node) selected(at *Port, sel uint8) []*Port {
 	return []*Port{n.ports[sel]}
 }
 
+// add returns a sum. Sums of counters stay at their maximum, as counters do.
+func add[T uint16 | uint64](a, b T) T {
+	if a > ^T(0)-b {
+		return ^T(0)
+	}
+	return a + b
+}
+
 // sum returns the sums of the counters of some ports.
 func sum(ports []*Port) (t mad.PortCountersExtended) {
 	for _, p := range ports {
 		if c := p.counters; c != nil {
 			for i, v := range fieldsOf(c) {
-				*fieldsOf(&t)[i] += *v
+				field := fieldsOf(&t)[i]
+				*field = add(*field, *v)
 			}
 		}
 	}

@@ -166,7 +166,7 @@ func (p *Port) hasLID(lid uint16) bool {
 func (s *Subnet) directed(from *Port, m *mad.Message) (at, via *Port, ok bool) {
 	data := m.Data
 	hops := int(data.HopCount())
-	if hops >= mad.MaxHops || data.HopPointer() != 0 {
+	if hops > mad.MaxHops || data.HopPointer() != 0 {
 		return nil, nil, false
 	}
 	p := from
@@ -205,7 +205,7 @@ func (s *Subnet) directed(from *Port, m *mad.Message) (at, via *Port, ok bool) {
 func (s *Subnet) directedBack(from *Port, m *mad.Message) (*Port, bool) {
 	data := m.Data
 	hops := int(data.HopCount())
-	if hops >= mad.MaxHops {
+	if hops > mad.MaxHops {
 		return nil, false
 	}
 	back := data.ReturnPath()

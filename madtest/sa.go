@@ -384,14 +384,22 @@ func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 		dsts = sm.byLID
 	}
 	const maxPaths = 1 << 15 // fewer than fit into the 16 MiB of an RMPP message
+	const maxPairs = 1 << 20 // paths between all ports of a large subnet would take minutes
+	pairs := 0
 	var records [][]byte
 	for _, a := range srcs {
 		for _, b := range dsts {
 			if a == nil || b == nil {
 				continue
 			}
+			if pairs++; pairs > maxPairs {
+				return nil, mad.StatusSANoResources
+			}
+			if key, ok := shared(a, b); !ok || mask&mad.MaskPathPKey != 0 && key&0x7fff != want.PKey&0x7fff {
+				continue
+			}
 			r, ok := sm.path(a, b)
-			if !ok || mask&mad.MaskPathPKey != 0 && r.PKey&0x7fff != want.PKey&0x7fff {
+			if !ok {
 				continue
 			}
 			if records = append(records, marshal(&r)); len(records) > maxPaths {

@@ -1,6 +1,7 @@
 package madtest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -15,6 +16,7 @@ type subnetManager struct {
 	port       *Port
 	lids       map[verbs.GUID]uint16 // by port GUID
 	byLID      []*Port
+	byGUID     map[verbs.GUID]*Port // those of byLID
 	next       uint16
 	dirty      bool // a trap has arrived since the last sweep
 	groups     []*group
@@ -66,7 +68,7 @@ func (s *Subnet) StartSM(node string) error {
 	if p == nil {
 		return fmt.Errorf("subnet manager: no port of %q has a link", node)
 	}
-	sm := &subnetManager{subnet: s, port: p, lids: map[verbs.GUID]uint16{}, next: 1}
+	sm := &subnetManager{subnet: s, port: p, lids: map[verbs.GUID]uint16{}, byGUID: map[verbs.GUID]*Port{}, next: 1}
 	broadcast := mad.MCMemberRecord{
 		MGID: verbs.GID{0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 12: 0xff, 0xff, 0xff, 0xff},
 		QKey: 0x0b1b, MLID: mad.MinMulticast, MTU: verbs.MTU2048, PKey: defaultPKey, Rate: 3, PacketLifeTime: 18, Scope: 2,
@@ -132,7 +134,8 @@ func (s *Subnet) unlock() {
 	s.mu.Unlock()
 }
 
-// trap handles a notice. It reports the notice to the programs that have subscribed, and requests a sweep.
+// trap takes a notice, reports it to the programs that subscribed, and sweeps the subnet later. The
+// subscription of a program that a report doesn't reach ends, because the program has.
 func (sm *subnetManager) trap(m *mad.Message) {
 	var notice mad.Notice
 	if mad.Unmarshal(m.Data.Data(), &notice) != nil {
@@ -141,20 +144,33 @@ func (sm *subnetManager) trap(m *mad.Message) {
 	if notice.TrapNumber == mad.TrapLinkState {
 		sm.dirty = true
 	}
-	for _, sub := range sm.informs {
-		if sub.info.TrapNumber != notice.TrapNumber && sub.info.TrapNumber != 0xffff {
-			continue
-		}
-		report := mad.New(mad.ClassSA, mad.Report, mad.AttrNotice, 0)
-		copy(report.Data(), m.Data.Data()[:54+10])
-		sm.subnet.send(sm.port, &mad.Message{Addr: mad.Addr{LID: sub.lid, QPN: 1, QKey: mad.QKeyGSI}, Data: report})
+	if int(m.Addr.LID) < len(sm.byLID) && sm.byLID[m.Addr.LID] != nil {
+		notice.IssuerGID = sm.byLID[m.Addr.LID].gid()
 	}
+	sm.informs = slices.DeleteFunc(sm.informs, func(sub subscription) bool {
+		return (sub.info.TrapNumber == notice.TrapNumber || sub.info.TrapNumber == 0xffff) && !sm.report(sub, &notice)
+	})
+}
+
+// report reports a notice to a subscriber. It fails if no program takes the report in any of the tries.
+func (sm *subnetManager) report(sub subscription, notice *mad.Notice) bool {
+	for range mad.DefaultTries {
+		report := mad.New(mad.ClassSA, mad.Report, mad.AttrNotice, 0)
+		if mad.Marshal(report.Data(), notice) != nil {
+			return false
+		}
+		if sm.subnet.send(sm.port, &mad.Message{Addr: mad.Addr{LID: sub.lid, QPN: 1, QKey: mad.QKeyGSI}, Data: report}) {
+			return true
+		}
+	}
+	return false
 }
 
 // sweep configures all nodes that the subnet manager reaches.
 func (sm *subnetManager) sweep() {
 	reached := sm.reach()
 	sm.byLID = sm.byLID[:0]
+	clear(sm.byGUID)
 	for _, n := range reached {
 		for _, p := range n.ports {
 			if p != nil && sm.managed(p) {
@@ -197,6 +213,7 @@ func (sm *subnetManager) assign(p *Port) {
 		sm.byLID = append(sm.byLID, nil)
 	}
 	sm.byLID[lid] = p
+	sm.byGUID[p.guid] = p
 }
 
 // reach returns the nodes that links connect with the subnet manager's node, nearest first.
@@ -400,10 +417,9 @@ func (p *Port) join(mlid uint16) {
 }
 
 func (sm *subnetManager) byGID(gid verbs.GID) *Port {
-	for _, p := range sm.byLID {
-		if p != nil && p.gid() == gid {
-			return p
-		}
+	p := sm.byGUID[verbs.GUID(binary.BigEndian.Uint64(gid[8:]))]
+	if p == nil || p.gid() != gid {
+		return nil
 	}
-	return nil
+	return p
 }

@@ -1,6 +1,8 @@
 package madtest
 
 import (
+	"encoding/binary"
+
 	"github.com/goverbs/goverbs/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -32,8 +34,8 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 		}
 		agent = func(resp mad.MAD) mad.Status { return n.measure(at, resp) }
 	case mad.ClassSA:
-		if !n.subnet.sm.at(at) || method.IsResponse() {
-			return nil
+		if !n.subnet.sm.at(at) || method.IsResponse() || method == mad.Report {
+			return nil // reports are for programs
 		}
 		return n.subnet.sm.administer(at, m)
 	default:
@@ -65,8 +67,11 @@ func (p *Port) checkMKey(req mad.MAD) bool {
 		p.info.MKeyViolations++
 	}
 	p.node.trap(p, mad.TrapBadMKey, func(details []byte) {
+		binary.BigEndian.PutUint16(details[2:], p.owner().info.LID)
 		details[6] = byte(req.Method())
-		details[8], details[9] = byte(req.AttrID()>>8), byte(req.AttrID())
+		binary.BigEndian.PutUint16(details[8:], uint16(req.AttrID()))
+		binary.BigEndian.PutUint32(details[10:], req.Modifier())
+		binary.BigEndian.PutUint64(details[14:], req.MKey())
 	})
 	return false
 }
@@ -448,11 +453,22 @@ func trapType(number uint16) uint8 {
 	return 4
 }
 
-func (n *Node) trapLocalChange() {
-	p := n.ports[len(n.ports)-1].owner()
-	n.trap(p, mad.TrapLocalChanges, func(details []byte) {
-		details[0], details[1] = byte(p.info.LID>>8), byte(p.info.LID)
-		c := p.info.CapMask
-		details[6], details[7], details[8], details[9] = byte(c>>24), byte(c>>16), byte(c>>8), byte(c)
+// Flags of trap 144.
+const (
+	otherChange = 1 // in the field of local changes: the change flags say which
+	nameChange  = 1 // in the change flags
+)
+
+// trapLocalChange tells the port's subnet manager that the CapMask of the port has changed, or the name
+// of its node.
+func (p *Port) trapLocalChange(name bool) {
+	own := p.owner()
+	p.node.trap(own, mad.TrapLocalChanges, func(details []byte) {
+		binary.BigEndian.PutUint16(details[2:], own.info.LID)
+		binary.BigEndian.PutUint32(details[6:], own.info.CapMask)
+		if name {
+			details[5] = otherChange
+			binary.BigEndian.PutUint16(details[10:], nameChange)
+		}
 	})
 }

@@ -273,12 +273,17 @@ func (n *Node) Port(num int) *Port {
 // Info returns the NodeInfo of the node. The fields that depend on a port are zero.
 func (n *Node) Info() mad.NodeInfo { return n.info }
 
-// SetDescription changes the NodeDescription and sends trap 144, as a host does when its name changes.
+// SetDescription changes the NodeDescription and sends trap 144 from each port, as a host does when its
+// name changes.
 func (n *Node) SetDescription(text string) {
 	n.subnet.mu.Lock()
 	defer n.subnet.unlock()
 	n.desc = text
-	n.trapLocalChange()
+	for _, p := range n.ports {
+		if p != nil && (n.sw == nil || p.num == 0) {
+			p.trapLocalChange(true)
+		}
+	}
 }
 
 // SetFault replaces the faults of the node.

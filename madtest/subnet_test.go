@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,7 +159,13 @@ func TestDirectedRoute(t *testing.T) {
 			t.Errorf("path %v: the response has direction %v and hop pointer %d", c.path, m.Returning(), m.HopPointer())
 		}
 	}
-	for _, path := range [][]uint8{{2}, {1, 4}, {1, 0}, {1, 9}, {1, 1, 1}, {1, 3, 1, 1}} {
+	// The longest route goes to and fro between the switches.
+	longest := slices.Repeat([]uint8{3}, mad.MaxHops)
+	longest[0] = 1
+	if m, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, longest...); unmarshal[mad.NodeInfo](t, m, err).NodeGUID != 0x200000 {
+		t.Errorf("%d hops: %v", len(longest), m)
+	}
+	for _, path := range [][]uint8{append(longest, 3), {2}, {1, 4}, {1, 0}, {1, 9}, {1, 1, 1}, {1, 3, 1, 1}} {
 		if _, err := p.direct(mad.Get, mad.AttrNodeInfo, 0, nil, path...); !errors.Is(err, mad.ErrTimeout) {
 			t.Errorf("path %v: %v, want no response", path, err)
 		}
@@ -458,6 +466,19 @@ func TestCounters(t *testing.T) {
 	if x.SymbolErrors != 70000 || x.LinkDowned != 300 || x.XmitWait != 7 || x.QP1Dropped != 0 {
 		t.Errorf("extended counters: %+v", x)
 	}
+	// Sums stay at their maximum, too.
+	for port := 5; port <= 6; port++ {
+		s.Node("Switch1").Port(port).Count(func(c *mad.PortCountersExtended) { c.MulticastRcvPkts = math.MaxUint64 - 1 })
+		s.Node("Switch1").Port(port).CountDetails(func(r *mad.PortRcvErrorDetails, x *mad.PortXmitDiscardDetails) {
+			r.LoopingErrors, x.InactiveDiscards = math.MaxUint16-1, math.MaxUint16-1
+		})
+	}
+	x = unmarshal[mad.PortCountersExtended](t, get(mad.Get, mad.AttrPortCountersExtended, mad.AllPorts, 0), nil)
+	rcv := unmarshal[mad.PortRcvErrorDetails](t, get(mad.Get, mad.AttrPortRcvErrorDetails, mad.AllPorts, 0), nil)
+	xmit := unmarshal[mad.PortXmitDiscardDetails](t, get(mad.Get, mad.AttrPortXmitDiscardDetails, mad.AllPorts, 0), nil)
+	if x.MulticastRcvPkts != math.MaxUint64 || rcv.LoopingErrors != math.MaxUint16 || xmit.InactiveDiscards != math.MaxUint16 {
+		t.Errorf("sums are %d, %d, %d", x.MulticastRcvPkts, rcv.LoopingErrors, xmit.InactiveDiscards)
+	}
 	if all := unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, mad.AllPorts, 0), nil); all.SymbolErrors != 0xffff || all.RcvPkts == 0 {
 		t.Errorf("counters of all ports: %+v", all)
 	}
@@ -465,6 +486,104 @@ func TestCounters(t *testing.T) {
 	c = unmarshal[mad.PortCounters](t, get(mad.Get, mad.AttrPortCounters, 4, 0), nil)
 	if c.SymbolErrors != 0 || c.LinkDowned != 0xff {
 		t.Errorf("after the reset of one counter: %+v", c)
+	}
+}
+
+// TestReports has programs subscribe to traps, one of them at the subnet manager's own port. Reports have
+// the port where something changed. The subscription of a program that ended ends.
+func TestReports(t *testing.T) {
+	s := newSubnet(t, smallNet, "")
+	if err := s.Connect(s.Node("Hca3").Port(2), s.Node("Switch2").Port(8)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("Hca1"); err != nil {
+		t.Fatal(err)
+	}
+	sm := s.Node("Hca1").Port(1).Info().LID
+	subscribe := func(node string) (*program, mad.Agent) {
+		p := open(t, s, node, 1)
+		a, err := p.port.Register(mad.AgentConfig{Class: mad.ClassSA, Methods: mad.Methods(mad.Report)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.ask(mad.ClassSA, mad.Set, mad.AttrInformInfo, 0, sm, func(m mad.MAD) {
+			mad.Marshal(m.Data(), &mad.InformInfo{Subscribe: 1, Generic: 1, TrapNumber: mad.TrapLocalChanges, QPN: 1})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return p, a
+	}
+	other, atOther := subscribe("Hca2")
+	_, atSM := subscribe("Hca1")
+	report := func(a mad.Agent) (n mad.Notice) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it is there already, or never comes
+		m, err := a.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unmarshal[mad.Notice](t, m.Data, nil)
+	}
+	// The CapMask of port 1 changes, and then the name of the node: each port says so.
+	p, err := s.Open("Hca3", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.OpenSM(); err != nil {
+		t.Fatal(err)
+	}
+	s.Node("Hca3").SetDescription("new name")
+	for _, want := range []struct {
+		port  int
+		flags byte
+	}{{1, 0}, {1, nameChange}, {2, nameChange}} {
+		port := s.Node("Hca3").Port(want.port)
+		lid := port.Info().LID
+		for _, a := range []mad.Agent{atOther, atSM} {
+			n := report(a)
+			capMask := binary.BigEndian.Uint32(n.Details[6:])
+			if n.TrapNumber != mad.TrapLocalChanges || n.IssuerLID != lid || binary.BigEndian.Uint16(n.Details[2:]) != lid || n.IssuerGID != port.gid() ||
+				n.Details[11] != want.flags || (n.Details[5] != 0) != (want.flags != 0) || capMask != port.Info().CapMask {
+				t.Errorf("port %d, LID %d: %+v", want.port, lid, n)
+			}
+		}
+	}
+	if err := other.port.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Node("Hca4").SetDescription("another name")
+	if n := report(atSM); n.IssuerGID != s.Node("Hca4").Port(1).gid() {
+		t.Errorf("%+v", n)
+	}
+	if n := len(s.sm.informs); n != 1 {
+		t.Errorf("%d subscriptions after one of two ended", n)
+	}
+}
+
+// TestManyPaths asks a large subnet for the paths between all ports, of a partition that has none.
+func TestManyPaths(t *testing.T) {
+	top, err := FatTree(16, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSubnet(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s, "h1", 1)
+	p.retry.Timeout = time.Minute
+	_, err = p.ask(mad.ClassSA, mad.GetTable, mad.AttrPathRecord, 0, s.Node("h1").Port(1).Info().LID, func(m mad.MAD) {
+		mad.Marshal(m.Data(), &mad.PathRecord{PKey: 0x55})
+		m.SetComponentMask(mad.MaskPathPKey)
+	})
+	var status *mad.StatusError
+	if !errors.As(err, &status) || status.Status != mad.StatusSANoResources {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -756,12 +875,48 @@ func TestIbsimHostile(t *testing.T) {
 			copy(data[ibsimMAD:], []byte{1, []byte{1, 0x81, 3, 4, 0x32}[random.IntN(5)], byte(1 + random.IntN(2)), byte(1 + random.IntN(2))})
 			binary.BigEndian.PutUint16(data, uint16(random.IntN(8)))
 		}
-		bad.data.Write(data)
+		bad.data.WriteToUnix(data, bad.out)
 	}
 	good.call(ibsimGetPort)
 	req := mad.New(mad.ClassLID, mad.Get, mad.AttrNodeInfo, 0)
 	if status, resp := good.exchange(0, 0, req); status != ibsimTimedOut && resp.Method() != mad.GetResp {
 		t.Errorf("status %d, %v", status, resp.Method())
+	}
+}
+
+// TestIbsimDetach has clients that don't read the answers to their control messages, or that die. The
+// server frees their places, and goes on answering others.
+func TestIbsimDetach(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("detach%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	good := attach(t, name, 1, "Hca2")
+	for id := 2; id <= maxIbsimClients; id++ {
+		bad := attach(t, name, id, "Hca3")
+		if id%2 == 0 {
+			binary.NativeEndian.PutUint32(bad.msg[8:], ibsimGetPort)
+			for range 1000 {
+				if _, err := bad.control.Write(bad.msg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		}
+		binary.NativeEndian.PutUint32(bad.msg[16:], 1)
+		bad.call(ibsimSetSM)
+		if err := errors.Join(bad.control.Close(), bad.data.Close()); err != nil {
+			t.Fatal(err)
+		}
+		good.send(s.Node("Hca3").Port(1).Info().LID, 1, mad.New(mad.ClassPing, mad.Get, 0, 0)) // for the dead one
+	}
+	good.call(ibsimGetPort)
+	// All places but one are free again.
+	for id := range maxIbsimClients - 1 {
+		attach(t, name, 20+id, "Hca4")
 	}
 }
 
@@ -795,22 +950,29 @@ func FuzzMAD(f *testing.F) {
 type ibsimProgram struct {
 	t             *testing.T
 	control, data *net.UnixConn
+	out           *net.UnixAddr // of the server, for data
+	num           uint32
 	msg           []byte
 }
 
+// attach attaches to a node as libumad2sim does: it opens its sockets before.
 func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
 	t.Helper()
-	dial := func(own, other string) *net.UnixConn {
-		c, err := net.DialUnix("unixgram", ibsimName(server+own), ibsimName(server+other))
-		if err != nil {
+	p := &ibsimProgram{t: t, msg: make([]byte, ibsimControl)}
+	var err error
+	if p.data, err = net.ListenUnixgram("unixgram", ibsimName(fmt.Sprintf("%s:in%d", server, id))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.data.Close() })
+	if p.control, err = net.DialUnix("unixgram", ibsimName(fmt.Sprintf("%s:ctl%d", server, id)), ibsimName(server+":ctl")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.control.Close() })
+	for _, c := range []*net.UnixConn{p.control, p.data} {
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(time.Minute))
-		t.Cleanup(func() { c.Close() })
-		return c
 	}
-	p := &ibsimProgram{t: t, msg: make([]byte, ibsimControl)}
-	p.control = dial(fmt.Sprintf(":ctl%d", id), ":ctl")
 	binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	copy(p.msg[16+12:], node)
 	// The server may detach a client some time after the client has left.
@@ -818,9 +980,8 @@ func attach(t *testing.T, server string, id int, node string) *ibsimProgram {
 		time.Sleep(time.Millisecond)
 		binary.NativeEndian.PutUint32(p.msg[16:], uint32(id))
 	}
-	// libumad2sim also connects its data socket after the answer, which has the number of the peer's.
-	num := binary.NativeEndian.Uint32(p.msg[4:])
-	p.data = dial(fmt.Sprintf(":in%d", id), fmt.Sprintf(":out%d", num))
+	p.num = binary.NativeEndian.Uint32(p.msg[4:])
+	p.out = ibsimName(fmt.Sprintf("%s:out%d", server, p.num))
 	return p
 }
 
@@ -849,7 +1010,7 @@ func (p *ibsimProgram) send(lid uint16, qpn uint32, m mad.MAD) {
 	binary.BigEndian.PutUint16(b, lid)
 	binary.BigEndian.PutUint32(b[8:], qpn)
 	copy(b[ibsimMAD:], m)
-	if _, err := p.data.Write(b); err != nil {
+	if _, err := p.data.WriteToUnix(b, p.out); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -25,6 +25,7 @@ type cmID struct {
 	routed   bool
 	begun    bool // it connects, or is a child
 	dead     bool // its program was killed
+	parted   bool // it had the event DISCONNECTED
 	state    connState
 	waiting  *exchange // for an answer of the peer's
 	peer     *cmID
@@ -44,6 +45,7 @@ func (id *cmID) String() string {
 // report reports an event, unless the ID is gone. As in ucma_event_handler, a child that was not
 // accepted has none.
 func (id *cmID) report(typ uint32, status int32, param []byte) {
+	id.parted = id.parted || typ == abi.RDMA_CM_EVENT_DISCONNECTED
 	if id.m.isAlive(id) && (!id.child || id.uid != 0) {
 		id.channel.report(event{id: id, resp: id.event(typ, status, param)})
 	}
@@ -286,6 +288,25 @@ func (id *cmID) settle(s connState) {
 		id.waiting = nil
 	}
 	id.state = s
+	if s == connOver && !id.d.info.iwarp {
+		id.timeWait()
+	}
+}
+
+// timeWait ends TIMEWAIT after as long as the peer has for an acknowledgement, as cm_enter_timewait. rdma_cm
+// reports that to IDs that had the event DISCONNECTED.
+func (id *cmID) timeWait() {
+	x := &exchange{}
+	id.waiting = x
+	x.timer = id.m.f.later(time.Millisecond<<max(int(id.acknowledgement())-8, 0), func() {
+		if id.waiting != x {
+			return
+		}
+		id.settle(connIdle)
+		if id.parted {
+			id.report(abi.RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, nil)
+		}
+	})
 }
 
 // The manager's times: of rdma_cm (CMA_CM_RESPONSE_TIMEOUT 20, CMA_IBOE_PACKET_LIFETIME 16), of a

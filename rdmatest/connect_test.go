@@ -332,3 +332,66 @@ func TestEventLimits(t *testing.T) {
 		t.Errorf("the answer: serve %d, issue %d", p.ResponderResources, p.InitiatorDepth)
 	}
 }
+
+// TestTimeWait: an ID over RoCE learns that its connection's numbers are free as late as Linux says it, after
+// DISCONNECTED.
+func TestTimeWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.New(t)
+		from, to := netip.MustParseAddr(f.Host(0).Addr()), netip.AddrPortFrom(netip.MustParseAddr(f.Host(1).Addr()), 7471)
+		var channels [2]*rdmacm.EventChannel
+		var ids [2]*rdmacm.ID
+		for i := range ids {
+			channels[i] = closed(t, must(rdmacm.NewEventChannelFor(from))(t))
+			ids[i] = must(channels[i].NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t)
+		}
+		next := func(i int, want rdmacm.EventType) *rdmacm.Event {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ev := must(channels[i].Get(ctx))(t)
+			if ev.Type != want {
+				t.Fatalf("%v, want %v", ev.Type, want)
+			}
+			ev.Ack()
+			return ev
+		}
+		a, b := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
+		l, id := ids[0], ids[1]
+		do := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		do(l.Bind(to))
+		do(l.Listen(1))
+		do(id.ResolveAddr(netip.AddrPortFrom(from, 0), to, time.Minute))
+		next(1, rdmacm.EventAddrResolved)
+		do(id.ResolveRoute(time.Minute))
+		next(1, rdmacm.EventRouteResolved)
+		do(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		do(b.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		do(id.AttachQP(a.qp))
+		do(id.Connect(t.Context(), nil))
+		child := next(0, rdmacm.EventConnectRequest).ID
+		do(child.AttachQP(b.qp))
+		do(child.Accept(nil))
+		next(1, rdmacm.EventEstablished)
+		next(0, rdmacm.EventEstablished)
+		do(id.Disconnect())
+		next(0, rdmacm.EventDisconnected)
+		start := time.Now()
+		do(child.Disconnect())
+		next(1, rdmacm.EventDisconnected)
+		for i := range channels {
+			next(i, rdmacm.EventTimewaitExit)
+			if took := time.Since(start); took != 512*time.Millisecond {
+				t.Errorf("after %v", took)
+			}
+		}
+		for _, id := range []*rdmacm.ID{id, child, l} {
+			do(id.Destroy())
+		}
+	})
+}

@@ -53,7 +53,7 @@
 // Each is one call, which takes effect at once:
 //
 //	of the network      [Fabric.SetLatency], SetBandwidth, SetLoss, SetReordering, Partition, Pause
-//	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives
+//	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives, CutPath
 //	of a host           [Host.SetMemlock], Kill
 //	of the manager      [Fabric.FailCM], [Fabric.HoldCM]
 //

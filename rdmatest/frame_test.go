@@ -317,8 +317,8 @@ func TestFlowActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tag = 0x123456
-	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), flow.Tag(tag), &uverbs.FlowCount{Counters: counters}}})
-	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x86dd), &uverbs.FlowCount{Counters: counters}}})
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), flow.Tag(tag), counters}})
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x86dd), counters}})
 	frame := frameOf(false)
 	a.send(frame, 0)
 	if _, ext := b.nextPacket(); ext != (verbs.WCExt{FlowTag: tag, Flags: verbs.WCExtIPv4 | verbs.WCExtUDP}) {
@@ -332,7 +332,7 @@ func TestFlowActions(t *testing.T) {
 	if _, ext := b.nextPacket(); ext != (verbs.WCExt{Flags: verbs.WCExtChecksumOK | verbs.WCExtIPv6 | verbs.WCExtTCP}) {
 		t.Errorf("%+v", ext)
 	}
-	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), ipv4, flow.Drop{}, &uverbs.FlowCount{Counters: counters}}})
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800), ipv4, flow.Drop{}, counters}})
 	a.send(frame, 0)
 	if n := must(b.cq.Poll(make([]verbs.WC, 1)))(t); n != 0 {
 		t.Error("a packet was not dropped")

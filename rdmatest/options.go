@@ -44,7 +44,8 @@ type HostOptions struct {
 type DeviceOptions struct {
 	// Kind is the kind of the device. Zero: the Kind of the fabric.
 	Kind Kind
-	// InfiniBand puts a device of kind MLX5 on InfiniBand, with a LID, in place of Ethernet.
+	// InfiniBand puts a device of kind MLX5 on InfiniBand, with two LIDs, in place of Ethernet. Its queue
+	// pairs can have alternate paths.
 	InfiniBand bool
 	// RoCE puts a device of kind ERDMA on RoCE v2 in place of iWARP. Its queue pairs may then be
 	// connected without package rdmacm too.

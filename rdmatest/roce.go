@@ -31,7 +31,7 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 	}
 	const always = 7
 	if k.tries++; k.tries > int(a.RetryCnt) && (!p.d.info.retriesForever || a.RetryCnt != always) {
-		if false {
+		if p.qp.Migrate() {
 			k.tries = 0
 		} else {
 			k.givenUp = true

@@ -61,9 +61,9 @@ func TestCloseSilentPeer(t *testing.T) {
 				default:
 				}
 				resume()
-				<-c.freed
-				if d := time.Since(start); c.closeErr != nil || d > silentLimit+time.Second {
-					t.Errorf("%v, after %v", c.closeErr, d)
+				err, _ = c.calls.Freed(context.Background())
+				if d := time.Since(start); err != nil || d > silentLimit+time.Second {
+					t.Errorf("%v, after %v", err, d)
 				}
 				_ = rc.Close()
 				_ = l.Close()
@@ -91,7 +91,7 @@ func TestFloodOfWords(t *testing.T) {
 				}
 			}
 			for sent := 0; sent < flood; {
-				n, err := a.sendCQ.Wait(t.Context(), a.wcs[:])
+				n, err := a.sends.CQ.Wait(t.Context(), a.wcs[:])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func TestCloseStorm(t *testing.T) {
 				cancel()
 				all.Wait()
 				for _, end := range []net.Conn{c1, c2} {
-					<-end.(*Conn).freed
+					_, _ = end.(*Conn).calls.Freed(context.Background())
 				}
 			}
 			for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {

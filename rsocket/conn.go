@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/netconn"
-	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -18,50 +17,26 @@ import (
 // It has no goroutine until Close, and makes progress only during its calls. Of the calls that wait,
 // one polls the completions for all.
 type Conn struct {
-	rc             *rdmacm.Conn
-	local, remote  netip.AddrPort
-	sendCQ, recvCQ *uverbs.CQ
-	channel        *uverbs.CompChannel // of both
+	rc            *rdmacm.Conn
+	local, remote netip.AddrPort
+	recvCQ        *uverbs.CQ
+	calls         netconn.Calls
+	mappings      mappings
 
-	reading, writing       sync.Mutex // held by the one Read, and the one Write, WriteAt or Map
-	reader, writer, closer side
-	turn                   wait.Turn // held by the one call that waits for events
-	mappings               mappings
-	freed                  chan struct{} // closed once the closed connection has freed everything
-	closeErr               error         // set before freed is closed
-
-	mu         sync.Mutex // guards the fields below
-	verbs      transport
-	stream     *stream
-	changes    uint64 // counts completions and arrivals
-	waiting    bool   // a call waits for events
-	armed      arming // of sendCQ
-	noFailures bool   // sendCQ can't be armed for failures only
-	broken     bool   // the connection has failed
-	closed     bool
-	linger     int         // see SetLinger
-	alive      *time.Timer // posts keep-alives
-	begun      time.Time
-	wcs        [recvBatch]verbs.WC
-}
-
-// side is the state that one kind of call waits with.
-type side struct {
-	deadline netconn.Deadline
-	wake     chan struct{} // holds a token when something may have changed
-}
-
-func (s *side) init() {
-	s.deadline.Init()
-	s.wake = make(chan struct{}, 1)
+	mu     sync.Mutex // guards the fields below, and some of calls
+	verbs  transport
+	stream *stream
+	sends  netconn.Sends
+	broken bool // the connection has failed
+	closed bool
+	alive  *time.Timer // posts keep-alives
+	begun  time.Time
+	wcs    [recvBatch]verbs.WC
 }
 
 func newConn() *Conn {
-	c := &Conn{freed: make(chan struct{}), linger: -1}
-	c.turn.Init(nil)
-	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
-		s.init()
-	}
+	c := new(Conn)
+	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
 	return c
 }
 
@@ -71,7 +46,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sendCQ, c.recvCQ, c.channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
 	c.verbs.order = peer.order()
 	c.mappings.most = peer.mappings
 	rc.Own(&c.mappings)
@@ -118,16 +93,16 @@ func (c *Conn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
 // to 500 µs late.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
 
 // SetWriteDeadline sets the deadline of Write, WriteAt and Map, including calls that are under way.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
 
-func (c *Conn) setDeadline(s *side, t time.Time) error {
+func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
 	if c.isClosed() {
 		return c.fail("set", net.ErrClosed)
 	}
-	s.deadline.Set(t)
+	s.Deadline.Set(t)
 	return nil
 }
 
@@ -154,18 +129,7 @@ func (c *Conn) progress() {
 		_ = c.rc.Disconnect() // the connection may have ended already
 	}
 	if n > 0 {
-		c.changed()
-	}
-}
-
-// changed wakes all calls that wait.
-func (c *Conn) changed() {
-	c.changes++
-	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		c.calls.Changed()
 	}
 }
 
@@ -216,7 +180,7 @@ func (c *Conn) receive() (total int) {
 // reclaim returns the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
-		n, err := c.sendCQ.Poll(c.wcs[:])
+		n, err := c.sends.CQ.Poll(c.wcs[:])
 		if err != nil {
 			c.stream.fail(c.verbs.reset(err))
 			return total
@@ -231,8 +195,8 @@ func (c *Conn) reclaim() (total int) {
 				c.stream.completed(refund(wc.WRID))
 			}
 		}
-		if n > 0 && c.armed == armedForAll {
-			c.armed = armedForNone
+		if n > 0 {
+			c.sends.Polled()
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {

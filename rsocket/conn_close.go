@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"net"
 	"os"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 )
-
-// closeTimeout bounds how long a closed connection waits in the background until the peer's machine has
-// taken the data.
-const closeTimeout = 10 * time.Second
 
 // silentLimit is how long a closed connection waits for the first word of a peer that dialled
 // over iWARP, which must speak first. A correct peer does so as soon as it is connected.
@@ -34,8 +30,8 @@ func (c *Conn) CloseWrite() error {
 	c.stream.end(false)
 	c.watch()
 	// Wake a Write that waits, even one that waits for events.
-	c.changed()
-	c.writer.deadline.Interrupt()
+	c.calls.Changed()
+	c.calls.Writer.Deadline.Interrupt()
 	return nil
 }
 
@@ -58,7 +54,7 @@ func (c *Conn) SetLinger(sec int) error {
 	if c.closed {
 		return c.fail("set", net.ErrClosed)
 	}
-	c.linger = sec
+	c.calls.Linger = sec
 	return nil
 }
 
@@ -84,8 +80,8 @@ func (c *Conn) Close() error {
 	case linger < 0:
 		return nil
 	}
-	<-c.freed
-	return c.closeErr
+	freed, _ := c.calls.Freed(context.Background())
+	return freed
 }
 
 // Shutdown closes the connection, and waits until the peer's machine has taken all data and
@@ -101,17 +97,11 @@ func (c *Conn) Close() error {
 // for an answer of its peer before it closes.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.beginClose()
-	select {
-	case <-c.freed:
-		return c.closeErr
-	default:
+	freed, canceled := c.calls.Freed(ctx)
+	if canceled != nil {
+		return c.fail("shut down", canceled)
 	}
-	select {
-	case <-c.freed:
-		return c.closeErr
-	case <-ctx.Done():
-		return c.fail("shut down", ctx.Err())
-	}
+	return freed
 }
 
 // beginClose ends all calls that are under way, and sends DISCONNECT behind the data. It reports
@@ -123,7 +113,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 		return 0, false
 	}
 	c.closed = true
-	linger = c.linger
+	linger = c.calls.Linger
 	if c.alive != nil {
 		c.alive.Stop()
 	}
@@ -138,31 +128,22 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 		done = c.stream.delivered()
 	}
 	c.mu.Unlock()
-	c.reader.deadline.Close()
-	c.writer.deadline.Close()
+	c.calls.End()
 	// The memory belongs to the program again when Close returns. A mapping that fails to close is
 	// tried again, and its error reported, when the connection is freed.
 	_ = c.mappings.Close()
 	if done {
 		c.free(nil)
 	} else {
-		go func() { c.free(c.deliver(deliveryLimit(linger))) }()
+		go func() { c.free(c.deliver(netconn.DeliveryLimit(linger))) }()
 	}
 	return linger, true
-}
-
-// deliveryLimit returns how long a closed connection may take to deliver the data.
-func deliveryLimit(linger int) time.Duration {
-	if linger < 0 {
-		return closeTimeout
-	}
-	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
 // deliver waits until the peer's machine has taken the data.
 func (c *Conn) deliver(limit time.Duration) error {
 	end := time.Now().Add(limit)
-	defer c.closer.deadline.Close()
+	defer c.calls.Closer.Deadline.Close()
 	for {
 		delivered, seen, next := c.tryDeliver(end)
 		if delivered {
@@ -171,8 +152,8 @@ func (c *Conn) deliver(limit time.Duration) error {
 		if time.Until(end) <= 0 {
 			return os.ErrDeadlineExceeded
 		}
-		c.closer.deadline.Set(next)
-		c.park(&c.closer, seen)
+		c.calls.Closer.Deadline.Set(next)
+		c.calls.Park(&c.calls.Closer, seen)
 	}
 }
 
@@ -188,20 +169,18 @@ func (c *Conn) tryDeliver(end time.Time) (delivered bool, seen uint64, next time
 		}
 	}
 	c.progress()
-	return c.stream.delivered(), c.changes, next
+	return c.stream.delivered(), c.calls.Changes, next
 }
 
-// free frees everything, once the last call has returned.
+// free frees everything.
 func (c *Conn) free(err error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	// Timeout of a *net.OpError does not look into several errors.
-	if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
-		c.closeErr = c.fail("close", err)
-	}
-	close(c.freed)
+	c.calls.Free(func() error {
+		// Timeout of a *net.OpError does not look into several errors.
+		if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
+			return c.fail("close", err)
+		}
+		return nil
+	})
 }
 
 // lost returns the reason why data may not have been delivered, or nil. A peer that has read
@@ -212,7 +191,7 @@ func (c *Conn) lost() error {
 	defer c.mu.Unlock()
 	s := c.stream
 	switch {
-	case c.linger == 0, s.ends.gotDisconnect:
+	case c.calls.Linger == 0, s.ends.gotDisconnect:
 		return nil
 	case (s.ends.sentDisconnect || s.ends.over()) && errors.Is(s.failed, rdmacm.ErrDisconnected):
 		return nil

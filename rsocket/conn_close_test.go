@@ -187,9 +187,9 @@ func TestReset(t *testing.T) {
 			if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
 				t.Error(err)
 			}
-			select {
-			case <-a.freed:
-			default:
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if _, canceled := a.calls.Freed(ended); canceled != nil {
 				t.Error("Close left something to free")
 			}
 			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"os"
+
+	"github.com/goverbs/goverbs/internal/netconn"
 )
 
 // Read reads data that has arrived, and waits if there is none. After the end of the peer's data it returns
@@ -13,8 +15,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	c.calls.Reading.Lock()
+	defer c.calls.Reading.Unlock()
 	for {
 		n, seen, err := c.tryRead(b)
 		switch {
@@ -25,18 +27,18 @@ func (c *Conn) Read(b []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		}
-		c.park(&c.reader, seen)
+		c.calls.Park(&c.calls.Reader, seen)
 	}
 }
 
 func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.reader); err == nil {
+	if err = c.checkOpen(&c.calls.Reader); err == nil {
 		c.progress()
 		n, err = c.stream.read(b)
 	}
-	return n, c.tend(), err
+	return n, c.calls.Tend(), err
 }
 
 // Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
@@ -59,8 +61,8 @@ type sender func(s *stream, b []byte, place uint64) (int, error)
 
 // sendAll sends all of b.
 func (c *Conn) sendAll(b []byte, place uint64, send sender) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.calls.Writing.Lock()
+	defer c.calls.Writing.Unlock()
 	for written := 0; ; {
 		n, seen, err := c.trySend(b[written:], place+uint64(written), send)
 		written += n
@@ -70,26 +72,26 @@ func (c *Conn) sendAll(b []byte, place uint64, send sender) (int, error) {
 		case written == len(b):
 			return written, nil
 		}
-		c.park(&c.writer, seen)
+		c.calls.Park(&c.calls.Writer, seen)
 	}
 }
 
 func (c *Conn) trySend(b []byte, place uint64, send sender) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.writer); err == nil {
+	if err = c.checkOpen(&c.calls.Writer); err == nil {
 		c.progress()
 		n, err = send(c.stream, b, place)
 	}
-	return n, c.tend(), err
+	return n, c.calls.Tend(), err
 }
 
 // checkOpen returns an error if the connection is closed or the side's deadline has passed.
-func (c *Conn) checkOpen(s *side) error {
+func (c *Conn) checkOpen(s *netconn.Side) error {
 	switch {
 	case c.closed:
 		return net.ErrClosed
-	case s.deadline.IsOver():
+	case s.Deadline.IsOver():
 		return os.ErrDeadlineExceeded
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/goverbs/goverbs/internal/conntest"
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -103,7 +104,7 @@ func TestTend(t *testing.T) {
 	alone := func() { // as if a call waited that had nothing under way when it began
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.waiting, a.armed = true, armedForNone
+		a.calls.Waiting, a.sends.Armed = true, netconn.ArmedForNone
 	}
 	for name, call := range map[string]func() (int, error){
 		"Write": func() (int, error) { return a.Write([]byte("hello")) },
@@ -119,10 +120,10 @@ func TestTend(t *testing.T) {
 			t.Error(err)
 		}
 		a.mu.Lock()
-		if a.stream.sent == 0 || a.armed != armedForFailures {
-			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.armed)
+		if a.stream.sent == 0 || a.sends.Armed != netconn.ArmedForFailures {
+			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.sends.Armed)
 		}
-		a.waiting = false
+		a.calls.Waiting = false
 		a.mu.Unlock()
 	}
 	<-stuck
@@ -134,18 +135,18 @@ func TestArmForRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind rdmatest.Kind
 		cfg  Config
-		want arming
+		want netconn.Armed
 	}{
-		"offer":      {rdmatest.RXE, Config{RecvBuffer: leastBuffer}, armedForFailures},
-		"offer, siw": {rdmatest.SIW, Config{RecvBuffer: leastBuffer}, armedForNone}, // which has no events for failures
-		"buffer":     {rdmatest.RXE, Config{SendBuffer: leastBuffer}, armedForAll},
-		"queue":      {rdmatest.RXE, Config{SendQueue: leastQueue}, armedForAll},
+		"offer":      {rdmatest.RXE, Config{RecvBuffer: leastBuffer}, netconn.ArmedForFailures},
+		"offer, siw": {rdmatest.SIW, Config{RecvBuffer: leastBuffer}, netconn.ArmedForNone}, // which has no events for failures
+		"buffer":     {rdmatest.RXE, Config{SendBuffer: leastBuffer}, netconn.ArmedForAll},
+		"queue":      {rdmatest.RXE, Config{SendQueue: leastQueue}, netconn.ArmedForAll},
 	} {
 		f := newFabric(t, tc.kind)
 		a, _ := f.pair(tc.cfg)
 		stuck, resume := f.Pause()
 		a.mu.Lock()
-		a.waiting = true // as if a Read waited
+		a.calls.Waiting = true // as if a Read waited
 		a.mu.Unlock()
 		size := 4 * leastBuffer
 		if name == "queue" {
@@ -157,10 +158,10 @@ func TestArmForRoom(t *testing.T) {
 			}
 		}
 		a.mu.Lock()
-		if a.armed != tc.want {
-			t.Errorf("%s: armed for %v, want %v", name, a.armed, tc.want)
+		if a.sends.Armed != tc.want {
+			t.Errorf("%s: armed for %v, want %v", name, a.sends.Armed, tc.want)
 		}
-		a.waiting = false
+		a.calls.Waiting = false
 		a.mu.Unlock()
 		<-stuck
 		resume()

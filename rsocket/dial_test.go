@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -121,7 +123,13 @@ func TestDialFamilies(t *testing.T) {
 	cfg, _ := z.withDefaults()
 	there := l.Addr().(Addr).AddrPort()
 	nowhere, noOne := netip.MustParseAddrPort("[2001:db8::1]:1"), netip.AddrPortFrom(there.Addr(), 1)
-	c, err := new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne, there}, &cfg)
+	dial := func(addrs ...netip.AddrPort) (*Conn, error) {
+		d := netconn.Dial{Fail: func(remote netip.AddrPort, err error) error { return opError("dial", netip.AddrPort{}, remote, err) }}
+		return netconn.Soonest(t.Context(), &d, addrs, func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+			return new(Dialer).dialAddr(ctx, addr, &cfg)
+		})
+	}
+	c, err := dial(nowhere, noOne, there)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +139,7 @@ func TestDialFamilies(t *testing.T) {
 	if err := errors.Join(<-accepted, c.Close()); err != nil {
 		t.Error(err)
 	}
-	c, err = new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne}, &cfg)
+	c, err = dial(nowhere, noOne)
 	var op *net.OpError
 	if c != nil || !errors.As(err, &op) || op.Op != "dial" || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), nowhere.String()) {
 		t.Errorf("%v, %v", c, err)

@@ -62,8 +62,9 @@
 // # Differences from TCP
 //
 // The devices write data directly into the peer's memory, without a copy in a kernel. Each
-// connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has two file
-// descriptors, but no goroutine until it is closed.
+// connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has one file
+// descriptor and about five memory mappings, of which Linux allows a process 65,530 unless
+// vm.max_map_count says otherwise. It has no goroutine until it is closed.
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
 // background, as over TCP, but if the process exits the data is lost. [Conn.Shutdown] waits
@@ -110,10 +111,10 @@ package rsocket
 //
 // Conn.progress polls both CQs under the Conn's lock, in any call. Of the calls that wait, one has
 // the turn: it arms the receive CQ, polls once more and waits in CompChannel.Get. The others wait
-// until it wakes them. A call notes Conn.changes together with the state it saw, and waits only
+// until it wakes them. A call notes Calls.Changes together with the state it saw, and waits only
 // while the number stays the same. The send CQ is armed while sends are under way, because some
 // ends show only in a failed send. Successful sends raise an event only while a call waits for
-// room or for delivery (see Conn.wanted), so a program that waits for its peer is not woken by its
+// room or for delivery (see netconn.Sends), so a program that waits for its peer is not woken by its
 // own sends. Most messages of data have no completion of their own (see stream.post): one
 // completion stands for a quarter of the send queue or buffer.
 //

@@ -2,11 +2,9 @@ package rsocket
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
@@ -28,12 +26,8 @@ type ListenConfig struct {
 
 // Listener accepts connections. It is a [net.Listener].
 type Listener struct {
-	ln  *rdmacm.Listener
+	ln  *netconn.Listener[*Conn]
 	cfg Config // with defaults
-
-	mu      sync.Mutex // guards the fields below
-	pending map[*rdmacm.Conn]*Conn
-	closed  bool
 }
 
 // Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
@@ -49,9 +43,9 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	if err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
-	l := &Listener{cfg: cfg, pending: make(map[*rdmacm.Conn]*Conn)}
+	l := &Listener{netconn.NewListener[*Conn](ErrProtocol), cfg}
 	cm := rdmacm.ListenConfig{Config: cfg.rdmacm(l.prepare), Resolver: lc.Resolver, Backlog: lc.Backlog}
-	if l.ln, err = cm.Listen(ctx, address); err != nil {
+	if err := l.ln.Listen(ctx, &cm, address); err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
 	return l, nil
@@ -63,28 +57,11 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 		return err
 	}
 	c := newConn()
-	l.mu.Lock()
-	l.pending[rc] = c
-	l.mu.Unlock()
-	rc.Own(&entry{l, rc})
+	l.ln.Add(rc, c)
 	if err := c.verbs.prepare(rc, &l.cfg); err != nil {
 		return err
 	}
 	rc.SetPrivateData(c.verbs.hello(&l.cfg).marshal())
-	return nil
-}
-
-// entry is the entry of a connection in Listener.pending.
-type entry struct {
-	l  *Listener
-	rc *rdmacm.Conn
-}
-
-// Close removes the entry.
-func (e *entry) Close() error {
-	e.l.mu.Lock()
-	defer e.l.mu.Unlock()
-	delete(e.l.pending, e.rc)
 	return nil
 }
 
@@ -94,29 +71,18 @@ func (e *entry) Close() error {
 // Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
 // ended. All others are temporary, as the Temporary method of *net.OpError reports: this
 // machine could not serve one peer, for instance because it ran out of descriptors or of memory
-// to pin. The next call may succeed.
+// to pin. The next call may succeed. Peers that arrive at a device that cannot serve them are refused, and only the
+// first such error is returned.
 func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		rc, err := l.ln.Accept(context.Background())
-		switch {
-		case err == nil:
-			return l.begin(rc), nil
-		case errors.Is(err, net.ErrClosed):
-			return nil, l.fail("accept", err)
-		case !netconn.IsPeerFault(err, ErrProtocol):
-			return nil, l.fail("accept", netconn.Temporary(err))
-		}
+	c, err := l.ln.Accept(func(rc *rdmacm.Conn, c *Conn) error {
+		peer, _ := parseHello(rc.PrivateData()) // prepare has checked it
+		c.begin(rc, peer, &l.cfg, false)
+		return nil
+	})
+	if err != nil {
+		return nil, l.fail("accept", err)
 	}
-}
-
-func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
-	l.mu.Lock()
-	c := l.pending[rc]
-	delete(l.pending, rc)
-	l.mu.Unlock()
-	peer, _ := parseHello(rc.PrivateData()) // prepare has checked it
-	c.begin(rc, peer, &l.cfg, false)
-	return c
+	return c, nil
 }
 
 // Close stops listening, and ends an Accept that waits. It does not affect connections from
@@ -124,13 +90,6 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid
-	}
-	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if closed {
-		return l.fail("close", net.ErrClosed)
 	}
 	if err := l.ln.Close(); err != nil {
 		return l.fail("close", err)

@@ -8,6 +8,8 @@
 // Ports lists the ports that carry MADs, and Open opens one. InfiniBand ports carry all classes.
 // RoCE ports carry all but subnet management. iWARP ports carry none.
 //
+// Experimental: may change in any release; see docs/stability.md.
+//
 // # Implementation
 //
 // A port has one reader goroutine, which passes each MAD to an agent. A response goes to the call of

@@ -42,6 +42,7 @@ type simPort struct {
 	name     string
 	client   uint32
 	data     net.Conn
+	writing  chan struct{} // has room while nobody writes to data
 	isSM     bool
 	portGUID verbs.GUID
 
@@ -76,10 +77,14 @@ func dialIBSim(c IBSim) (_ *simPort, err error) {
 	if c.ServerPort == 0 {
 		c.ServerPort = 7070
 	}
-	p := &simPort{isSM: c.IsSM, agents: make(map[uint16]*simAgent), done: make(chan struct{})}
+	p := &simPort{isSM: c.IsSM, writing: make(chan struct{}, 1), agents: make(map[uint16]*simAgent), done: make(chan struct{})}
+	attached := false
 	defer func() {
 		if err == nil {
 			return
+		}
+		if attached {
+			err = errors.Join(err, p.tell(simDisconnect, nil))
 		}
 		for _, conn := range []net.Conn{p.control, p.data} {
 			if conn != nil {
@@ -111,6 +116,7 @@ func dialIBSim(c IBSim) (_ *simPort, err error) {
 	if p.client > 1000 {
 		return nil, fmt.Errorf("the simulator calls this client number %d", p.client)
 	}
+	attached = true
 	if c.Server != "" {
 		err = p.connectUDP(c)
 	} else {
@@ -211,19 +217,11 @@ func (p *simPort) connectUDP(c IBSim) error {
 func (p *simPort) ask(kind uint32, data []byte) error {
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()
+	if err := p.tell(kind, data); err != nil {
+		return err
+	}
 	order := binary.NativeEndian
 	var b [controlLen]byte
-	order.PutUint32(b[:], simMagic)
-	order.PutUint32(b[4:], p.client)
-	order.PutUint32(b[8:], kind)
-	order.PutUint32(b[12:], uint32(len(data)))
-	copy(b[16:], data)
-	if err := p.control.SetDeadline(time.Now().Add(controlTimeout)); err != nil {
-		return err
-	}
-	if _, err := p.control.Write(b[:]); err != nil {
-		return err
-	}
 	for {
 		n, err := p.control.Read(b[:])
 		switch {
@@ -239,6 +237,23 @@ func (p *simPort) ask(kind uint32, data []byte) error {
 		copy(data, b[16:])
 		return nil
 	}
+}
+
+// tell sends the simulator a request of its own, whose answer may be read until the deadline that this
+// sets.
+func (p *simPort) tell(kind uint32, data []byte) error {
+	order := binary.NativeEndian
+	var b [controlLen]byte
+	order.PutUint32(b[:], simMagic)
+	order.PutUint32(b[4:], p.client)
+	order.PutUint32(b[8:], kind)
+	order.PutUint32(b[12:], uint32(len(data)))
+	copy(b[16:], data)
+	if err := p.control.SetDeadline(time.Now().Add(controlTimeout)); err != nil {
+		return err
+	}
+	_, err := p.control.Write(b[:])
+	return err
 }
 
 func (p *simPort) setIsSM(on bool) error {
@@ -525,7 +540,7 @@ func (a *simAgent) unregister() error {
 	return nil
 }
 
-func (a *simAgent) send(m *mad.Message, tid uint32, _ mad.Retry) error {
+func (a *simAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
 	if len(m.Data) > mad.Size {
 		return fmt.Errorf("%w: %d bytes; ibsim has no RMPP", unix.EMSGSIZE, len(m.Data))
 	}
@@ -544,7 +559,32 @@ func (a *simAgent) send(m *mad.Message, tid uint32, _ mad.Retry) error {
 	if tid != 0 {
 		d.SetTID(uint64(a.id)<<32 | uint64(tid))
 	}
-	_, err := a.port.data.Write(b)
+	if retry.Timeout <= 0 {
+		retry.Timeout = mad.DefaultTimeout
+	}
+	return a.port.write(b, retry.Timeout)
+}
+
+// write sends a packet. A simulator that doesn't read makes it wait until the timeout. The deadline
+// is that of the socket, so there is one writer at a time.
+func (p *simPort) write(b []byte, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	full := fmt.Errorf("%w: the simulator takes no packets", mad.ErrTimeout)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case p.writing <- struct{}{}:
+	case <-timer.C:
+		return full
+	}
+	defer func() { <-p.writing }()
+	if err := p.data.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	_, err := p.data.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return full
+	}
 	return err
 }
 

@@ -2,12 +2,16 @@ package umad_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/ibsimtest"
 	"github.com/goverbs/goverbs/mad"
@@ -142,6 +146,44 @@ func TestIBSim(t *testing.T) {
 	})
 }
 
+// TestIBSimUDP attaches to a simulator by UDP, as opensm does.
+func TestIBSimUDP(t *testing.T) {
+	sim := ibsimtest.StartUDP(t, twoSwitches)
+	sim.OpenSM(t, "H1")
+	p := open(t, sim.Config("H2"))
+	attr, err := p.Attr()
+	if err != nil || attr.LID == 0 || attr.SMLID == 0 || attr.PortGUID == 0 {
+		t.Fatalf("%+v, %v", attr, err)
+	}
+	dr, lid := register(t, p, mad.AgentConfig{Class: mad.ClassDirected}), register(t, p, mad.AgentConfig{Class: mad.ClassLID})
+	for _, ask := range []struct {
+		agent mad.Agent
+		route mad.Route
+	}{{dr, mad.Directed()}, {dr, mad.Directed(1, 2, 1)}, {lid, mad.ByLID(attr.SMLID)}} {
+		m, err := ask.agent.Do(t.Context(), ask.route.SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{})
+		if err != nil || m.Data.Err() != nil {
+			t.Errorf("%v: %v", ask.route, err)
+		}
+	}
+	if _, err := dr.Do(t.Context(), mad.Directed(1, 4).SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{}); !errors.Is(err, mad.ErrTimeout) {
+		t.Errorf("no link: %v", err)
+	}
+	// The environment names it, too. Clients that detach leave their places: there are ten.
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := sim.Config("H2")
+	t.Setenv("SIM_HOST", c.Node)
+	t.Setenv("IBSIM_SERVER_NAME", c.Server)
+	t.Setenv("IBSIM_SERVER_PORT", fmt.Sprint(c.ServerPort))
+	for range 12 {
+		all, err := umad.Ports()
+		if err != nil || len(all) != 1 || all[0].PortGUID != attr.PortGUID {
+			t.Fatalf("%+v, %v", all, err)
+		}
+	}
+}
+
 // TestIBSimRequests answers requests of a vendor class from another port.
 func TestIBSimRequests(t *testing.T) {
 	sim := ibsimtest.Start(t, twoSwitches)
@@ -183,6 +225,107 @@ func TestIBSimRequests(t *testing.T) {
 	}
 	if _, err := listener.Receive(t.Context()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Receive of a closed port: %v", err)
+	}
+}
+
+// fakeSim is a simulator that a test plays: it answers control requests as the test says.
+type fakeSim struct {
+	name    string
+	control *net.UnixConn
+	kinds   chan uint32 // of requests, as they come
+}
+
+// The kinds of control requests that the tests meet.
+const (
+	connectRequest    = 1
+	disconnectRequest = 2
+)
+
+func startFake(t *testing.T, answer func(kind uint32, data []byte)) *fakeSim {
+	t.Helper()
+	s := &fakeSim{name: fmt.Sprintf("fake%d.%s", os.Getpid(), t.Name()), kinds: make(chan uint32, 16)}
+	s.control = s.listen(t, "ctl")
+	go func() {
+		var b [80]byte
+		for {
+			_, from, err := s.control.ReadFromUnix(b[:])
+			if err != nil {
+				return
+			}
+			kind := binary.NativeEndian.Uint32(b[8:])
+			s.kinds <- kind
+			answer(kind, b[16:])
+			s.control.WriteToUnix(b[:], &net.UnixAddr{Name: "@" + strings.TrimPrefix(from.Name, "@") + "\x00", Net: "unixgram"}) // the test sees what is missing
+		}
+	}()
+	return s
+}
+
+// listen opens a socket of the simulator.
+func (s *fakeSim) listen(t *testing.T, kind string) *net.UnixConn {
+	t.Helper()
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "@" + s.name + ":" + kind + "\x00", Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestIBSimDetaches fails to attach after the simulator has taken the client. It has few places.
+func TestIBSimDetaches(t *testing.T) {
+	s := startFake(t, func(kind uint32, data []byte) {
+		if kind == connectRequest {
+			binary.NativeEndian.PutUint32(data, 3) // there is no socket of this number
+		}
+	})
+	if _, err := umad.OpenIBSim(umad.IBSim{Node: "H1", SockName: s.name}); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []uint32{connectRequest, disconnectRequest} {
+		select {
+		case kind := <-s.kinds:
+			if kind != want {
+				t.Errorf("request %d, not %d", kind, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("no request %d", want)
+		}
+	}
+}
+
+// TestIBSimFull sends to a simulator that reads nothing. Its socket takes some packets.
+func TestIBSimFull(t *testing.T) {
+	s := startFake(t, func(kind uint32, data []byte) {
+		if kind == connectRequest {
+			binary.NativeEndian.PutUint32(data, 0)
+		}
+	})
+	s.listen(t, "out0")
+	p := open(t, umad.IBSim{Node: "H1", SockName: s.name})
+	a := register(t, p, mad.AgentConfig{Class: mad.ClassDirected})
+	done := make(chan error)
+	for range 2 { // also behind another one
+		go func() {
+			var err error
+			for range 400 {
+				if _, err = a.Do(t.Context(), mad.Directed().SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{Timeout: time.Millisecond, Tries: 1}); err != nil && strings.Contains(err.Error(), "takes no packets") {
+					break
+				}
+			}
+			done <- err
+		}()
+	}
+	for range 2 {
+		select {
+		case err := <-done:
+			var timeout interface{ Timeout() bool }
+			if !errors.Is(err, mad.ErrTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "takes no packets") {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a request waits for the simulator")
+		}
 	}
 }
 

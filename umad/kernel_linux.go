@@ -49,6 +49,7 @@ type port struct {
 	mu      sync.Mutex
 	agents  map[uint32]*kernelAgent
 	reading bool
+	readErr error // why the reader ended
 	closed  bool
 	done    chan struct{} // closed when the reader has ended
 }
@@ -112,6 +113,9 @@ func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, &opError{a.name, net.ErrClosed}
+	}
+	if p.readErr != nil {
+		return nil, fmt.Errorf("%s: register: %w", a.name, p.readErr)
 	}
 	id, err := p.register(c)
 	if err != nil {
@@ -262,6 +266,7 @@ func (p *port) end(err error) {
 	if p.closed {
 		err = net.ErrClosed
 	}
+	p.readErr = err
 	for _, a := range p.agents {
 		a.end(err)
 	}

@@ -285,6 +285,10 @@ func TestRemoved(t *testing.T) {
 	if err := a.Send(t.Context(), &mad.Message{Data: mad.New(mad.ClassPerf, mad.Get, 0, 0)}); !errors.Is(err, unix.EIO) {
 		t.Errorf("%v", err)
 	}
+	// Nothing would read the answers of another agent.
+	if _, err := p.Register(mad.AgentConfig{Class: mad.ClassSA}); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("Register: %v", err)
+	}
 	if err := errors.Join(p.Close(), func() error {
 		if err := p.Close(); !errors.Is(err, net.ErrClosed) {
 			return errors.Join(errors.New("second Close"), err)

@@ -85,7 +85,7 @@ func ExampleFlow() {
 	}
 	port := flow.Ports{Dst: 53}
 	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
-		&flow.Eth{}, &flow.IPv4{}, &flow.UDP{Val: port, Mask: flow.Ports{Dst: 0xffff}}, &uverbs.FlowCount{Counters: counters},
+		&flow.Eth{}, &flow.IPv4{}, &flow.UDP{Val: port, Mask: flow.Ports{Dst: 0xffff}}, counters,
 	}})
 	if err != nil {
 		log.Fatal(err)

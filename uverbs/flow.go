@@ -80,11 +80,11 @@ func encodeSpecs(all []flow.Spec) (b []byte, counters []*Counters, err error) {
 		if s == nil {
 			return nil, nil, fmt.Errorf("spec %d is nil", i)
 		}
-		if c, ok := s.(*FlowCount); ok {
-			if c.Counters == nil {
+		if c, ok := s.(*Counters); ok {
+			if c == nil {
 				return nil, nil, fmt.Errorf("spec %d names no counters", i)
 			}
-			counters = append(counters, c.Counters)
+			counters = append(counters, c)
 		}
 		b = s.AppendSpec(b)
 	}
@@ -192,8 +192,8 @@ type Counters struct {
 	flows  int // flow rules that use it
 }
 
-// CreateCounters creates an empty set of counters. [Counters.Count] adds counters to the set, and
-// a [FlowCount] makes a flow rule update them.
+// CreateCounters creates an empty set of counters. [Counters.Count] adds counters to the set. A flow
+// rule that has the set among its specs updates them.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //
@@ -282,17 +282,12 @@ func (c *Counters) Close() error {
 	}, noop)
 }
 
-// FlowCount is an action of a flow rule that updates counters.
-//
-// Experimental: may change in any release; see docs/stability.md.
+// AppendSpec implements [flow.Spec], so that a flow rule can update the counters.
 //
 // C: struct ibv_flow_spec_counter_action
-type FlowCount struct{ Counters *Counters }
-
-// AppendSpec implements [flow.Spec].
-func (s *FlowCount) AppendSpec(b []byte) []byte {
+func (c *Counters) AppendSpec(b []byte) []byte {
 	const specCount = 0x1003 // C: IB_FLOW_SPEC_ACTION_COUNT
 	hdr := abi.IbUverbsFlowSpecHdr{Type: specCount, Size: 16}
-	v := [2]uint32{s.Counters.handle, 0}
+	v := [2]uint32{c.handle, 0}
 	return append(append(b, abi.Bytes(&hdr)...), abi.Bytes(&v)...)
 }

@@ -29,7 +29,7 @@ func newFlow(t testing.TB) *flowWorld {
 	w := &flowWorld{hard: newHard(t)}
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: w.cq, RecvCQ: w.cq}))
 	w.counters = must[*uverbs.Counters](t)(w.dev.CreateCounters())
-	w.flow = must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{&uverbs.FlowCount{Counters: w.counters}}}))
+	w.flow = must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{w.counters}}))
 	t.Cleanup(func() { closeAll(t, w.flow, w.counters, w.qp) })
 	return w
 }
@@ -108,7 +108,7 @@ func TestFlowCounted(t *testing.T) {
 	if err := errors.Join(fresh.Count(flow.CounterBytes, 0), fresh.Count(flow.CounterPackets, 1)); err != nil {
 		t.Error(err)
 	}
-	specs := []flow.Spec{&flow.UDP{}, &uverbs.FlowCount{Counters: fresh}, flow.Drop{}}
+	specs := []flow.Spec{&flow.UDP{}, fresh, flow.Drop{}}
 	rule := must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: specs}))
 	if !bytes.Equal(points, []byte{1, 0, 0, 1}) {
 		t.Errorf("%x", points)
@@ -143,7 +143,7 @@ func TestFlowRefused(t *testing.T) {
 	for want, err := range map[string]error{
 		"10 specs at most":              specs(slices.Repeat([]flow.Spec{flow.Drop{}}, 11)...),
 		"spec 1 is nil":                 specs(flow.Drop{}, nil),
-		"names no counters":             specs(&uverbs.FlowCount{}),
+		"names no counters":             specs((*uverbs.Counters)(nil)),
 		"port 256":                      failed(w.qp.CreateFlow(&uverbs.FlowOptions{Port: 256})),
 		"RAW_PACKET and UD QPs only":    failed(rc.CreateFlow(nil)),
 		"create flow on hollow0: inva":  specs(&flow.VXLAN{Val: 1 << 24}),

@@ -15,10 +15,14 @@ import (
 
 // Verb names a call that not every device supports: a method as Go documentation writes it, such as
 // "CQ.Resize", and after a space the variant of an object, such as "PD.CreateQP UD".
+//
+// Experimental: may change in any release; see docs/stability.md.
 type Verb string
 
 // Verbs returns all verbs that [Device.Probe] knows, in the order of the objects. Closing an object
 // is no verb: what a device creates it destroys.
+//
+// Experimental: may change in any release; see docs/stability.md.
 func Verbs() []Verb {
 	all := make([]Verb, len(probes))
 	for i, p := range probes {
@@ -38,6 +42,8 @@ func Verbs() []Verb {
 // limits such as rdma.max of the cgroup. It sends nothing and leaves nothing behind.
 // Probe may be called while other goroutines use the device. [Device.Supports] has the opcodes of
 // sends and asks only the provider.
+//
+// Experimental: may change in any release; see docs/stability.md.
 func (d *Device) Probe(v Verb) error {
 	for _, p := range probes {
 		if p.verb == v {

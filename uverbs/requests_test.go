@@ -97,6 +97,7 @@ func (a *asker) all() {
 	if a.rereg {
 		a.domains()
 		a.memoryOfDevice()
+		a.dmaBuf()
 		a.extended()
 		a.spread()
 	}
@@ -201,6 +202,7 @@ func (a *asker) domains() {
 	xrcd := asked(a.dev.OpenXRCD(nil, os.O_CREATE))(a.t)
 	srq := asked(a.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 8, MaxSGE: 1, XRCD: xrcd, CQ: a.cq}))(a.t)
 	target := asked(xrcd.CreateQP())(a.t)
+	a.ok(asked(xrcd.OpenQP(target.Num()))(a.t).Close())
 	initiator := asked(a.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: a.cq,
 		Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 2, MaxInline: 32}}))(a.t)
 	a.ok(initiator.Close(), target.Close(), srq.Close(), xrcd.Close())
@@ -210,6 +212,15 @@ func (a *asker) memoryOfDevice() {
 	dm := asked(a.dev.AllocDM(4096, 64))(a.t)
 	a.ok(asked(a.pd.RegDM(dm, 64, 128, verbs.AccessZeroBased|verbs.AccessLocalWrite))(a.t).Close(), dm.Close())
 	a.ok(asked(a.dev.CreateCounters())(a.t).Close())
+}
+
+// dmaBuf registers memory of an empty file, which is refused: the question is what is asked.
+func (a *asker) dmaBuf() {
+	file := asked(os.CreateTemp(a.t.TempDir(), ""))(a.t)
+	if _, err := a.pd.RegDMABuf(file, 4096+64, 4096, 0x7000000040, verbs.AccessLocalWrite|verbs.AccessRemoteRead); err == nil {
+		a.t.Fatal("an empty file is registered")
+	}
+	a.ok(file.Close())
 }
 
 func (a *asker) extended() {
@@ -264,7 +275,7 @@ func (a *asker) flows(qp *uverbs.QP) {
 func (a *asker) count(qp *uverbs.QP) {
 	counters := asked(a.dev.CreateCounters())(a.t)
 	a.ok(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1))
-	rule := asked(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{eth(0x800), &uverbs.FlowCount{Counters: counters}}}))(a.t)
+	rule := asked(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{eth(0x800), counters}}))(a.t)
 	a.ok(counters.Read(make([]uint64, 2), false), rule.Close(), counters.Close())
 }
 

@@ -9,7 +9,9 @@ import (
 )
 
 // Sends writes requests into the send queue of a QP one at a time. [QP.Sends] returns it. Use it
-// until Ring, by one goroutine. It is experimental, and may change in any release.
+// until Ring, by one goroutine.
+//
+// Experimental: may change in any release; see docs/stability.md.
 type Sends struct {
 	qp      *QP
 	lock    *driver.Lock       // held from QP.Sends to Ring
@@ -31,6 +33,8 @@ type Sends struct {
 // method of the QP or of its connection. The QP's type must be RC, UC or raw packet; with others
 // Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is closed, Ring returns [verbs.ErrClosed]. A list that is not longer than
 // an earlier one of the QP allocates nothing.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_wr_start
 func (qp *QP) Sends() *Sends {

@@ -135,7 +135,7 @@ func TestCloseStorm(t *testing.T) {
 				cancel()
 				all.Wait()
 				for _, c := range []*Conn{a, b} {
-					<-c.freed
+					_, _ = c.calls.Freed(context.Background())
 				}
 			}
 			for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/netconn"
-	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -18,27 +17,18 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 type Conn struct {
-	rc             *rdmacm.Conn
-	local, remote  netip.AddrPort
-	sendCQ, recvCQ *uverbs.CQ
-	channel        *uverbs.CompChannel // of both CQs
+	rc            *rdmacm.Conn
+	local, remote netip.AddrPort
+	recvCQ        *uverbs.CQ
+	calls         netconn.Calls
 
-	reading, writing       sync.Mutex // held during Read and during Write
-	reader, writer, closer side
-	turn                   wait.Turn     // held by the call that waits for events
-	freed                  chan struct{} // closed once the closed connection has freed everything
-	closeErr               error         // valid once freed is closed
-
-	mu      sync.Mutex // guards the fields below
-	verbs   transport
-	stream  stream
-	changes uint64 // counts completions and arrivals
-	waiting bool   // whether a call waits for events
-	armed   bool   // whether sendCQ is armed
-	broken  bool   // whether the connection is over and has been disconnected
-	closed  bool
-	linger  int         // see SetLinger
-	timer   *time.Timer // runs tick
+	mu     sync.Mutex // guards the fields below, and some of calls
+	verbs  transport
+	stream stream
+	sends  netconn.Sends
+	broken bool // whether the connection is over and has been disconnected
+	closed bool
+	timer  *time.Timer // runs tick
 	// lookAgain is the time until tick runs next if the peer must send first and has not sent yet.
 	lookAgain time.Duration
 	holding   *time.Timer // runs release while data is held back; nil before the first time
@@ -46,29 +36,24 @@ type Conn struct {
 	wcs       [recvBatch]verbs.WC
 }
 
-// side is the state of the calls of one kind, Read or Write, for deadlines and waiting.
-type side struct {
-	deadline netconn.Deadline
-	wake     chan struct{} // holds a token when something may have changed
-}
-
 func newConn() *Conn {
-	c := &Conn{freed: make(chan struct{}), linger: -1}
-	c.turn.Init(nil)
-	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
-		s.deadline.Init()
-		s.wake = make(chan struct{}, 1)
-	}
+	c := new(Conn)
+	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
 	return c
 }
 
-// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first.
-func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
+// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first. If begin fails,
+// the caller closes rc.
+func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	m, err := c.verbs.buffers(cfg)
+	if err != nil {
+		return err
+	}
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sendCQ, c.recvCQ, c.channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
-	c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
+	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
+	c.stream = stream{link: &c.verbs, own: m, accepted: !dialled,
 		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
 	c.stream.settle()
 	period := cfg.KeepAlive
@@ -80,6 +65,7 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) {
 		first, c.lookAgain = silentTime, 2*silentTime
 	}
 	c.timer = time.AfterFunc(first, func() { c.tick(period, cfg.KeepAlive > 0) })
+	return nil
 }
 
 // silentTime is the time after which a connection that must not send first polls for a message of the
@@ -101,7 +87,7 @@ func (c *Conn) tick(period time.Duration, alive bool) {
 	if alive {
 		c.stream.keepAlive()
 	}
-	c.watch()
+	c.calls.Tend()
 	next := min(period, idleTime)
 	if c.stream.silent {
 		next = min(next, c.lookAgain)
@@ -127,16 +113,16 @@ func (c *Conn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets the deadline of Read. It applies to blocked calls too, which may notice it up to
 // 500 µs late.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
 
 // SetWriteDeadline sets the deadline of Write. It applies to blocked calls too.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
 
-func (c *Conn) setDeadline(s *side, t time.Time) error {
+func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
 	if c.isClosed() {
 		return c.fail("set", net.ErrClosed)
 	}
-	s.deadline.Set(t)
+	s.Deadline.Set(t)
 	return nil
 }
 
@@ -155,8 +141,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	c.calls.Reading.Lock()
+	defer c.calls.Reading.Unlock()
 	for {
 		n, seen, err := c.tryRead(b)
 		switch {
@@ -167,18 +153,18 @@ func (c *Conn) Read(b []byte) (int, error) {
 		case n > 0:
 			return n, nil
 		}
-		c.park(&c.reader, seen)
+		c.calls.Park(&c.calls.Reader, seen)
 	}
 }
 
 func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.reader); err == nil {
+	if err = c.checkOpen(&c.calls.Reader); err == nil {
 		c.progress()
 		n, err = c.stream.take(b)
 	}
-	return n, c.tend(), err
+	return n, c.calls.Tend(), err
 }
 
 // Write writes b. It returns once all of b is sent or in the send buffer. The peer's program may read it
@@ -188,8 +174,8 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 // So a program that writes before it reads can still read the peer's last data. Later Writes return an
 // error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.calls.Writing.Lock()
+	defer c.calls.Writing.Unlock()
 	for written := 0; ; {
 		n, seen, err := c.tryWrite(b[written:], written == 0)
 		written += n
@@ -199,21 +185,21 @@ func (c *Conn) Write(b []byte) (int, error) {
 		case written == len(b):
 			return written, nil
 		}
-		c.park(&c.writer, seen)
+		c.calls.Park(&c.calls.Writer, seen)
 	}
 }
 
 func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.writer); err == nil {
+	if err = c.checkOpen(&c.calls.Writer); err == nil {
 		c.progress()
 		if first && c.stream.discard() {
 			return len(b), 0, nil
 		}
 		n, err = c.stream.write(b)
 	}
-	seen = c.tend()
+	seen = c.calls.Tend()
 	c.hold()
 	return n, seen, err
 }
@@ -242,16 +228,16 @@ func (c *Conn) release() {
 	c.progress()
 	c.stream.due = true
 	c.stream.release()
-	c.watch()
+	c.calls.Tend()
 	c.hold()
 }
 
 // checkOpen returns an error if the connection is closed or the side's deadline has passed.
-func (c *Conn) checkOpen(s *side) error {
+func (c *Conn) checkOpen(s *netconn.Side) error {
 	switch {
 	case c.closed:
 		return net.ErrClosed
-	case s.deadline.IsOver():
+	case s.Deadline.IsOver():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -275,7 +261,7 @@ func (c *Conn) progress() {
 		_ = c.rc.Disconnect() // fails if the connection has already ended
 	}
 	if n > 0 {
-		c.changed()
+		c.calls.Changed()
 	}
 }
 
@@ -331,7 +317,7 @@ func (c *Conn) receive() (total int) {
 // reclaim frees the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
-		n, err := c.sendCQ.Poll(c.wcs[:])
+		n, err := c.sends.CQ.Poll(c.wcs[:])
 		if err != nil {
 			c.over(err)
 			return total
@@ -344,7 +330,7 @@ func (c *Conn) reclaim() (total int) {
 			c.stream.completed(mark(c.wcs[i].WRID))
 		}
 		if n > 0 {
-			c.armed = false
+			c.sends.Polled()
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {
@@ -358,69 +344,15 @@ func (c *Conn) reclaim() (total int) {
 	}
 }
 
-// changed counts a change and wakes all waiting calls.
-func (c *Conn) changed() {
-	c.changes++
-	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// watch arms the send queue if sends are outstanding, and handles sends that completed before. A
-// failed send may be the only sign that the connection has ended.
+// watch arms the send queue if sends are outstanding, and handles sends that completed before.
 func (c *Conn) watch() {
-	if c.stream.outstanding() > 0 && !c.armed {
-		c.armed = c.sendCQ.Arm(false) == nil
-	}
+	c.sends.Watch(c.stream.outstanding() > 0, c.stream.short || c.closed)
 	c.progress()
 }
 
-// park waits until c.changes may differ from seen, or until the deadline of the side has passed.
-// The call with the turn waits for events and wakes the others.
-func (c *Conn) park(s *side, seen uint64) {
-	expiry := s.deadline.Expiry()
-	if c.turn.Acquire(expiry, s.wake) != nil {
-		return
-	}
-	defer c.turn.Release()
-	var rang *uverbs.CQ
-	if !c.hasChanged(seen) {
-		rang, _ = c.channel.Get(expiry) // the caller checks for errors and timeouts
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = false
-	if rang == c.sendCQ {
-		// Some devices ignore an Arm before the previous event has been read, so the queue may not
-		// be armed.
-		c.armed = false
-	}
-}
-
-// tend calls watch if a call waits for events, so that completions of the caller's sends wake that
-// call. It returns the number of changes before watch, because the caller has not seen later ones.
-func (c *Conn) tend() (seen uint64) {
-	if seen = c.changes; c.waiting {
-		c.watch()
-	}
-	return seen
-}
-
-// hasChanged arms the queues for a call that will wait for events. It then reports whether c.changes
-// differs from seen.
-func (c *Conn) hasChanged(seen uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changes != seen {
-		return true
-	}
-	c.waiting = true
+// arm arms the receive queue.
+func (c *Conn) arm() {
 	if err := c.recvCQ.Arm(false); err != nil {
 		c.over(err)
 	}
-	c.watch()
-	return c.changes != seen
 }

@@ -3,14 +3,12 @@ package valkeyrdma
 import (
 	"cmp"
 	"context"
-	"math"
 	"net"
 	"os"
 	"time"
-)
 
-// closeTimeout limits the time in which a closed connection sends its remaining data in the background.
-const closeTimeout = 10 * time.Second
+	"github.com/goverbs/goverbs/internal/netconn"
+)
 
 // SetLinger sets the behavior of Close while the peer's machine has not acknowledged all data, as
 // [net.TCPConn.SetLinger] does.
@@ -28,7 +26,7 @@ func (c *Conn) SetLinger(sec int) error {
 	if c.closed {
 		return c.fail("set", net.ErrClosed)
 	}
-	c.linger = sec
+	c.calls.Linger = sec
 	return nil
 }
 
@@ -51,8 +49,8 @@ func (c *Conn) Close() error {
 	case linger < 0:
 		return nil
 	}
-	<-c.freed
-	return c.closeErr
+	freed, _ := c.calls.Freed(context.Background())
+	return freed
 }
 
 // Shutdown closes the connection. It waits until the peer's machine has acknowledged all data and
@@ -65,17 +63,11 @@ func (c *Conn) Close() error {
 // one, Shutdown returns a timeout error after 10 seconds.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.beginClose()
-	select {
-	case <-c.freed:
-		return c.closeErr
-	default:
+	freed, canceled := c.calls.Freed(ctx)
+	if canceled != nil {
+		return c.fail("shut down", canceled)
 	}
-	select {
-	case <-c.freed:
-		return c.closeErr
-	case <-ctx.Done():
-		return c.fail("shut down", ctx.Err())
-	}
+	return freed
 }
 
 // beginClose ends all blocked calls. It reports whether the connection was open.
@@ -86,29 +78,20 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 		return 0, false
 	}
 	c.closed = true
-	linger = c.linger
+	linger = c.calls.Linger
 	c.timer.Stop()
 	done := linger == 0
 	if !done {
 		done = c.isDelivered()
 	}
 	c.mu.Unlock()
-	c.reader.deadline.Close()
-	c.writer.deadline.Close()
+	c.calls.End()
 	if done {
 		c.free(nil)
 	} else {
-		go func() { c.free(c.deliver(deliveryLimit(linger))) }()
+		go func() { c.free(c.deliver(netconn.DeliveryLimit(linger))) }()
 	}
 	return linger, true
-}
-
-// deliveryLimit returns the time in which a closed connection may deliver its data.
-func deliveryLimit(linger int) time.Duration {
-	if linger < 0 {
-		return closeTimeout
-	}
-	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
 // isDelivered reports whether the peer's machine has acknowledged all data, or the connection is over. The last sends
@@ -121,41 +104,39 @@ func (c *Conn) isDelivered() bool {
 
 // deliver waits until the peer's machine has acknowledged the data.
 func (c *Conn) deliver(limit time.Duration) error {
-	defer c.closer.deadline.Close()
-	c.closer.deadline.Set(time.Now().Add(limit))
+	defer c.calls.Closer.Deadline.Close()
+	c.calls.Closer.Deadline.Set(time.Now().Add(limit))
 	for {
 		c.mu.Lock()
 		delivered := c.isDelivered()
-		seen := c.changes
+		seen := c.calls.Changes
 		c.mu.Unlock()
 		switch {
 		case delivered:
 			return nil
-		case c.closer.deadline.IsOver():
+		case c.calls.Closer.Deadline.IsOver():
 			return os.ErrDeadlineExceeded
 		}
-		c.park(&c.closer, seen)
+		c.calls.Park(&c.calls.Closer, seen)
 	}
 }
 
 // free frees all resources once the last call has returned.
 func (c *Conn) free(err error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	// The Timeout method of a *net.OpError does not look into joined errors.
-	if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
-		c.closeErr = c.fail("close", err)
-	}
-	close(c.freed)
+	c.calls.Free(func() error {
+		// The Timeout method of a *net.OpError does not look into joined errors.
+		if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
+			return c.fail("close", err)
+		}
+		return nil
+	})
 }
 
 // lost returns the error that may have prevented the delivery of data, or nil.
 func (c *Conn) lost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.linger == 0 || c.stream.ended {
+	if c.calls.Linger == 0 || c.stream.ended {
 		return nil
 	}
 	return c.stream.failed

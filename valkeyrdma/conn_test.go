@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -138,14 +139,100 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestRefused: siw has no RDMA WRITE with immediate data. Both ends name the device and the reason.
+// TestArm: a keep-alive of a connection whose calls do not wait raises no event, and one behind which a Read
+// waits raises one only if it fails. A Write that waits for room is woken by each send that completes.
+func TestArm(t *testing.T) {
+	for name, test := range map[string]struct {
+		waiting, write bool
+		want           netconn.Armed
+	}{"nobody": {false, false, netconn.ArmedForNone}, "Read": {true, false, netconn.ArmedForFailures}, "Write": {true, true, netconn.ArmedForAll}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFabric(t, rdmatest.RXE)
+			a, b := f.pair(Config{SendBuffer: leastBuffer})
+			for _, c := range []*Conn{a, b} { // each has the other's buffer
+				if err := write(c, []byte{1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []*Conn{a, b} {
+				if _, err := read(c, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.mu.Lock()
+			for a.stream.outstanding() > 0 {
+				a.stream.flush()
+				a.progress()
+			}
+			a.sends.Armed = netconn.ArmedForNone // whatever the Read asked for
+			a.calls.Waiting = test.waiting
+			a.mu.Unlock()
+			stuck, resume := f.Pause()
+			if test.write {
+				if _, _, err := a.tryWrite(make([]byte, 4*leastBuffer), true); err != nil {
+					t.Error(err)
+				}
+			}
+			a.tick(time.Hour, true)
+			a.mu.Lock()
+			if a.sends.Armed != test.want || a.stream.outstanding() == 0 {
+				t.Errorf("armed %v, %d sends", a.sends.Armed, a.stream.outstanding())
+			}
+			a.calls.Waiting = false
+			a.mu.Unlock()
+			<-stuck
+			resume()
+		})
+	}
+}
+
+// TestBuffersLate: Accept allocates the buffers of a connection, so that peers that do not complete theirs pin
+// little. If it fails, the peer is disconnected, the error is a temporary one, and nothing is left.
+func TestBuffersLate(t *testing.T) {
+	f := newFabric(t, rdmatest.RXE)
+	l, err := Listen(fabricHost + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for buffer := 1; buffer <= 2; buffer++ {
+		before := f.Host(0).Device(0).Objects()
+		fault := f.Host(0).Device(0).Fail(rdmatest.CallRegMR, buffer, syscall.ENOMEM) // behind the one of prepare
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := l.Accept()
+			accepted <- err
+		}()
+		peer, err := rdmacm.Dial(t.Context(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err) // it is established before there are buffers
+		}
+		err = <-accepted
+		var op interface{ Temporary() bool }
+		if !errors.Is(err, syscall.ENOMEM) || !errors.As(err, &op) || !op.Temporary() {
+			t.Error(err)
+		}
+		<-peer.Done()
+		if err := peer.Close(); err != nil {
+			t.Error(err)
+		}
+		if !fault.Struck() {
+			t.Error("the buffer is not registered")
+		}
+		if after := f.Host(0).Device(0).Objects(); len(after) != len(before) {
+			t.Errorf("%q, before %q", after, before)
+		}
+	}
+}
+
+// TestRefused: siw has no RDMA WRITE with immediate data. Both ends name the device and the reason. Accept does so
+// once: a server waits after each error, which would keep out the peers of other devices.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.SIW)
 	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	check := func(err error) {
 		t.Helper()
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "device siw0") || !strings.Contains(err.Error(), "RDMA WRITE with immediate data") {
@@ -154,22 +241,35 @@ func TestRefused(t *testing.T) {
 	}
 	_, err = Dial(t.Context(), l.Addr().String())
 	check(err)
-	peer := make(chan error, 1)
-	go func() {
-		c, err := rdmacm.Dial(t.Context(), l.Addr().String())
-		if err == nil {
+	refused := func() {
+		t.Helper()
+		if c, err := rdmacm.Dial(t.Context(), l.Addr().String()); err == nil {
 			c.Close()
+			t.Error("the peer is connected")
 		}
-		peer <- err
+	}
+	accepted := make(chan error)
+	go func() {
+		for range 2 {
+			_, err := l.Accept()
+			accepted <- err
+		}
 	}()
-	_, err = l.Accept()
+	refused()
+	err = <-accepted
 	check(err)
 	var op interface{ Temporary() bool }
 	if !errors.As(err, &op) || !op.Temporary() {
 		t.Errorf("%v ends the listener", err)
 	}
-	if err := <-peer; err == nil {
-		t.Error("the peer is connected")
+	for range 3 { // one error is enough to know
+		refused()
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
 	}
 }
 
@@ -290,7 +390,7 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer := newConn()
-	cm := cfg.rdmacm(func(rc *rdmacm.Conn) error { return peer.verbs.prepare(rc, &cfg) })
+	cm := cfg.rdmacm(peer.verbs.prepare)
 	cm.RNRRetryCount = -1
 	l, err := (&rdmacm.ListenConfig{Config: cm}).Listen(t.Context(), f.Host(1).Addr()+":0")
 	if err != nil {

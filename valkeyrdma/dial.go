@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
 )
@@ -59,53 +58,27 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 }
 
 func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
-	if d.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
-		defer cancel()
-	}
+	fail := func(remote netip.AddrPort, err error) error { return opError("dial", d.LocalAddr, remote, err) }
 	cfg, err := d.Config.withDefaults()
 	if err != nil {
-		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+		return nil, fail(netip.AddrPort{}, err)
 	}
-	addrs, err := netconn.Resolve(ctx, d.Resolver, protocol, network, address)
-	if err != nil {
-		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
-	}
-	return d.dialAll(ctx, addrs, &cfg)
-}
-
-// dialAll tries addresses in turn until one succeeds.
-func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, cfg *Config) (*Conn, error) {
-	try := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
-		c, err := d.dialAddr(ctx, addr, cfg)
-		if err != nil {
-			return nil, opError("dial", d.LocalAddr, addr, err)
-		}
-		return c, nil
-	}
-	if len(addrs) == 1 {
-		return try(ctx, addrs[0])
-	}
-	delay := d.FallbackDelay
-	if delay == 0 {
-		delay = dialer.DefaultDelay
-	}
-	c, err := dialer.Soonest(ctx, addrs, delay, try)
-	if err != nil {
-		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
-	}
-	return c, nil
+	one := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return d.dialAddr(ctx, addr, &cfg) }
+	return netconn.Connect(ctx, &netconn.Dial{Protocol: protocol, Timeout: d.Timeout, FallbackDelay: d.FallbackDelay, Resolver: d.Resolver, Fail: fail},
+		network, address, one)
 }
 
 func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
 	c := newConn()
 	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout,
-		Config: cfg.rdmacm(func(rc *rdmacm.Conn) error { return c.verbs.prepare(rc, cfg) })}
+		Config: cfg.rdmacm(c.verbs.prepare)}
 	rc, err := cm.Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
-	c.begin(rc, cfg, true)
+	if err := c.begin(rc, cfg, true); err != nil {
+		_ = rc.Close()
+		return nil, err
+	}
 	return c, nil
 }

@@ -64,6 +64,8 @@
 // The package implements the protocol of Valkey 8 to 9.1. Valkey calls it experimental, so it may change in any
 // version (https://valkey.io/topics/RDMA). If a peer violates the protocol, the connection ends with an error that
 // matches [ErrProtocol]. There is no TLS, and Valkey has neither replication nor a cluster bus over RDMA.
+//
+// Experimental: may change in any release; see docs/stability.md.
 package valkeyrdma
 
 // Implementation

@@ -2,11 +2,9 @@ package valkeyrdma
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
@@ -22,18 +20,15 @@ type ListenConfig struct {
 	Resolver *net.Resolver
 
 	// Backlog is the maximum number of connections that are being set up or wait for Accept. The
-	// default is 128.
+	// default is 128. Accept allocates the buffers of a connection. Before that it pins 32 KiB, so
+	// that peers which do not complete their connections pin 4 MiB at most.
 	Backlog int
 }
 
 // Listener accepts connections. It is a [net.Listener].
 type Listener struct {
-	ln  *rdmacm.Listener
+	ln  *netconn.Listener[*Conn]
 	cfg Config // with defaults
-
-	mu      sync.Mutex // guards the fields below
-	pending map[*rdmacm.Conn]*Conn
-	closed  bool
 }
 
 // Listen listens on an address with the default options. See [ListenConfig.Listen].
@@ -49,9 +44,9 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	if err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
-	l := &Listener{cfg: cfg, pending: make(map[*rdmacm.Conn]*Conn)}
+	l := &Listener{netconn.NewListener[*Conn](ErrProtocol), cfg}
 	cm := rdmacm.ListenConfig{Config: cfg.rdmacm(l.prepare), Resolver: lc.Resolver, Backlog: lc.Backlog}
-	if l.ln, err = cm.Listen(ctx, address); err != nil {
+	if err := l.ln.Listen(ctx, &cm, address); err != nil {
 		return nil, opError("listen", netip.AddrPort{}, netip.AddrPort{}, err)
 	}
 	return l, nil
@@ -60,25 +55,8 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 // prepare creates the connection that Accept returns.
 func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	c := newConn()
-	l.mu.Lock()
-	l.pending[rc] = c
-	l.mu.Unlock()
-	rc.Own(&entry{l, rc})
-	return c.verbs.prepare(rc, &l.cfg)
-}
-
-// entry is a connection in Listener.pending.
-type entry struct {
-	l  *Listener
-	rc *rdmacm.Conn
-}
-
-// Close removes the entry.
-func (e *entry) Close() error {
-	e.l.mu.Lock()
-	defer e.l.mu.Unlock()
-	delete(e.l.pending, e.rc)
-	return nil
+	l.ln.Add(rc, c)
+	return c.verbs.prepare(rc)
 }
 
 // Accept waits for a peer and returns the connection, a *Conn. It ignores peers that leave before the connection is
@@ -86,28 +64,14 @@ func (e *entry) Close() error {
 //
 // Errors are of type *net.OpError. If the error matches net.ErrClosed, the listener has been closed.
 // All other errors concern one peer, and the next call may succeed. An example is that this machine
-// ran out of descriptors or of memory to pin. The Temporary method of such an error returns true.
+// ran out of descriptors or of memory to pin. The Temporary method of such an error returns true. Peers
+// that arrive at a device which cannot serve them are refused, and only the first such error is returned.
 func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		rc, err := l.ln.Accept(context.Background())
-		switch {
-		case err == nil:
-			return l.begin(rc), nil
-		case errors.Is(err, net.ErrClosed):
-			return nil, l.fail("accept", err)
-		case !netconn.IsPeerFault(err, ErrProtocol):
-			return nil, l.fail("accept", netconn.Temporary(err))
-		}
+	c, err := l.ln.Accept(func(rc *rdmacm.Conn, c *Conn) error { return c.begin(rc, &l.cfg, false) })
+	if err != nil {
+		return nil, l.fail("accept", err)
 	}
-}
-
-func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
-	l.mu.Lock()
-	c := l.pending[rc]
-	delete(l.pending, rc)
-	l.mu.Unlock()
-	c.begin(rc, &l.cfg, false)
-	return c
+	return c, nil
 }
 
 // Close stops listening and ends blocked calls of Accept. It does not affect connections that Accept
@@ -115,13 +79,6 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid
-	}
-	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if closed {
-		return l.fail("close", net.ErrClosed)
 	}
 	if err := l.ln.Close(); err != nil {
 		return l.fail("close", err)

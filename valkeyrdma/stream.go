@@ -78,7 +78,8 @@ type stream struct {
 
 	// The send queue and the send buffer.
 	posted, done, signaled mark
-	next                   int // offset in the send buffer for the next data
+	next                   int  // offset in the send buffer for the next data
+	short                  bool // something could not be sent before a message completes
 
 	answers  []uint16 // selectors of feature requests that wait for answers
 	answered mark     // mark of the last answer
@@ -150,6 +151,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 		return s.hold(b[:n])
 	}
 	if s.outstanding() >= dataSlots {
+		s.short = true
 		return 0, nil
 	}
 	if n <= s.own.inline {
@@ -167,6 +169,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 func (s *stream) room(n int) int {
 	_, used := s.posted.since(s.done)
 	free := s.own.sends - used - s.held
+	s.short = s.short || free < n
 	if free < min(n, leastData) {
 		return 0
 	}
@@ -196,9 +199,10 @@ func (s *stream) release() {
 		s.sent += uint32(s.held)
 	}
 	s.due = s.due && s.held > 0
+	s.short = s.short || s.due
 }
 
-// notify posts the message, which has n bytes for the peer's buffer. bytes is how many of them are in the send buffer.
+// notify posts the message, which has n bytes for the peer's buffer. bytes is the number of them that are in the send buffer.
 func (s *stream) notify(n, bytes int) error {
 	s.m.to = offer{s.to.addr + uint64(s.sent), uint32(n), s.to.key}
 	s.sent += uint32(n)
@@ -244,6 +248,7 @@ func (s *stream) settle() {
 		return
 	}
 	s.release()
+	s.short = s.short || (!s.offered || len(s.answers) > 0) && !s.hasSlot()
 	if !s.offered && s.hasSlot() {
 		s.offered = true
 		s.m = message{control: true, data: [2]piece{s.own.offer()}}
@@ -251,7 +256,8 @@ func (s *stream) settle() {
 	}
 	for len(s.answers) > 0 && s.hasSlot() {
 		if behind, _ := s.posted.since(s.answered); uint32(s.outstanding()) > uint32(behind) {
-			return // the last answer has not been sent
+			s.short = true // the last answer has not been sent
+			return
 		}
 		answer := s.own.answer()
 		(&command{op: getServerFeature, selector: s.answers[0]}).put(s.own.own[answer.off:])
@@ -291,7 +297,7 @@ func (s *stream) outstanding() int {
 }
 
 // completed records that all sends up to a mark have completed.
-func (s *stream) completed(m mark) { s.done = m }
+func (s *stream) completed(m mark) { s.done, s.short = m, false }
 
 // noticed handles a notice of n bytes.
 func (s *stream) noticed(n uint32) {

@@ -12,10 +12,9 @@ import (
 // transport is a queue pair with the memory of a connection.
 type transport struct {
 	conn     *rdmacm.Conn
+	received *uverbs.MR // the control messages received
 	shared   *uverbs.MR // the receive buffer, which the peer writes
-	own      *uverbs.MR // send buffer, control messages to send, received control messages
-	sends    int        // size of the send buffer
-	received int        // offset of the received control messages
+	own      *uverbs.MR // send buffer, control messages to send
 
 	wr    [1]verbs.SendWR
 	sges  [2]verbs.SGE
@@ -29,21 +28,17 @@ const (
 	recvBatch = 16
 )
 
-// prepare registers the memory and posts all receives.
-func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
+// prepare posts all receives. The buffers follow when the connection is established: a peer that only asks for a
+// connection has no more than 32 KiB pinned.
+func (v *transport) prepare(c *rdmacm.Conn) (err error) {
 	if dev := c.Device(); !dev.Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm) {
 		return fmt.Errorf("valkeyrdma: device %s, driver %s, has no RDMA WRITE with immediate data, which the protocol needs: use RoCE or InfiniBand, or TCP: %w",
 			dev.Info().Name, dev.Info().Driver, verbs.ErrNotSupported)
 	}
-	v.conn, v.sends, v.received = c, cfg.SendBuffer, ownSize(cfg.SendBuffer)
-	if v.shared, err = c.PD().AllocMR(cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
+	v.conn = c
+	if v.received, err = v.register(recvs*commandSize, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	c.Own(v.shared)
-	if v.own, err = c.PD().AllocMR(v.received+recvs*commandSize, verbs.AccessLocalWrite, nil); err != nil {
-		return err
-	}
-	c.Own(v.own)
 	for slot := 0; slot < recvs; slot += recvBatch {
 		for i := range recvBatch {
 			v.fill(i, uint64(slot+i))
@@ -55,16 +50,31 @@ func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
 	return nil
 }
 
-// memory returns the memory of the stream. It contains the offer of the receive buffer.
-func (v *transport) memory() memory {
-	m := memory{recv: v.shared.Bytes(), own: v.own.Bytes()[:v.received], sends: v.sends, inline: int(v.conn.QP().Cap().MaxInline)}
+// register allocates memory that lives as long as the connection.
+func (v *transport) register(n int, access verbs.Access) (*uverbs.MR, error) {
+	mr, err := v.conn.PD().AllocMR(n, access, nil)
+	if err == nil {
+		v.conn.Own(mr)
+	}
+	return mr, err
+}
+
+// buffers registers the buffers, and returns them with the offer of the receive buffer.
+func (v *transport) buffers(cfg *Config) (m memory, err error) {
+	if v.shared, err = v.register(cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
+		return m, err
+	}
+	if v.own, err = v.register(ownSize(cfg.SendBuffer), verbs.AccessLocalWrite); err != nil {
+		return m, err
+	}
+	m = memory{recv: v.shared.Bytes(), own: v.own.Bytes(), sends: cfg.SendBuffer, inline: int(v.conn.QP().Cap().MaxInline)}
 	(&command{op: registerMemory, buffer: offer{v.shared.Addr(), uint32(len(m.recv)), v.shared.RKey()}}).put(m.own[m.offer().off:])
-	return m
+	return m, nil
 }
 
 // fill sets entry i of the batch to a receive for a control message. A notice doesn't use its memory.
 func (v *transport) fill(i int, slot uint64) {
-	v.rsges[i] = v.own.SGE(v.received+int(slot)*commandSize, commandSize)
+	v.rsges[i] = v.received.SGE(int(slot)*commandSize, commandSize)
 	v.recv[i] = verbs.RecvWR{WRID: slot, SGL: v.rsges[i : i+1]}
 }
 
@@ -82,7 +92,7 @@ func (v *transport) arrived(wc *verbs.WC, s *stream) {
 	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:
 		s.noticed(wc.Imm)
 	case wc.Opcode == verbs.WCRecv && wc.Flags&verbs.WCWithImm == 0 && wc.ByteLen <= commandSize:
-		s.commanded(v.own.Bytes()[v.received+int(wc.WRID)*commandSize:][:wc.ByteLen])
+		s.commanded(v.received.Bytes()[int(wc.WRID)*commandSize:][:wc.ByteLen])
 	default:
 		s.fail(violation("%v of %d bytes with flags %v", wc.Opcode, wc.ByteLen, wc.Flags))
 	}

@@ -12,8 +12,9 @@ import (
 
 // exporter is a prometheus.Collector for the RDMA devices of a machine.
 type exporter struct {
-	source  *metrics.Collector
-	watcher *metrics.Watcher
+	source   *metrics.Collector
+	watcher  *metrics.Watcher
+	failures *failureLog
 }
 
 // family is a metric and its labels.
@@ -62,6 +63,8 @@ var (
 	portGID       = gauge("rdma_port_gid_info", "A GID of a port; the value is 1.", "device", "port", "index", "gid", "type")
 	portOptional  = gauge("rdma_port_optional_enabled", "Whether an optional counter counts: rdmalink statistic set link DEV/PORT optional-counters NAMES.", "device", "port", "counter")
 	portCounter   = counter("rdma_port_driver_total", "What the driver counts at a port and no other metric has.", "device", "port", "counter")
+	deviceValue   = gauge("rdma_device_driver_value", "What the driver measures for a device as a whole and lists among its counters.", "device", "counter")
+	portValue     = gauge("rdma_port_driver_value", "What the driver measures at a port and lists among its counters.", "device", "port", "counter")
 	portFalls     = counter("rdma_port_value_resets_total", "Times that a counter of a port fell: it was reset or wrapped around.", "device", "port")
 
 	processObjects = gauge("rdma_process_objects", "Objects of a process or kernel module.", append(processLabels, "kind")...)
@@ -79,6 +82,7 @@ var (
 	trustDSCP   = gauge("rdma_netdev_trust_dscp", "Whether the priority of a packet comes from its DSCP.", "netdev")
 	qdiscECN    = gauge("rdma_netdev_qdisc_ecn", "Whether a queue of the kernel marks packets before it drops some.", "netdev", "qdisc")
 
+	allEvents    = counter("rdma_events_total", "Events of all devices and ports since the exporter runs. Series of a new device begin with an event; this one has an increase.", "event")
 	deviceEvents = counter("rdma_device_events_total", "Devices added, removed (or moved to another network namespace) and renamed since the exporter runs.", "device", "event")
 	portEvents   = counter("rdma_port_events_total", "Times that a port became active or was no longer active since the exporter runs.", "device", "port", "event")
 )
@@ -135,6 +139,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 	p.flag(up, err == nil)
 	e.events(p)
 	if err != nil {
+		e.failures.add("devices", "", err)
 		return
 	}
 	for i := range s.Devices {
@@ -147,6 +152,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 	failures := make(map[[2]string]float64)
 	for _, err := range s.Errors {
 		failures[[2]string{err.Part, err.Device}]++
+		e.failures.add(err.Part, err.Device, err.Err)
 	}
 	for where, n := range failures {
 		p.add(scrapeErrors, n, where[0], where[1])
@@ -168,7 +174,11 @@ func (p *page) device(d *metrics.Device) {
 		}
 	}
 	for _, c := range d.Counters {
-		p.add(deviceCounter, float64(c.Value), d.Name, c.Name)
+		f := deviceCounter
+		if c.Gauge() {
+			f = deviceValue
+		}
+		p.add(f, float64(c.Value), d.Name, c.Name)
 	}
 	for i := range d.Ports {
 		p.port(d.Name, &d.Ports[i])
@@ -197,11 +207,14 @@ func (p *page) port(device string, port *metrics.Port) {
 		p.flag(portOptional, o.Enabled, device, n, o.Name)
 	}
 	for _, c := range port.Counters {
-		if f := portMetrics[c.Metric]; c.Metric != nil {
-			p.add(f, float64(c.Value), device, n, c.Name)
-		} else {
-			p.add(portCounter, float64(c.Value), device, n, c.Name)
+		f := portCounter
+		switch {
+		case c.Metric != nil:
+			f = portMetrics[c.Metric]
+		case c.Gauge():
+			f = portValue
 		}
+		p.add(f, float64(c.Value), device, n, c.Name)
 	}
 	p.add(portFalls, float64(port.Falls), device, n)
 }
@@ -272,11 +285,19 @@ func (p *page) netdev(n metrics.Netdev) {
 }
 
 func (e *exporter) events(p *page) {
+	sums := make(map[metrics.EventKind]uint64)
+	for _, kind := range metrics.EventKinds {
+		sums[kind] = 0
+	}
 	for _, c := range e.watcher.Counts() {
+		sums[c.Kind] += c.Count
 		if c.Port == 0 {
 			p.add(deviceEvents, float64(c.Count), c.Device, string(c.Kind))
 		} else {
 			p.add(portEvents, float64(c.Count), c.Device, number(c.Port), string(c.Kind))
 		}
+	}
+	for kind, n := range sums {
+		p.add(allEvents, float64(n), string(kind))
 	}
 }

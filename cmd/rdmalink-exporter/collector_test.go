@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"testing/fstest"
 
 	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/verbs"
@@ -171,15 +173,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNetdev exports a network device with PFC for priority 3, trust in DSCP and a queue with ECN.
-func TestNetdev(t *testing.T) {
+// pfcRoute returns a fake rtnetlink with a device eth0 that has PFC for priority 3, trust in DSCP and a
+// queue with ECN.
+func pfcRoute(sent, received uint64) rtnetlink.Route {
 	attr := func(typ uint16, value []byte) []byte {
 		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 		b = append(binary.NativeEndian.AppendUint16(b, typ), value...)
 		return append(b, make([]byte, -len(b)&3)...)
 	}
-	source, _ := machine()
-	source.Route = func(typ uint16, dump bool, _ []byte) ([][]byte, error) {
+	return func(typ uint16, dump bool, _ []byte) ([][]byte, error) {
 		if dump {
 			queue := make([]byte, 20)
 			binary.NativeEndian.PutUint32(queue[4:], 3) // eth0
@@ -187,9 +189,17 @@ func TestNetdev(t *testing.T) {
 			return [][]byte{append(queue, attr(2, attr(4, []byte{1, 0, 0, 0}))...)}, nil
 		}
 		pfc := make([]byte, 136)
-		pfc[1], pfc[8+8*3], pfc[72+8*3] = 1<<3, 11, 22
+		pfc[1] = 1 << 3
+		binary.NativeEndian.PutUint64(pfc[8+8*3:], sent)
+		binary.NativeEndian.PutUint64(pfc[72+8*3:], received)
 		return [][]byte{append(make([]byte, 4), attr(13, append(attr(2, pfc), attr(11, attr(3, []byte{5}))...))...)}, nil
 	}
+}
+
+// TestNetdev checks the metrics of a network device.
+func TestNetdev(t *testing.T) {
+	source, _ := machine()
+	source.Route = pfcRoute(11, 22)
 	expect(t, scrape(t, source, &metrics.Watcher{RDMA: source.RDMA}),
 		`rdma_netdev_pfc_enabled{netdev="eth0",priority="3"} 1`, `rdma_netdev_pfc_enabled{netdev="eth0",priority="0"} 0`,
 		`rdma_netdev_pfc_sent_total{netdev="eth0",priority="3"} 11`, `rdma_netdev_pfc_received_total{netdev="eth0",priority="3"} 22`,
@@ -199,7 +209,7 @@ func TestNetdev(t *testing.T) {
 // TestLint applies promtool's rules to the metrics.
 func TestLint(t *testing.T) {
 	source, _ := machine()
-	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}})
+	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}, &failureLog{log: slog.New(slog.DiscardHandler)}})
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
@@ -243,6 +253,25 @@ func TestVanishing(t *testing.T) {
 	}
 }
 
+// TestNewDevice adds devices. The counter of each begins at 1, and the sum over all devices increases.
+func TestNewDevice(t *testing.T) {
+	source, kernel := machine()
+	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	check := func() {
+		if err := watcher.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
+	expect(t, scrape(t, source, watcher), `rdma_events_total{event="added"} 0`, `rdma_events_total{event="removed"} 0`, `rdma_events_total{event="renamed"} 0`,
+		`rdma_events_total{event="active"} 0`, `rdma_events_total{event="down"} 0`)
+	for i, name := range []string{"rxe0", "rxe1"} {
+		kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 3 + uint32(i), Name: name})
+		check()
+		expect(t, scrape(t, source, watcher), fmt.Sprintf(`rdma_events_total{event="added"} %d`, i+1), `rdma_device_events_total{device="`+name+`",event="added"} 1`)
+	}
+}
+
 // TestFalls resets a counter.
 func TestFalls(t *testing.T) {
 	source, kernel := machine()
@@ -252,6 +281,40 @@ func TestFalls(t *testing.T) {
 	for range 2 { // it falls once
 		expect(t, scrape(t, source, watcher), `rdma_port_cnp_sent_total{counter="np_cnp_sent",device="mlx5_0",port="1"} 1`,
 			`rdma_port_value_resets_total{device="mlx5_0",port="1"} 1`)
+	}
+}
+
+// TestGauges checks that numbers of objects and rates, which drivers list among their counters, are
+// gauges. They may become smaller without a reset.
+func TestGauges(t *testing.T) {
+	source, kernel := machine()
+	source.Sys.(fstest.MapFS)["class/infiniband/mlx5_0/hw_counters/current_rate"] = &fstest.MapFile{Data: []byte("40\n")}
+	for _, n := range []string{"9", "4"} {
+		value := uint64(n[0] - '0')
+		kernel.Statistics[nltest.PortID{Device: 1, Port: 1}] = nltest.Statistics{Counters: []netlinkrdma.Counter{
+			{Name: "active_qps", Value: value}, {Name: "watermark_qps", Value: value}, {Name: "resize_cq_cnt", Value: 3}}}
+		page := scrape(t, source, &metrics.Watcher{RDMA: source.RDMA})
+		expect(t, page, `rdma_port_driver_value{counter="active_qps",device="mlx5_0",port="1"} `+n,
+			`rdma_port_driver_value{counter="watermark_qps",device="mlx5_0",port="1"} `+n,
+			`rdma_device_driver_value{counter="current_rate",device="mlx5_0"} 40`,
+			`rdma_port_driver_total{counter="resize_cq_cnt",device="mlx5_0",port="1"} 3`,
+			`rdma_port_value_resets_total{device="mlx5_0",port="1"} 0`, "# TYPE rdma_port_driver_value gauge")
+		if strings.Contains(page, `rdma_port_driver_total{counter="active_qps"`) {
+			t.Error("active_qps is a counter")
+		}
+	}
+}
+
+// TestLongNames checks that counters whose names differ only after 300 bytes have different series.
+func TestLongNames(t *testing.T) {
+	source, kernel := machine()
+	long := strings.Repeat("é", 150)
+	kernel.Statistics[nltest.PortID{Device: 1, Port: 1}] = nltest.Statistics{Counters: []netlinkrdma.Counter{{Name: long + "1", Value: 1}, {Name: long + "2", Value: 2}}}
+	page := scrape(t, source, &metrics.Watcher{RDMA: source.RDMA})
+	for _, value := range []string{"1", "2"} {
+		if !regexp.MustCompile(`(?m)^rdma_port_driver_total\{counter="é{119}~[0-9a-f]{16}",device="mlx5_0",port="1"\} ` + value + "$").MatchString(page) {
+			t.Errorf("no counter with value %s", value)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ type dashboard struct {
 		Title, Type string
 		GridPos     struct{ X, Y, W, H int }
 		Targets     []struct{ RefID, Expr, LegendFormat string }
+		FieldConfig struct{ Defaults struct{ Unit string } }
 	}
 	Templating struct {
 		List []struct{ Name, Type, Query string }
@@ -379,5 +380,58 @@ func TestNodeExporter(t *testing.T) {
 	}
 	if n != len(theirNames) {
 		t.Errorf("%d metrics", n)
+	}
+}
+
+// TestRelease runs make release with a compiler that writes its arguments in place of a program: both
+// programs are built for both architectures. If two builds differ, it fails.
+func TestRelease(t *testing.T) {
+	make := program(t, "make")
+	text, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const compiler = "#!/bin/sh\n" + `case " $* " in *" list "*|*" env "*) exit;; esac
+echo "$@" | sed "s/ -o .*//; s/$/ $GOOS $GOARCH/" >$OUT; [ -z "$SEED" ] || mktemp -u >>$OUT
+while [ $# -gt 1 ]; do [ "$1" = -o ] && cp $OUT "$2"; shift; done
+`
+	for _, differs := range []bool{false, true} {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{"Makefile": text, "go": []byte(compiler)} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := exec.Command(make, "-C", dir, "release", "GO="+filepath.Join(dir, "go"))
+		c.Env = append(os.Environ(), "OUT="+filepath.Join(dir, "out"))
+		if differs {
+			c.Env = append(c.Env, "SEED=1")
+		}
+		out, err := c.CombinedOutput()
+		if differs {
+			if err == nil || !bytes.Contains(out, []byte("is not reproducible")) {
+				t.Errorf("%v\n%s", err, out)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		sums, err := os.ReadFile(filepath.Join(dir, "dist/SHA256SUMS"))
+		if err != nil || bytes.Count(sums, []byte("\n")) != 4 {
+			t.Errorf("%v\n%s", err, sums)
+		}
+		for _, name := range []string{"rdmalink", "rdmalink-exporter"} {
+			for _, arch := range []string{"amd64", "arm64"} {
+				file := name + "-linux-" + arch
+				built, err := os.ReadFile(filepath.Join(dir, "dist", file))
+				if want := "-C cmd/" + name + " build -ldflags=-buildid= linux " + arch + "\n"; err != nil || string(built) != want {
+					t.Errorf("%s: %v\n%s", file, err, built)
+				}
+				if !bytes.Contains(sums, []byte("  "+file+"\n")) {
+					t.Errorf("%s has no checksum", file)
+				}
+			}
+		}
 	}
 }

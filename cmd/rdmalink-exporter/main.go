@@ -98,7 +98,8 @@ const (
 	answerTimeout = time.Minute
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
-	maxScrapes    = 8
+	scrapeTimeout = 30 * time.Second // a kernel that does not answer
+	maxScrapes    = 8                // those that timed out and still wait for the kernel among them
 )
 
 // serve serves until ctx is done.
@@ -125,8 +126,9 @@ func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slo
 // handler returns the handler of /metrics, of /healthz, and of a page at / that links to both.
 func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher), promhttp.HandlerOpts{
-		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, log), promhttp.HandlerOpts{
+		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError,
+		Timeout: scrapeTimeout, MaxRequestsInFlight: maxScrapes,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := source.RDMA.Devices(); err != nil {
@@ -149,8 +151,8 @@ func (l errorLog) Println(v ...any) {
 }
 
 // registry returns a registry with the metrics of the machine and of this process.
-func registry(source *metrics.Collector, watcher *metrics.Watcher) *prometheus.Registry {
+func registry(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&exporter{source, watcher}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&exporter{source, watcher, &failureLog{log: log}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

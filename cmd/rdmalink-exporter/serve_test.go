@@ -13,10 +13,12 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/metrics"
@@ -112,6 +114,51 @@ func TestServe(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// stuck is a kernel that does not answer until release is closed.
+func stuck(release <-chan struct{}) http.Handler {
+	source, kernel := machine()
+	source.RDMA.Kernel = changing{kernel, func(uint16) { <-release }}
+	return handler(source, &metrics.Watcher{RDMA: source.RDMA}, slog.New(slog.DiscardHandler))
+}
+
+// TestScrapeTimeout checks that a scrape ends though the kernel does not answer.
+func TestScrapeTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := stuck(release)
+		w, begin := httptest.NewRecorder(), time.Now()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if w.Code != http.StatusServiceUnavailable || time.Since(begin) != scrapeTimeout { // of the bubble's clock
+			t.Error(w.Code, time.Since(begin))
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// TestScrapesInFlight checks that of nine scrapes one is refused at once while eight wait for the kernel.
+func TestScrapesInFlight(t *testing.T) {
+	release := make(chan struct{})
+	h := stuck(release)
+	codes := make(chan int)
+	for range maxScrapes + 1 {
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+			codes <- w.Code
+		}()
+	}
+	if code := <-codes; code != http.StatusServiceUnavailable {
+		t.Error(code)
+	}
+	close(release)
+	for range maxScrapes {
+		if code := <-codes; code != http.StatusOK {
+			t.Error(code)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ func connections(l *lab) {
 	}
 	ended.Ack()
 	s.did("Ack", "Destroy: %s", result(<-gone))
+	c.event() // after half a second
 	check(id.Destroy())
 
 	// A request that the server's program rejects, and one to a port without a listener.

@@ -38,6 +38,7 @@ func memory(l *lab) {
 		write(part.Addr(), part, "half"), write(part.Addr()-1, part, "x"))
 	l.closeAll()
 
+	huge(l)
 	notPinned(l)
 	e := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC)
 	l.say("on-demand paging: %v; bytes of device memory: %d", must(e.dev.Query()).ODP.General&verbs.ODPSupport != 0, must(e.dev.Query()).MaxDMSize)
@@ -50,6 +51,19 @@ func memory(l *lab) {
 		}
 		closing(l, mr)
 	}
+}
+
+// huge registers memory in pages of 2 MiB.
+func huge(l *lab) {
+	const hugePage = 2 << 20
+	a, b := l.byHand(verbs.QPTypeRC, nil)
+	mr := closing(l, must(b.pd.AllocMR(2*hugePage, everything, &uverbs.MROptions{Align: hugePage})))
+	last := len(mr.Bytes()) - 8
+	succeed(a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("the end."), RemoteAddr: mr.Addr() + uint64(last), RKey: mr.RKey()}))
+	l.say("aligned to 2 MiB, for transparent huge pages: %v; at its end: %q", mr.Addr()%hugePage == 0, mr.Bytes()[last:])
+	_, err := b.pd.AllocMR(1<<46, everything, &uverbs.MROptions{Huge: true})
+	l.say("more huge pages than the administrator has set aside: refused: %v", err != nil)
+	l.closeAll()
 }
 
 // notPinned registers memory on mlx5 that the kernel need not pin, or that is not host memory.

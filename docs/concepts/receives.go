@@ -16,6 +16,14 @@ func receives(l *lab) {
 
 	a, b := l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.RNRRetry = 3 })
 	l.say("RC of RoCE, three retries: %v; the sender is in %v, the receiver in %v", a.do(hello), a.state(), b.state())
+	for _, e := range []*end{a, b} {
+		check(e.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
+		check(e.qp.Init(&verbs.QPAttr{Access: everything}))
+	}
+	b.receive(2, b.memory(pageSize, local).SGE(0, 64)) // this time before the sender is ready
+	check(b.qp.Connect(b.path(a)))
+	check(a.qp.Connect(a.path(b)))
+	l.say("the same two after RESET, the message again: %v; received: %v", a.do(hello), wait(b.recvCQ).Status)
 
 	a, b = l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.RNRRetry = 7 })
 	a.post(hello)

@@ -54,4 +54,51 @@ func states(l *lab) {
 	// RESET: the queue pair can be set up again.
 	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	tryPosts()
+	l.closeAll()
+	paths(l)
+}
+
+// paths gives a connection on InfiniBand an alternate path, and takes away the first. A port there has two
+// LIDs, which the subnet manager leads different ways to.
+func paths(l *lab) {
+	host := rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.MLX5, InfiniBand: true}}}
+	network := rdmatest.NewWith(l, &rdmatest.Options{Hosts: []rdmatest.HostOptions{host, host}})
+	var ends [2]*end
+	var lids [2]uint16
+	for i := range ends {
+		ends[i] = l.inInit(place{device: network.Host(i).Device(0).Name()}, verbs.QPTypeRC)
+		lids[i] = must(ends[i].dev.QueryPort(1)).LID
+	}
+	to := func(i int, path uint8) verbs.AHAttr {
+		return verbs.AHAttr{Port: 1, DLID: lids[i] + uint16(path), SrcPathBits: path}
+	}
+	for i, e := range ends {
+		attr := e.path(ends[1-i])
+		attr.AH, attr.Timeout, attr.RetryCnt = to(1-i, 0), 8, 1
+		check(e.qp.Connect(attr))
+	}
+	a, b := ends[0], ends[1]
+	theirs := b.memory(pageSize, everything)
+	write := func(what string) {
+		s := a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("data"), RemoteAddr: theirs.Addr(), RKey: theirs.RKey()})
+		attr := must(a.qp.Query())
+		l.say("%s: %v; the sender is %v, on path %d, the receiver %v", what, s, attr.PathMigState, attr.AH.DLID-lids[1], must(b.qp.Query()).PathMigState)
+	}
+	write("one path")
+
+	// Both ends load the other path, and ask for the preparation.
+	for i, e := range ends {
+		check(e.qp.Modify(&verbs.QPAttr{AltAH: to(1-i, 1), AltPort: 1, AltTimeout: 8, PathMigState: verbs.PathMigRearm},
+			verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
+	}
+	l.say("loaded: both are %v", must(a.qp.Query()).PathMigState)
+	write("two paths")
+
+	heal := network.Host(1).Device(0).CutPath(lids[1])
+	write("path 0 is cut")
+	l.say("events: %v at the sender, %v at the receiver", must(a.dev.AsyncEvent(background)).Type, must(b.dev.AsyncEvent(background)).Type)
+	heal()
+	write("path 0 is back, and nobody has loaded it")
+	network.Host(1).Device(0).CutPath(lids[1] + 1)
+	write("path 1 is cut")
 }

@@ -224,7 +224,7 @@ type piece struct {
 
 func (p *piece) isGone() bool { return p.region.Bytes() == nil }
 
-// fewPieces is how many pieces are looked through for each that is added.
+// fewPieces is the number of pieces that are searched for each added piece.
 const fewPieces = 64
 
 func (l *lent) add(p piece) {

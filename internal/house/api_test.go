@@ -59,10 +59,10 @@ func TestAPISeesChanges(t *testing.T) {
 	}
 }
 
-// apiOf returns the surface, sorted, and the number of exported names a package.
-func apiOf(t *testing.T) (surface, counts []string) {
+// publicPackages returns the documentation of the public packages, on linux/amd64, by their paths in this module.
+func publicPackages(t *testing.T) map[string]*doc.Package {
 	t.Helper()
-	fset, files := token.NewFileSet(), make(map[string][]*ast.File)
+	fset, files, packages := token.NewFileSet(), make(map[string][]*ast.File), make(map[string]*doc.Package)
 	for _, s := range sources(t) {
 		first, _, _ := strings.Cut(s.pkg, "/")
 		if s.test() || strings.Contains("/"+s.pkg+"/", "/internal/") || slices.Contains([]string{"cmd", "test", "examples", "docs", "."}, first) {
@@ -84,6 +84,15 @@ func apiOf(t *testing.T) (surface, counts []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		packages[pkg] = p
+	}
+	return packages
+}
+
+// apiOf returns the surface, sorted, and the number of exported names a package.
+func apiOf(t *testing.T) (surface, counts []string) {
+	t.Helper()
+	for pkg, p := range publicPackages(t) {
 		lines := apiOfPackage(p)
 		types := 0
 		for _, l := range lines {

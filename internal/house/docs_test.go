@@ -113,9 +113,20 @@ func glossary(t *testing.T) map[string]term {
 	return all
 }
 
-// TestGlossaryPages checks that the page of each row has all its terms, in both languages.
+// TestGlossaryPages checks that the page of each row has all its terms, in both languages, and that a term
+// whose name is the heading of a section leads to that page.
 func TestGlossaryPages(t *testing.T) {
 	for _, folder := range []string{"docs", "docs/zh"} {
+		sections := make(map[string]string) // headings' pages
+		for file, page := range pages(t) {
+			if name, ok := strings.CutPrefix(file, filepath.Join(top, folder)+"/"); ok && strings.HasPrefix(name, "concepts/") {
+				for _, m := range regexp.MustCompile(`(?m)^## (.*)`).FindAllStringSubmatch(page, -1) {
+					for _, word := range regexp.MustCompile(` and |, |与 ?|、`).Split(m[1], -1) {
+						sections[strings.TrimSuffix(word, "s")] = name
+					}
+				}
+			}
+		}
 		text, rows := pages(t)[filepath.Join(top, folder, "glossary.md")], 0
 		for line := range strings.Lines(text) {
 			if !strings.HasPrefix(line, "| <a ") {
@@ -134,6 +145,9 @@ func TestGlossaryPages(t *testing.T) {
 			}
 			_, names, _ := strings.Cut(cells[0], "</a>")
 			for _, name := range regexp.MustCompile(`, |、`).Split(names, -1) {
+				if section := sections[name]; section != "" && section != link[1] {
+					t.Errorf("%s: %q is explained in %s, not in %s", folder, name, section, link[1])
+				}
 				chinese, english, both := strings.Cut(strings.TrimSuffix(name, ")"), " (")
 				if has(string(page), chinese) || both && has(string(page), english) {
 					continue

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ type Sim struct {
 	name    string // of its sockets
 	preload string
 	console io.WriteCloser
+	udp     uint16 // port of a simulator by UDP; 0: it has Unix sockets
 	output  *buffer
 }
 
@@ -93,11 +95,56 @@ func Start(t testing.TB, topology string) *Sim {
 	t.Helper()
 	need(t, "ibsim", "opensm", "ibnetdiscover")
 	s := &Sim{name: fmt.Sprintf("goverbs%d.%d", os.Getpid(), counter()), preload: preload(t), output: &buffer{}}
+	s.start(t, topology)
+	return s
+}
+
+// StartUDP runs a simulator that clients reach by UDP.
+func StartUDP(t testing.TB, topology string) *Sim {
+	t.Helper()
+	need(t, "ibsim", "opensm", "ibnetdiscover")
+	s := &Sim{name: "sim", preload: preload(t), output: &buffer{}, udp: FreePorts(t)}
+	s.start(t, topology, "-r", "-l", fmt.Sprint(s.udp))
+	return s
+}
+
+// FreePorts returns the first of eleven UDP ports of the loopback interface that nobody has, which the
+// simulator uses: one for control, and one a client.
+func FreePorts(t testing.TB) uint16 {
+	t.Helper()
+	const clients = 10
+	for range 100 {
+		first, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := first.LocalAddr().(*net.UDPAddr).Port
+		open := []*net.UDPConn{first}
+		for i := 1; i <= clients && err == nil; i++ {
+			var c *net.UDPConn
+			if c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: base + i}); err == nil {
+				open = append(open, c)
+			}
+		}
+		for _, c := range open {
+			c.Close()
+		}
+		if err == nil {
+			return uint16(base)
+		}
+	}
+	t.Fatal("no eleven UDP ports in a row are free")
+	return 0
+}
+
+// start runs the simulator with some options.
+func (s *Sim) start(t testing.TB, topology string, options ...string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "net")
 	if err := os.WriteFile(file, []byte(topology), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("ibsim", "-s", file)
+	cmd := exec.Command("ibsim", append(options, "-s", file)...)
 	cmd.Env = append(os.Environ(), "IBSIM_SOCKNAME="+s.name)
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	var err error
@@ -106,14 +153,14 @@ func Start(t testing.TB, topology string) *Sim {
 	}
 	run(t, cmd, s.output)
 	await(t, s.output.String, "Network simulator ready")
-	return s
 }
 
-// Serving returns a simulator that serves already, in this process, under a name of its sockets.
-func Serving(t testing.TB, name string) *Sim {
+// Serving returns a simulator that serves already, in this process, under a name of its sockets, or at
+// a UDP port of the loopback interface.
+func Serving(t testing.TB, name string, udp uint16) *Sim {
 	t.Helper()
 	need(t, "ibsim", "opensm", "ibnetdiscover")
-	return &Sim{name: name, preload: preload(t)}
+	return &Sim{name: name, preload: preload(t), udp: udp}
 }
 
 var (
@@ -159,7 +206,13 @@ func await(t testing.TB, output func() string, text string) {
 }
 
 // Config says how to attach to a node of the simulator.
-func (s *Sim) Config(node string) umad.IBSim { return umad.IBSim{Node: node, SockName: s.name} }
+func (s *Sim) Config(node string) umad.IBSim {
+	c := umad.IBSim{Node: node, SockName: s.name}
+	if s.udp != 0 {
+		c.Server, c.ServerPort = "127.0.0.1", s.udp
+	}
+	return c
+}
 
 // Command types a command into the simulator's console.
 func (s *Sim) Command(t testing.TB, command string) {
@@ -171,7 +224,11 @@ func (s *Sim) Command(t testing.TB, command string) {
 
 // env is the environment of a C program at a node.
 func (s *Sim) env(node, dir string) []string {
-	return append(os.Environ(), "LD_PRELOAD="+s.preload, "IBSIM_SOCKNAME="+s.name, "SIM_HOST="+node, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
+	env := os.Environ()
+	if s.udp != 0 {
+		env = append(env, "IBSIM_SERVER_NAME=127.0.0.1", fmt.Sprintf("IBSIM_SERVER_PORT=%d", s.udp))
+	}
+	return append(env, "LD_PRELOAD="+s.preload, "IBSIM_SOCKNAME="+s.name, "SIM_HOST="+node, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
 }
 
 // OpenSM runs opensm at a node until the test ends, and returns when the subnet is up.

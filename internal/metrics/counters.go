@@ -1,5 +1,7 @@
 package metrics
 
+import "strings"
+
 // Metric is a quantity that drivers count under different names. Its name follows Prometheus's
 // conventions, without the prefix rdma_port_ and the suffix _total.
 type Metric struct {
@@ -23,6 +25,12 @@ type Counter struct {
 	Metric *Metric // nil if the name has no counterpart in other drivers
 	Value  uint64  // in the metric's unit
 	Origin Origin
+}
+
+// Gauge reports whether the value may become smaller without a reset. bnxt_re lists the numbers of objects
+// and their maxima among its counters, and mana lists a rate.
+func (c *Counter) Gauge() bool {
+	return strings.HasPrefix(c.Name, "active_") || strings.HasPrefix(c.Name, "watermark_") || c.Name == "current_rate"
 }
 
 // Metrics holds all metrics of ports.

@@ -25,6 +25,9 @@ const (
 	Down    EventKind = "down"   // the port is no longer active
 )
 
+// EventKinds are all kinds.
+var EventKinds = []EventKind{Added, Removed, Renamed, Active, Down}
+
 // EventCount is the number of events of one kind.
 type EventCount struct {
 	Device string
@@ -55,13 +58,14 @@ type watched struct {
 }
 
 // Counts returns the number of events since the first check. It includes zeros for the devices and
-// ports that exist: Prometheus would see no increase in a counter that begins with its first event.
+// ports that exist: Prometheus would see no increase in a counter that begins with its first event. The
+// counters of a new device begin with an event all the same. Only a sum over all devices increases then.
 func (w *Watcher) Counts() []EventCount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	counts := make(map[EventCount]uint64)
 	for _, d := range w.known {
-		for _, kind := range []EventKind{Added, Removed, Renamed} {
+		for _, kind := range EventKinds[:3] {
 			counts[EventCount{Device: d.name, Kind: kind}] = 0
 		}
 		for port := range d.states {

@@ -7,6 +7,8 @@
 package metrics
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,6 +35,8 @@ const (
 	maxGIDs      = 64      // per port
 	maxObjects   = 1 << 20 // per kind and device
 	maxProcesses = 256
+	maxUses      = 1024 // of devices by processes
+	maxCgroups   = 1024 // resources of devices in cgroups
 	maxPods      = 4096
 )
 
@@ -54,6 +58,8 @@ type Collector struct {
 	details map[uint32]cached
 	last    map[portID]map[counterID]uint64
 	falls   map[portID]uint64
+
+	cgroups *hierarchy // found once: the root of a namespace never moves
 }
 
 type portID struct{ device, port uint32 }
@@ -121,7 +127,7 @@ type Snapshot struct {
 
 // Error is the reason why a part of a snapshot is missing.
 type Error struct {
-	Part   string // devices, ports, counters, details, objects, netdev
+	Part   string // devices, ports, counters, details, objects, netdev, cgroups
 	Device string // empty if the part is missing for all devices
 	Err    error
 }
@@ -192,7 +198,10 @@ func (c *Collector) Collect() (*Snapshot, error) {
 	}
 	c.forget(seen)
 	c.netdevs(s)
-	u.finish(s, c.Sys, podNames(c.Pods))
+	if c.cgroups == nil {
+		c.cgroups = findHierarchy(c.Proc, c.Sys)
+	}
+	u.finish(s, c.cgroups, podNames(c.Pods))
 	return s, nil
 }
 
@@ -306,7 +315,7 @@ func (c *Collector) compare(id portID, p *Port) {
 	now := make(map[counterID]uint64, len(p.Counters))
 	for _, counter := range p.Counters {
 		key := counterID{counter.Name, counter.Origin}
-		if counter.Value < c.last[id][key] {
+		if counter.Value < c.last[id][key] && !counter.Gauge() {
 			c.falls[id]++
 		}
 		now[key] = counter.Value
@@ -452,19 +461,21 @@ func parseRate(line string) uint64 {
 	return uint64(rate*10+0.5) * 1e8
 }
 
-// Printable escapes control characters, quotes and invalid UTF-8 of a name in Go syntax, and truncates
-// the result to 256 bytes. Names come from drivers, processes and files.
+// Printable escapes control characters, quotes and invalid UTF-8 of a name in Go syntax. If the result
+// has more than 256 bytes, it is truncated and ends in ~ and a hash of the name, so that names which
+// begin alike stay different. Names come from drivers, processes and files.
 func Printable(name string) string {
 	const most = 256
 	q := strconv.Quote(name)
 	q = q[1 : len(q)-1]
-	if q == name && len(q) <= most {
-		return name
+	if len(q) <= most {
+		return q
 	}
-	for cut := most; len(q) > most; cut-- {
-		if q[cut]&0xc0 != 0x80 { // the first byte of a character
-			return q[:cut]
-		}
+	sum := sha256.Sum256([]byte(name))
+	hash := "~" + hex.EncodeToString(sum[:8])
+	cut := most - len(hash)
+	for q[cut]&0xc0 == 0x80 { // within a character
+		cut--
 	}
-	return q
+	return q[:cut] + hash
 }

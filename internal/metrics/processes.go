@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -69,7 +68,7 @@ func saturate(a, b uint64) uint64 {
 
 // Process is a user of RDMA devices. It is a process, or a kernel module, with PID 0 and its name in
 // Kernel. Another Process with PID 0 stands for all unknown threads, which have ended or belong to
-// other PID namespaces. If there are more than 256 users, the last Process is the sum of the rest and
+// other PID namespaces. If there are too many users, the last Process is the sum of the rest and
 // has Others set.
 type Process struct {
 	PID     int
@@ -100,12 +99,6 @@ func (p *Process) Total() (sum Use) {
 // belong to a pod. Namespace and Name are empty if the kubelet's directory can't be read.
 type Pod struct {
 	UID, Namespace, Name, Container string // Container is the container's ID
-}
-
-// Cgroup is the use and the limit of a resource of the rdma controller.
-type Cgroup struct {
-	Path, Device, Resource string // Resource is hca_handle or hca_object
-	Current, Max           uint64 // Max may be NoLimit
 }
 
 // owner is the creator of objects. If its thread has ended, the process can still be found through
@@ -235,7 +228,7 @@ func (u *users) process(tid uint32) int {
 }
 
 // finish adds the processes and their cgroups to the snapshot.
-func (u *users) finish(s *Snapshot, sys fs.FS, pods map[string]Pod) {
+func (u *users) finish(s *Snapshot, tree *hierarchy, pods map[string]Pod) {
 	for id, uses := range u.all {
 		p := Process{PID: id.pid, Kernel: id.kernel}
 		for _, device := range slices.Sorted(maps.Keys(uses)) {
@@ -247,8 +240,8 @@ func (u *users) finish(s *Snapshot, sys fs.FS, pods map[string]Pod) {
 		x, y := a.Total(), b.Total()
 		return cmp.Or(cmp.Compare(y.total(), x.total()), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kernel, b.Kernel))
 	})
-	if len(s.Processes) > maxProcesses {
-		s.Processes = append(s.Processes[:maxProcesses], sumUp(s.Processes[maxProcesses:]))
+	if n := bound(s.Processes); n < len(s.Processes) {
+		s.Processes = append(s.Processes[:n], sumUp(s.Processes[n:]))
 	}
 	cgroups := make(map[string]bool)
 	for i := range s.Processes {
@@ -257,14 +250,34 @@ func (u *users) finish(s *Snapshot, sys fs.FS, pods map[string]Pod) {
 			continue
 		}
 		u.describe(p)
+		where, reachable := tree.resolve(p.Cgroup)
+		if reachable && p.Cgroup != "" {
+			p.Cgroup = where
+		}
+		p.Pod = podOf(p.Cgroup)
 		if named, ok := pods[p.Pod.UID]; ok && p.Pod.UID != "" {
 			p.Pod.Namespace, p.Pod.Name = named.Namespace, named.Name
 		}
-		if !cgroups[p.Cgroup] {
+		if reachable && !cgroups[p.Cgroup] {
 			cgroups[p.Cgroup] = true
-			s.Cgroups = append(s.Cgroups, rdmaCgroup(sys, p.Cgroup)...)
+			s.Cgroups = append(s.Cgroups, tree.rdma(p.Cgroup)...)
 		}
 	}
+	if len(s.Cgroups) > maxCgroups {
+		s.fail("cgroups", "", fmt.Errorf("%d resources of cgroups, %d are shown", len(s.Cgroups), maxCgroups))
+		s.Cgroups = s.Cgroups[:maxCgroups]
+	}
+}
+
+// bound returns how many of the processes are shown one by one: each has a series a device and kind.
+func bound(all []Process) int {
+	uses := 0
+	for i := range all {
+		if uses += len(all[i].Uses); i == maxProcesses || uses > maxUses {
+			return i
+		}
+	}
+	return len(all)
 }
 
 // sumUp returns the sum of many processes as one Process.
@@ -289,7 +302,6 @@ func (u *users) describe(p *Process) {
 	dir := strconv.Itoa(p.PID)
 	p.Name = text(u.proc, dir+"/comm")
 	p.Cgroup = cgroupOf(text(u.proc, dir+"/cgroup"))
-	p.Pod = podOf(p.Cgroup)
 	status := text(u.proc, dir+"/status")
 	pinned, err := strconv.ParseUint(strings.TrimSuffix(field(status, "VmPin:"), " kB"), 10, 54)
 	limit, known := memlock(text(u.proc, dir+"/limits"))
@@ -326,22 +338,6 @@ func memlock(limits string) (bytes uint64, known bool) {
 	return bytes, err == nil
 }
 
-// cgroupOf parses /proc/PID/cgroup. It returns the path in the rdma hierarchy of version 1. Without
-// one it returns the path of version 2.
-func cgroupOf(text string) (name string) {
-	for line := range strings.Lines(text) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		switch {
-		case len(parts) != 3:
-		case slices.Contains(strings.Split(parts[1], ","), "rdma"):
-			return parts[2]
-		case parts[1] == "":
-			name = parts[2]
-		}
-	}
-	return name
-}
-
 // Patterns for the names of pods and containers in cgroups. The kubelet writes the UID with dashes, or
 // with underscores if it uses systemd. The UID of a static pod is a hash.
 var (
@@ -375,47 +371,4 @@ func podNames(logs fs.FS) map[string]Pod {
 		}
 	}
 	return pods
-}
-
-// rdmaCgroup reads the rdma controller of a cgroup of version 2 or 1.
-func rdmaCgroup(sys fs.FS, cgroup string) (all []Cgroup) {
-	for _, root := range []string{"fs/cgroup", "fs/cgroup/rdma"} {
-		dir := path.Join(root, path.Clean("/"+cgroup))
-		current, most := uses(text(sys, dir+"/rdma.current")), uses(text(sys, dir+"/rdma.max"))
-		for key, n := range current {
-			limit, limited := most[key]
-			if !limited {
-				limit = NoLimit
-			}
-			all = append(all, Cgroup{cgroup, key.device, key.resource, n, limit})
-		}
-		if all != nil {
-			break
-		}
-	}
-	slices.SortFunc(all, func(a, b Cgroup) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Resource, b.Resource))
-	})
-	return all
-}
-
-type cgroupKey struct{ device, resource string }
-
-// uses parses lines such as "siw0 hca_handle=2 hca_object=max".
-func uses(text string) map[cgroupKey]uint64 {
-	all := make(map[cgroupKey]uint64)
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		for i := 1; i < len(words); i++ {
-			resource, value, _ := strings.Cut(words[i], "=")
-			n, err := strconv.ParseUint(value, 10, 64)
-			if value == "max" {
-				n, err = NoLimit, nil
-			}
-			if err == nil && len(all) < maxCounters {
-				all[cgroupKey{words[0], resource}] = n
-			}
-		}
-	}
-	return all
 }

@@ -427,7 +427,7 @@ func TestPacketFields(t *testing.T) {
 func TestFlowCounters(t *testing.T) {
 	w := rawWorld(t, fakemlx5.Options{})
 	counters := must[*uverbs.Counters](t)(w.dev.CreateCounters())
-	opts := &uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}, &uverbs.FlowCount{Counters: counters}}}
+	opts := &uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}, counters}}
 	if _, err := w.qp.CreateFlow(opts); !errors.Is(err, syscall.EINVAL) {
 		t.Error("counters of nothing:", err)
 	}

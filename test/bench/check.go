@@ -30,8 +30,8 @@ type limits struct {
 	// system calls depends on scheduling, so only make bench measures it.
 	Slack float64
 	// Calls holds the system calls of a connection whose number is always the same, with the same
-	// slack. On siw there are none, because either end may have to wait for the connection to be
-	// established, and for its end.
+	// slack. A call with the limit 0 need not be counted. On siw there are none, because either end may
+	// have to wait for the connection to be established, and for its end.
 	Calls map[string]float64
 }
 
@@ -105,7 +105,7 @@ func (l limits) hold(rows []*row) error {
 }
 
 // holdCalls returns an error for each system call that a connection makes too often. It also returns an
-// error for each that was not counted while others were.
+// error for each that was not counted while others were, unless its limit is 0.
 func (l limits) holdCalls(rows []*row) (bad []error) {
 	count := make(map[string]float64)
 	for _, r := range rows {
@@ -115,8 +115,8 @@ func (l limits) holdCalls(rows []*row) (bad []error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Calls)) {
 		n, ok := count[name]
-		if most := l.Calls[name] + l.Slack; n > most || !ok && len(count) > 0 {
-			bad = append(bad, fmt.Errorf("%s: %.2f, at most %.2f are allowed, and not none", name, n, most))
+		if most := l.Calls[name] + l.Slack; n > most || !ok && l.Calls[name] > 0 && len(count) > 0 {
+			bad = append(bad, fmt.Errorf("%s: %.2f, at most %.2f are allowed, and not none unless the limit is 0", name, n, most))
 		}
 	}
 	return bad
@@ -135,9 +135,10 @@ func (r *row) mostInC() (most float64) {
 func (l *limits) accept(rows []*row) error {
 	l.Instructions = make(map[string]float64)
 	for _, r := range rows {
+		_, limited := l.Calls[r.checkName()]
 		if v, ok := r.value(ours); ok && r.Unit == "instructions" && l.Beside[r.checkName()] == 0 {
 			l.Instructions[r.checkName()] = v.median
-		} else if ok && r.Measure == namedCalls && l.Calls[r.checkName()] != 0 {
+		} else if ok && r.Measure == namedCalls && limited {
 			l.Calls[r.checkName()] = math.Round(v.median)
 		}
 	}

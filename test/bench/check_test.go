@@ -15,12 +15,14 @@ func TestHold(t *testing.T) {
 	connection := func(call string, n float64) []result.Sample {
 		return []result.Sample{{Measure: namedCalls, Driver: "siw", Params: "connect: " + call, Impl: ours, Unit: "a connection", Value: n, Run: 1}}
 	}
-	counting := limits{Slack: 0.05, Calls: map[string]float64{"system calls named: connect: ioctl on siw": 25}}
+	counting := limits{Slack: 0.05, Calls: map[string]float64{
+		"system calls named: connect: ioctl on siw": 25, "system calls named: connect: setsockopt on siw": 0}}
 	for _, c := range []struct {
 		samples []result.Sample
 		want    string
 	}{
 		{connection("ioctl", 25.04), ""}, {connection("ioctl", 25.06), "25.06, at most 25.05"}, {connection("futex", 99), "0.00, at most 25.05"}, {nil, ""},
+		{append(connection("ioctl", 25), connection("setsockopt", 2)...), "2.00, at most 0.05"},
 	} {
 		if err := counting.hold(rowsOf(c.samples)); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v, want %q", err, c.want)

@@ -387,7 +387,7 @@ func (r perftestRun) check(t *testing.T, o tried) {
 	r.compare(t, serverRows, clientRows[want-served:])
 }
 
-// compare finds no figure missing, and both ends at the same.
+// compare checks that no figure is missing, and that both ends report the same sizes and iterations.
 func (r perftestRun) compare(t *testing.T, server, client []perftestRow) {
 	t.Helper()
 	for i, c := range client {

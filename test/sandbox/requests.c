@@ -5,14 +5,18 @@
 //	gcc -o requests requests.c -libverbs
 //	rdmalink sandbox --device KIND --record c.rec -- ./requests KIND
 
+#define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
@@ -150,7 +154,31 @@ static void datagrams(void)
 	CHECK(!ibv_destroy_qp(qp));
 }
 
-// domains makes the objects of XRC. There is no ibv_open_qp: libmlx5 crashes when such a QP is destroyed.
+static void leave(int signal) { _exit(0); }
+
+// join makes a second handle of a target QP. A process of its own does it, since libmlx5 crashes when the handle is
+// destroyed, after the kernel's answer.
+static void join(struct ibv_xrcd *xrcd, uint32_t num)
+{
+	struct ibv_qp_open_attr attr = {.qp_num = num, .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE};
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		struct ibv_qp *qp = ibv_open_qp(context, &attr);
+
+		CHECK(qp);
+		signal(SIGSEGV, leave);
+		signal(SIGBUS, leave);
+		CHECK(!ibv_destroy_qp(qp));
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && !status);
+}
+
+// domains makes the objects of XRC.
 static void domains(void)
 {
 	struct ibv_xrcd_init_attr alone = {.fd = -1, .oflags = O_CREAT, .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS};
@@ -163,6 +191,7 @@ static void domains(void)
 	struct ibv_qp_init_attr sends = {.qp_type = IBV_QPT_XRC_SEND, .send_cq = cq, .cap = {.max_send_wr = 8, .max_send_sge = 2, .max_inline_data = 32}};
 
 	CHECK(xrcd && srq && target);
+	join(xrcd, target->qp_num);
 	initiator = ibv_create_qp(pd, &sends);
 	CHECK(initiator && !ibv_destroy_qp(initiator) && !ibv_destroy_qp(target));
 	CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
@@ -181,6 +210,15 @@ static void memory_of_device(void)
 	struct ibv_counters_init_attr none = {0};
 	struct ibv_counters *counters = ibv_create_counters(context, &none);
 	CHECK(counters && !ibv_destroy_counters(counters));
+}
+
+// dma_buf registers memory of a file, which the device may refuse: the question is what it is asked.
+static void dma_buf(void)
+{
+	int fd = memfd_create("dma-buf", 0);
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 4096 + 64, 4096, 0x7000000040, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+
+	CHECK(fd >= 0 && !mr && !close(fd));
 }
 
 // extended makes CQs that say when completions were, and moderates one.
@@ -349,6 +387,7 @@ int main(int argc, char **argv)
 	if (rereg) {
 		domains();
 		memory_of_device();
+		dma_buf();
 		extended();
 		spread();
 	}

@@ -19,10 +19,8 @@ type end struct {
 
 const bufferSize = 4096
 
-// prepare registers memory of the heap, as the C program does. AllocMR would map a page for each
-// connection, which the kernel has to clear, and unmap it.
 func (e *end) prepare(c *rdmacm.Conn) (err error) {
-	if e.mr, err = c.PD().RegMR(make([]byte, bufferSize), verbs.AccessLocalWrite); err != nil {
+	if e.mr, err = c.PD().AllocMR(bufferSize, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(e.mr)

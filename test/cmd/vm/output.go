@@ -136,7 +136,7 @@ type printer struct {
 	failed  map[string]bool           // packages
 }
 
-// event takes what one test binary printed.
+// event handles an event of a test binary. It keeps the events that end tests.
 func (p *printer) event(e gotest.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

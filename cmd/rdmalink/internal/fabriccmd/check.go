@@ -25,12 +25,12 @@ var check = define(&program{
 	name: "check", args: "[OPTIONS]",
 	summary: "look for what is wrong with the fabric, and say what to do about it",
 	text: `
-It looks for links that are slower or narrower than both ends can be, or that no
-subnet manager has brought up; ports with too many errors; GUIDs and LIDs that are
-there twice; pairs of nodes with more or fewer cables than the other pairs of their
-kind have; nodes that differ from the others of their model; no subnet manager, or
-several that are master; and nodes that don't answer. It changes nothing. The exit
-code is 1 if it finds anything.
+It reports links that are slower or narrower than both ends support, or that no
+subnet manager has brought up; ports with too many errors; duplicate GUIDs and LIDs;
+pairs of nodes with more or fewer cables than the other pairs of their kind; nodes
+that differ from the others of their model; a missing subnet manager, or several
+masters; and nodes that don't answer. It changes nothing. The exit code is 1 if it
+finds a problem.
 `,
 }, 0, append(append(commonRows[checkOptions](), walkRows[checkOptions]()...),
 	cli.NewRow(0, "threshold-file", "FILE", "errors that ports may have (default "+defaultThresholds+", if it has any)", func(o *checkOptions, v string) error { o.thresholds = v; return nil }),
@@ -400,7 +400,7 @@ func (e *examination) counters(limits thresholds) {
 	note := func(format string, args ...any) {
 		e.add("unanswered", nil, -1, "look at the node: subnet management answers, performance management does not", format, args...)
 	}
-	a := &pma{c: e.c, levels: make(map[uint16]uint8), note: note}
+	a := newPMA(e.c, note)
 	for _, n := range e.f.Nodes {
 		for _, p := range n.Ports {
 			if p == nil || p.Info == nil || p.LID() == 0 || p.Remote == nil && p != e.f.From || e.ctx.Err() != nil {

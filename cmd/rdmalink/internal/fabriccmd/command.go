@@ -13,7 +13,7 @@ import (
 
 // programs returns the subcommands of fabric.
 func programs() []*program {
-	return []*program{ports, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
+	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
 }
 
 // aliases maps the names of C's programs to words of the command line. rdmalink uses it when it is
@@ -21,7 +21,7 @@ func programs() []*program {
 var aliases = map[string][]string{
 	"ibstat":        {"ports"},
 	"ibstatus":      {"ports", "--status"},
-	"ibaddr":        {"ports", "--addresses"},
+	"ibaddr":        {"address"},
 	"ibnetdiscover": {"discover"},
 	"ibhosts":       {"discover", "--nodes=hosts"},
 	"ibswitches":    {"discover", "--nodes=switches"},
@@ -53,11 +53,11 @@ func Command() cli.Command {
 		Summary: "look at InfiniBand fabrics, as ibstat, ibnetdiscover, iblinkinfo and their relatives do",
 		Details: `
 These commands need the device node /dev/infiniband/umadN of a port, and no library.
-Where the variables of ibsim's libumad2sim are set (SIM_HOST, IBSIM_SOCKNAME,
+If a variable of ibsim's libumad2sim is set (SIM_HOST, IBSIM_SOCKNAME,
 IBSIM_SERVER_NAME), they attach to that simulator.
 
-A link to rdmalink with the name of a C program, such as ibstat or iblinkinfo, runs
-the command that replaces that program.`,
+If rdmalink is started through a link with the name of a C program, such as ibstat or
+iblinkinfo, it runs the command that replaces that program.`,
 	}
 	for _, p := range programs() {
 		c.Sub = append(c.Sub, cli.Command{

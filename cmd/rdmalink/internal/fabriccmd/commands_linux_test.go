@@ -68,7 +68,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, line := range []string{
 		"counters 1 300", "counters 1 9-2", "counters 1 1 mask", "counters -i 0", "counters -i 1s -r", "errors -s Nonsense", "route 1 -1", "route 1 2 3 4",
-		"sa -L", "sa --gid fe80", "sa --sl 16", "sa --src-to-dst 1", "port", "port 1", "port 1 1 jump", "port 1 1 speed", "port 1 1 speed 99", "port 1 1 enable disable", "check 1",
+		"sa -L", "sa --gid fe80", "sa --sl 16", "sa --src-to-dst 1", "port", "port 1", "port 1 1 jump", "port 1 1 speed", "port 1 1 speed 99", "port 1 1 enable disable", "check 1", "discover --diffcheck hca",
 	} {
 		words := strings.Fields(line)
 		if out, stderr, code := run(t, "", words[0], words[1:]...); code != 2 || out != "" || stderr == "" {
@@ -235,6 +235,148 @@ func TestPort(t *testing.T) {
 	}
 }
 
+// TestPortWithoutLID changes a port of a subnet that no subnet manager has brought up. The node refuses a
+// port without LIDs, so the command sets them, too: not without saying so.
+func TestPortWithoutLID(t *testing.T) {
+	s := attach(t, tree(t), "")
+	lids := func() [2]uint16 {
+		i := s.Node("h1").Port(1).Info()
+		return [2]uint16{i.LID, i.SMLID}
+	}
+	terminal, keyboard := openTerminal(t)
+	for _, test := range []struct {
+		answer  string
+		changes []string
+		asked   string
+		want    [2]uint16
+	}{
+		{"no", []string{"vls", "1"}, "vls 1, lid 4660, smlid 4660 port 1", [2]uint16{}},
+		{"yes", []string{"vls", "1", "lid", "7"}, "vls 1, lid 7, smlid 4660 port 1", [2]uint16{7, 0x1234}},
+		{"yes", []string{"vls", "1"}, "? vls 1 port 1", [2]uint16{7, 0x1234}},
+	} {
+		before := lids()
+		if _, err := keyboard.WriteString(test.answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr, code := runFrom(t, terminal, "port", append([]string{"-D", "0", "1"}, test.changes...)...)
+		asked := strings.Contains("? "+stderr, test.asked) // the question follows the notes, if there are any
+		if (code == 0) != (test.answer == "yes") || !asked || lids() != test.want {
+			t.Errorf("%v: exit code %d, LIDs %v, %s", test.changes, code, lids(), stderr)
+		}
+		if said := strings.Contains(stderr, "0x1234 will be set, too"); said != (before[1] == 0) {
+			t.Errorf("%v: %s", test.changes, stderr)
+		}
+	}
+	// The port is enabled, so nothing changes. The output is JSON all the same.
+	out, stderr, code := run(t, "", "port", "-j", "--yes", "-D", "0,1", "2", "on")
+	var result struct{ Before, After struct{ Info map[string]any } }
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.After.Info) == 0 || fmt.Sprint(result.Before) != fmt.Sprint(result.After) {
+		t.Errorf("on: exit code %d, %v, %s%s", code, err, out, stderr)
+	}
+}
+
+// TestLinksOfNode prints the links of one node, and of those around it.
+func TestLinksOfNode(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	leaf := s.Node("leaf1")
+	for _, args := range [][]string{{"-D", "0,1"}, {"-G", fmt.Sprintf("0x%x", uint64(leaf.Port(0).GUID()))}} {
+		out, stderr, code := run(t, "", "iblinkinfo", args...)
+		// The port that the route enters by has a neighbor, too.
+		for _, want := range []string{`"h1"`, `"h2"`, `"spine1"`, `"spine2"`} {
+			if code != 0 || strings.Count(out, want) != 1 {
+				t.Errorf("%v: exit code %d, not one %s in %s%s", args, code, want, out, stderr)
+			}
+		}
+		if strings.Count(out, "Switch: ") != 1 || strings.Contains(out, "CA: ") {
+			t.Errorf("%v: %s", args, out)
+		}
+		if out, _, _ := run(t, "", "iblinkinfo", append(args, "-n", "2", "-a")...); strings.Count(out, "Switch: ") != 6 || strings.Count(out, "CA: ") != 2 {
+			t.Errorf("%v: two hops: %s", args, out)
+		}
+	}
+}
+
+// TestSetSM sends a Set of SMInfo, which a person has to agree to.
+func TestSetSM(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	lid := fmt.Sprint(s.Node("h2").Port(1).Info().LID)
+	var sent []string
+	s.Node("h2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		var i mad.SMInfo
+		if request.AttrID() == mad.AttrSMInfo && request.Method() == mad.Set && mad.Unmarshal(request.Data(), &i) == nil {
+			sent = append(sent, fmt.Sprintf("modifier %d state %d priority %d activity %d", request.Modifier(), i.State, i.Priority, i.Activity))
+			response.SetStatus(mad.StatusOK)
+		}
+		return response
+	}})
+	for _, test := range []struct {
+		args string
+		code int
+		sent string
+	}{
+		{lid + " 4", 1, ""},
+		{"--yes " + lid + " 4", 0, "modifier 4 state 2 priority 0 activity 0"},
+		{"--yes -s 0 -p 15 -a 7 " + lid + " 0x3", 0, "modifier 3 state 0 priority 15 activity 7"},
+		{"--yes -s 4 " + lid + " 3", 2, ""},
+		{"-s 1 " + lid, 2, ""},
+		{lid + " x", 2, ""},
+	} {
+		sent = nil
+		out, stderr, code := run(t, "", "sminfo", strings.Fields(test.args)...)
+		if code != test.code || strings.Join(sent, "") != test.sent || (code == 0) != strings.HasPrefix(out, "sminfo: sm lid "+lid) {
+			t.Errorf("%s: exit code %d, sent %q, %s%s", test.args, code, sent, out, stderr)
+		}
+	}
+}
+
+// TestAddress prints the address of this port, and of others.
+func TestAddress(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	own, other := s.Node("h1").Port(1), s.Node("h3").Port(1)
+	for args, want := range map[string]string{
+		"":                                     fmt.Sprintf("GID fe80::%x:%x LID start 0x%x end 0x%[3]x\n", uint64(own.GUID())>>16, uint64(own.GUID())&0xffff, own.Info().LID),
+		"-L -D 0":                              fmt.Sprintf("LID start %d end %[1]d\n", own.Info().LID),
+		fmt.Sprintf("-l %d", other.Info().LID): fmt.Sprintf("LID start 0x%x end 0x%[1]x\n", other.Info().LID),
+		fmt.Sprintf("-l -G 0x%x", uint64(other.GUID())): fmt.Sprintf("LID start 0x%x end 0x%[1]x\n", other.Info().LID),
+	} {
+		if out, stderr, code := run(t, "", "ibaddr", strings.Fields(args)...); code != 0 || out != want {
+			t.Errorf("ibaddr %s: exit code %d, %q, not %q %s", args, code, out, want, stderr)
+		}
+	}
+}
+
+// TestEmptyJSON checks that a result without entries is an empty list.
+func TestEmptyJSON(t *testing.T) {
+	top := &madtest.Topology{
+		Nodes:  []madtest.NodeSpec{{Name: "h1", Type: mad.NodeCA, Ports: 1}, {Name: "h2", Type: mad.NodeCA, Ports: 1}},
+		Cables: []madtest.Cable{{A: madtest.End{Node: "h1", Port: 1}, B: madtest.End{Node: "h2", Port: 1}}},
+	}
+	s := attach(t, top, "h2")
+	lid := fmt.Sprint(s.Node("h2").Port(1).Info().LID)
+	s.Node("h2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		switch request.AttrID() {
+		case mad.AttrPortInfo:
+			var i mad.PortInfo
+			if err := mad.Unmarshal(response.Data(), &i); err != nil {
+				t.Error(err)
+			}
+			i.GUIDCap = 0
+			if err := mad.Marshal(response.Data(), &i); err != nil {
+				t.Error(err)
+			}
+		case mad.AttrNodeInfo:
+			response.Data()[28], response.Data()[29] = 0, 0 // PartitionCap
+		}
+		return response
+	}})
+	for _, line := range []string{"route -j", "query -j GI " + lid, "query -j PKeys " + lid, "counters -j -R " + lid + " 1", "sa -j SR"} {
+		words := strings.Fields(line)
+		if out, stderr, code := run(t, "", words[0], words[1:]...); out != "[]\n" || code != 0 {
+			t.Errorf("%s: exit code %d, %q %s", line, code, out, stderr)
+		}
+	}
+}
+
 // openTerminal returns the two ends of a pseudo-terminal.
 func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	t.Helper()
@@ -270,6 +412,28 @@ func TestCounters(t *testing.T) {
 	// The counter of symbol errors has 16 bits, and a sum stays at its maximum too.
 	if code != 0 || !strings.Contains(out, "port 255 ") || !regexp.MustCompile(`SymbolErrorCounter:\.+65535\n`).MatchString(out) || !regexp.MustCompile(`PortRcvErrors:\.+10\n`).MatchString(out) {
 		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	// The counters of an option, too, are those of each port of the list.
+	leaf.Port(2).CountDetails(func(r *mad.PortRcvErrorDetails, _ *mad.PortXmitDiscardDetails) { r.MalformedPktErrors = 4 })
+	details := func(args ...string) (values []string) {
+		t.Helper()
+		out, stderr, code := run(t, "", "perfquery", append([]string{"-E"}, args...)...)
+		for _, m := range regexp.MustCompile(`Malformed\w+:\.+(\d+)\n`).FindAllStringSubmatch(out, -1) {
+			values = append(values, m[1])
+		}
+		if code != 0 {
+			t.Errorf("%v: exit code %d, %s%s", args, code, out, stderr)
+		}
+		return values
+	}
+	if got := details(lid, "1,2"); !slices.Equal(got, []string{"3", "4"}) {
+		t.Errorf("details of two ports: %v", got)
+	}
+	if got := details("-a", lid, "1,2"); !slices.Equal(got, []string{"7"}) {
+		t.Errorf("sum of the details of two ports: %v", got)
+	}
+	if got := details("-a", "-l", lid); len(got) != 8 {
+		t.Errorf("details of each port: %v", got)
 	}
 	out, stderr, code = run(t, "", "ibqueryerrors", "--details", "--skip-sl")
 	if code != 1 || !strings.Contains(out, "[PortRcvErrors == 5] [PortMalformedPktErrors == 3]") {
@@ -341,6 +505,15 @@ func TestSA(t *testing.T) {
 		{fmt.Sprintf("--src-to-dst %d:%d", lid, lid), 0, fmt.Sprintf("dlid....................%d", lid)},
 		{"-c", 0, "SA ClassPortInfo"},
 		{"SWIR 0xbfff", 0, ""},
+		{"PIR 1/300", 2, `"300" is no number from 0 to 255`}, // it was port 44
+		{"PIR 1/1/256", 2, "from 0 to 255"},
+		{"LR 1/256", 2, "from 0 to 255"},
+		{"LR 1/1 2/256", 2, "from 0 to 255"},
+		{"MFTR 1/16", 2, "from 0 to 15"},
+		{"MFTR 1/1/512", 2, "from 0 to 511"},
+		{"PKTR 1/1/65536", 2, "from 0 to 65535"},
+		{"LFTR 1/0/1", 2, "LID/NUMBER"},
+		{"NR 1/1", 2, "expected LID"},
 	} {
 		out, stderr, code := run(t, "", "sa", strings.Fields(test.args)...)
 		if code != test.code || !strings.Contains(out+stderr, test.want) {
@@ -393,8 +566,38 @@ func TestChanges(t *testing.T) {
 	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 0 || out != "" {
 		t.Errorf("nothing has changed: exit code %d, %s%s", code, out, stderr)
 	}
+	// A saved discovery prints what it did, without a fabric.
+	saved := filepath.Join(t.TempDir(), "saved")
+	full := []string{"discover", "-f", "-m"}
+	generated := regexp.MustCompile(`# Topology file: .*\n`)
+	want, stderr, code := run(t, "", full[0], append(full[1:], "--cache", saved)...)
+	if code != 0 || want == "" {
+		t.Fatalf("--cache: exit code %d, %s%s", code, want, stderr)
+	}
+	t.Run("cache", func(t *testing.T) {
+		for _, line := range []string{"discover -l", "discover -p", "links", "links -l --switches-only"} {
+			words := strings.Fields(line)
+			want, _, _ := run(t, "", words[0], words[1:]...)
+			if out, stderr, code := run(t, "", words[0], append(words[1:], "--load-cache", saved)...); code != 0 || out != want {
+				t.Errorf("%s: exit code %d, %s\nnot %s%s", line, code, out, want, stderr)
+			}
+		}
+		t.Setenv("SIM_HOST", "nobody")
+		out, stderr, code := run(t, "", full[0], append(full[1:], "--load-cache", saved)...)
+		if code != 0 || generated.ReplaceAllString(out, "") != generated.ReplaceAllString(want, "") {
+			t.Errorf("exit code %d, %s\nnot %s%s", code, out, want, stderr)
+		}
+		if out, stderr, code := run(t, "", "discover", "--load-cache", saved, "--diff", file); code != 0 || out != "" {
+			t.Errorf("--diff of two files: exit code %d, %s%s", code, out, stderr)
+		}
+	})
 	s.Node("h5").Port(1).Unplug()
 	s.Node("h6").SetDescription("new name")
+	for keys, want := range map[string]string{"ca": "node removed", "nodedesc": "description changed", "lid": "", "sw": ""} {
+		if out, stderr, code := run(t, "", "discover", "--diff", file, "--diffcheck", keys); strings.Count(out, "\n") != (code+1)/2 || !strings.Contains(out, want) || (code == 0) != (want == "") {
+			t.Errorf("--diffcheck %s: exit code %d, %s%s", keys, code, out, stderr)
+		}
+	}
 	out, stderr, code := run(t, "", "discover", "--diff", file)
 	for _, want := range []string{"\"h5\": node removed\n", "\"new name\": description changed, was \"h6\"\n"} {
 		if code != 1 || !strings.Contains(out, want) {
@@ -462,7 +665,7 @@ func TestSilentCounters(t *testing.T) {
 	}})
 	s.Node("h4").Port(1).Count(func(c *mad.PortCountersExtended) { c.LinkDowned += 200 })
 	out, stderr, code := run(t, "", "errors", "-t", "20", "--skip-sl")
-	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 14 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 2 {
+	if code != 1 || !strings.Contains(out, "[LinkDownedCounter == 200]") || !strings.Contains(out, "## Summary: 13 nodes checked, 1 bad") || strings.Count(stderr, "query failed on h3") != 1 {
 		t.Errorf("exit code %d, %s%s", code, out, stderr)
 	}
 	if got := findings(t); len(got) != 2 || !slices.Contains(got, "errors: h4 1") {
@@ -490,6 +693,96 @@ func TestSilentCounters(t *testing.T) {
 	}
 	if out, _, _ = run(t, "", "ibportstate", "-K", "-y", "77", lid, "1"); !strings.Contains(out, "0x000000000000004d") {
 		t.Errorf("-K: %s", out)
+	}
+}
+
+// TestUnreadCounters checks that errors -k resets only counters that it has read, counts only those
+// ports, and asks a node no more that doesn't answer.
+func TestUnreadCounters(t *testing.T) {
+	type summary struct {
+		Nodes    int `json:"nodes_checked"`
+		Ports    int `json:"ports_checked"`
+		Failures int `json:"failed_queries"`
+	}
+	s := attach(t, tree(t), "h2")
+	guid := fmt.Sprintf("0x%x", uint64(s.Node("leaf2").Port(0).GUID()))
+	symbolErrors := func(port int) (n uint64) {
+		s.Node("leaf2").Port(port).Count(func(c *mad.PortCountersExtended) { n = c.SymbolErrors })
+		return n
+	}
+	reset := func(options ...string) (got summary) {
+		t.Helper()
+		for p := 1; p <= 8; p++ {
+			s.Node("leaf2").Port(p).Count(func(c *mad.PortCountersExtended) { c.SymbolErrors = 9 })
+		}
+		out, stderr, code := run(t, "", "errors", append([]string{"-j", "-k", "-K", "--skip-sl", "-t", "20", "-G", guid}, options...)...)
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 1 {
+			t.Errorf("exit code %d, %v: %s%s", code, err, out, stderr)
+		}
+		return got
+	}
+	for _, test := range []struct {
+		name   string
+		unread []byte // values of PortSelect whose counters can't be read
+		want   summary
+		kept   []int // ports whose counters are not reset
+	}{
+		{"all", nil, summary{1, 8, 0}, nil},
+		{"port 3", []byte{3}, summary{1, 7, 1}, []int{3}},
+		{"the sum and port 3", []byte{3, mad.AllPorts}, summary{1, 7, 2}, []int{3}},
+		{"none", []byte{1, 2, 3, 4, 5, 6, 7, 8, mad.AllPorts}, summary{0, 0, 9}, []int{1, 2, 3, 4, 5, 6, 7, 8}},
+	} {
+		s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+			if request.AttrID() == mad.AttrPortCounters && request.Method() == mad.Get && slices.Contains(test.unread, request.Data()[1]) {
+				response.SetStatus(mad.StatusBadMethodAttr)
+			}
+			return response
+		}})
+		if got := reset(); got != test.want {
+			t.Errorf("%s: %+v, not %+v", test.name, got, test.want)
+		}
+		for p := 1; p <= 8; p++ {
+			if kept := slices.Contains(test.kept, p); kept != (symbolErrors(p) != 0) {
+				t.Errorf("%s: port %d has %d errors", test.name, p, symbolErrors(p))
+			}
+		}
+	}
+
+	// The node dies while it is read: at the first request that the test names.
+	for _, test := range []struct {
+		name    string
+		deadly  mad.AttrID
+		method  mad.Method
+		port    byte
+		want    summary
+		allowed int // requests of performance management
+	}{
+		{"at once", mad.AttrClassPortInfo, mad.Get, 0, summary{0, 0, 1}, 1},
+		{"at port 3", mad.AttrPortCounters, mad.Get, 3, summary{1, 2, 1}, 8},
+		{"in a reset", mad.AttrPortCounters, mad.Set, mad.AllPorts, summary{1, 8, 0}, 20},
+		{"at details", mad.AttrPortRcvErrorDetails, mad.Get, 1, summary{1, 1, 1}, 8},
+	} {
+		requests := make(map[uint64]bool) // by transaction ID, for they are repeated
+		dead := false
+		s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+			if request.Class() != mad.ClassPerf {
+				return response
+			}
+			requests[request.TID()] = true
+			named := request.AttrID() == test.deadly && request.Method() == test.method
+			if dead = dead || named && (test.port == 0 || request.Data()[1] == test.port); dead {
+				return nil
+			}
+			return response
+		}})
+		options := []string{}
+		if test.deadly == mad.AttrPortRcvErrorDetails {
+			options = []string{"--details"}
+			s.Node("leaf2").Port(1).Count(func(c *mad.PortCountersExtended) { c.RcvErrors, c.XmitDiscards = 1, 1 })
+		}
+		if got := reset(options...); got != test.want || len(requests) > test.allowed {
+			t.Errorf("%s: %+v after %d requests, not %+v after %d", test.name, got, len(requests), test.want, test.allowed)
+		}
 	}
 }
 

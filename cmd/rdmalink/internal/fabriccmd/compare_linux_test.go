@@ -2,9 +2,11 @@ package fabriccmd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,10 +33,10 @@ func runFrom(t *testing.T, stdin io.Reader, name string, args ...string) (stdout
 	if !ok {
 		words = []string{"fabric", name}
 	}
-	var out, errors bytes.Buffer
-	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &errors}, Stdin: stdin}
+	var out, notes bytes.Buffer
+	tool := &cli.Tool{Output: cli.Output{Stdout: &out, Stderr: &notes}, Stdin: stdin}
 	code = tool.Run(t.Context(), cli.Command{Names: []string{"rdmalink"}, Sub: []cli.Command{Command()}}, append(words, args...))
-	return out.String(), errors.String(), code
+	return out.String(), notes.String(), code
 }
 
 // difference is an intended difference between the output of a command and that of its C twin.
@@ -55,14 +57,23 @@ func both(expr, to string) func(a, b string) (string, string) {
 var differences = []difference{
 	{tool: "", text: "The exit code is 1 after a failure and 2 for an invalid command line; C's programs exit with 255, 22 or an errno."},
 	{tool: "", text: "Errors go to standard error; C's programs print some of them to standard output.", mask: both(`(?m)^\w+: iberror: .*\n`, "")},
+	{tool: "", text: "Of C's options -e (--errors), -v (--verbose), -d (--debug), -z (--config) and -V (--version) are not there."},
 	{tool: "sminfo", text: "The activity count increases while the subnet manager works.", mask: both(`activity count \d+`, "activity count N")},
+	{tool: "sminfo", text: "A modifier, which changes the subnet manager, is asked for on a terminal and needs --yes elsewhere; C's program sends it at once."},
+	{tool: "ibaddr", text: "A GID whose first 96 bits are zero is printed as ::20:0; C's program prints ::0.32.0.0."},
 	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, which are the values in the requests and in the output of C's other programs; dump_fts prints zeros.",
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
 	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
+	{tool: "ibnetdiscover", text: "Caches (--cache, --load-cache, --diff) are JSON files; C's program has a format of its own. --diff prints all changes unless --diffcheck selects some."},
+	{tool: "ibnetdiscover", text: "The options -s (--show) and -g (--grouping, by chassis) are not there."},
+	{tool: "iblinkinfo", text: "--load-cache takes a JSON file of discover --cache; C's program has a format of its own."},
+	{tool: "iblinkinfo", text: "The options --diff, --diffcheck, --filterdownports and -s (--sm_port) are not there."},
+	{tool: "ibtracert", text: "The options -f (--force) and --ports-file are not there."},
 	{tool: "perfquery", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},
 	{tool: "perfquery", text: "-i prints rates over time; C's perfquery has no such option."},
 	{tool: "perfquery", text: "If one of several ports fails, the command reports it and continues with the next."},
+	{tool: "perfquery", text: "The options for other counters, such as -X and -E, take several ports and -l, too; C's program uses the first port."},
 	{tool: "ibqueryerrors", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`\[(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts)) == [^]]*\]`, "[$1]")},
 	{tool: "ibqueryerrors", text: "--details prints PortRcvErrorDetails below PortRcvErrors and PortXmitDiscardDetails below PortXmitDiscards; C's program decodes each with the names of the other."},
@@ -70,8 +81,10 @@ var differences = []difference{
 		mask: func(a, b string) (string, string) {
 			return strings.ReplaceAll(a, "## (null)\n", "## Thresholds: \n"), b
 		}},
-	{tool: "ibqueryerrors", text: "Unknown names in -s and in the thresholds file are errors; C's program ignores them. Port caches (--load-cache) are not read."},
+	{tool: "ibqueryerrors", text: "Unknown names in -s and in the thresholds file are errors; C's program ignores them."},
+	{tool: "ibqueryerrors", text: "The options --load-cache and -R (--GNDN, which it ignores) are not there."},
 	{tool: "ibqueryerrors", text: "The exit code is also 1 if a port could not be read."},
+	{tool: "ibqueryerrors", text: "A port that could not be read is neither counted as checked nor reset, and a LID that does not answer is not asked again; C's program counts, resets and asks all the same."},
 	{tool: "ibportstate", text: "A port that the node doesn't have is an error at once; C's program prints the heading first."},
 	{tool: "ibqueryerrors", text: "If subnet administration does not answer, the command continues with service level 0; C's program prints nothing and exits with 0."},
 	{tool: "saquery", text: "If the transport truncates a response, as ibsim does, the command prints only the records that have arrived, and exits with 1; C's program also prints memory beyond the end.",
@@ -86,6 +99,7 @@ var differences = []difference{
 			return a, regexp.MustCompile(`(?m)^\t\tLinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
 		}},
 	{tool: "saquery", text: "Keys must be numbers; for other words C's program asks for the key on the terminal."},
+	{tool: "saquery", text: "Numbers behind a LID that the record has no room for are refused; C's program cuts them."},
 	{tool: "smpquery", text: "PortInfo has the fields of extended speeds 2, which C's release of 2022 lacks.",
 		mask: func(a, b string) (string, string) {
 			return a, regexp.MustCompile(`(?m)^LinkSpeedExt\w+2:.*\n`).ReplaceAllString(b, "")
@@ -93,6 +107,7 @@ var differences = []difference{
 	{tool: "ibroute", text: "Without an address the command prints the tables of all switches, as dump_fts does; C's ibroute prints its usage."},
 	{tool: "ibportstate", text: "The command asks for confirmation on a terminal, needs --yes elsewhere, and refuses to change the port that received the request; C's program changes any port at once."},
 	{tool: "ibportstate", text: "The command can set FDR10 but does not print the extended port information of Mellanox devices. A new M_Key must be a number; the command never asks for it on the terminal."},
+	{tool: "ibportstate", text: "LIDs that a change gives to a port without any are named, and asked for; C's program sets them silently."},
 }
 
 // topologies returns five topologies of ibsim's package and five others.
@@ -212,8 +227,8 @@ func (c *comparison) count(t *testing.T) {
 // commandLines returns the command lines of C's programs that TestC compares.
 func commandLines(host, sw string) []string {
 	lines := []string{
-		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only",
-		"sminfo", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
+		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only", "iblinkinfo -D 0,1", "iblinkinfo -D 0,1 -n 2 -a", "iblinkinfo -D 0 -l",
+		"sminfo", "sminfo H", "ibaddr", "ibaddr H", "ibaddr H 1", "ibaddr S", "ibaddr -g S", "ibaddr -l H", "ibaddr -L H", "ibaddr -g -L H", "ibaddr -D 0,1", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
 		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
 		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",
 		"perfquery S 255", "perfquery -r H 1", "perfquery -R H 1 0x0fff", "perfquery -E H 1", "perfquery -D H 1",
@@ -295,6 +310,40 @@ func (c *comparison) compare(t *testing.T, line string) {
 func firstHalf(out string) string {
 	records := regexp.MustCompile(`(?m)^\w.*dump:\n(\s.*\n)*`).FindAllString(out, -1)
 	return strings.Join(records[:(len(records)+1)/2], "")
+}
+
+// TestOptions compares the options with those of C's programs. Those that ours don't have are named in
+// the differences.
+func TestOptions(t *testing.T) {
+	ibsimtest.Examples(t) // C's programs are installed, or the test is skipped
+	option := regexp.MustCompile(`(?m)^ +(--[\w-]+)(?:, (-\w))?`)
+	word := regexp.MustCompile(`--?\w[\w-]*`)
+	for name := range aliases {
+		theirs, err := exec.Command(name, "--help").CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("%v", err)
+			continue
+		}
+		ours, _, _ := run(t, "", name, "-h")
+		known := map[string]bool{"-h": true, "--help": true}
+		for _, w := range word.FindAllString(ours, -1) {
+			known[w] = true
+		}
+		for _, d := range differences {
+			if d.tool == "" || d.tool == name {
+				if text, ok := strings.CutSuffix(d.text, " not there."); ok {
+					for _, w := range word.FindAllString(text, -1) {
+						known[w] = true
+					}
+				}
+			}
+		}
+		for _, m := range option.FindAllStringSubmatch(string(theirs), -1) {
+			if !known[m[1]] || m[2] != "" && !known[m[2]] {
+				t.Errorf("%s has no %s", name, strings.TrimSpace(m[0]))
+			}
+		}
+	}
 }
 
 // TestDifferences checks that the differences are sentences and name C programs that are replaced.

@@ -93,10 +93,10 @@ var counters = define(&program{
 	name: "counters", args: "[OPTIONS] [ADDRESS [PORTS [MASK]]]",
 	summary: "print, reset or watch the counters of ports",
 	text: `
-Without an address it is this port. PORTS is a number, a list (1,4,8) or a range
-(1-10); 255 is all ports. MASK selects the counters that -r and -R reset, by the bits
-of CounterSelect: 0x0fff are the errors. With -i it prints what the counters rose by
-a second, until it is interrupted; the counters themselves stay as they are.
+The default address is this port. PORTS is a number, a list (1,4,8) or a range (1-10);
+255 means all ports. MASK selects the counters that -r and -R reset, by the bits of
+CounterSelect: 0x0fff selects the errors. With -i it prints the increase of the
+counters per second until it is interrupted. It does not reset them.
 `,
 }, 3, counterRows(), showCounters)
 
@@ -154,7 +154,7 @@ type counting struct {
 }
 
 func showCounters(ctx context.Context, s *session, o *countersOptions, words []string) error {
-	g := &counting{session: s, o: o, mask: math.MaxUint64}
+	g := &counting{session: s, o: o, mask: math.MaxUint64, json: []any{}}
 	ports := []uint8{0}
 	if o.all {
 		ports[0] = mad.AllPorts
@@ -202,25 +202,25 @@ func showCounters(ctx context.Context, s *session, o *countersOptions, words []s
 	if everyPort && g.info.CapMask&perfAllPorts == 0 && !o.all {
 		return fmt.Errorf("LID %d cannot select all ports at once: use -a or -l -a, which ask one port after another", g.to.LID)
 	}
-	if o.kind != nil {
-		err = g.special(ctx, ports[0])
-	} else {
-		sum := o.all && !o.loop && len(ports) > 1
-		if everyPort && (o.loop || g.info.CapMask&perfAllPorts == 0) {
-			sum = !o.loop
-			if ports, err = g.ports(ctx); err != nil {
-				return err
-			}
-			if sum && !s.JSON {
-				s.Note("LID %d cannot select all ports at once: the sums are those of its ports", g.to.LID)
-			}
+	sum := o.all && !o.loop && len(ports) > 1
+	if everyPort && (o.loop || g.info.CapMask&perfAllPorts == 0) {
+		sum = !o.loop
+		if ports, err = g.ports(ctx); err != nil {
+			return err
 		}
-		if o.interval != 0 {
-			return g.rates(ctx, ports, sum)
+		if sum && !s.JSON {
+			s.Note("LID %d cannot select all ports at once: the sums are those of its ports", g.to.LID)
 		}
+	}
+	switch {
+	case o.kind != nil:
+		err = g.special(ctx, ports, sum)
+	case o.interval != 0:
+		return g.rates(ctx, ports, sum)
+	default:
 		err = g.plain(ctx, ports, sum, len(words) > 2)
 	}
-	if s.JSON && g.json != nil {
+	if s.JSON && (err == nil || len(g.json) > 0) {
 		return errors.Join(s.WriteJSON(g.json), err)
 	}
 	return err
@@ -314,34 +314,56 @@ func (g *counting) omit(a mad.Attribute) func(*mad.Field) bool {
 	}
 }
 
-// special prints and resets the counters that an option selects.
-func (g *counting) special(ctx context.Context, port uint8) error {
+// special prints and resets the counters that an option selects. A port that fails doesn't keep the rest
+// from being printed.
+func (g *counting) special(ctx context.Context, ports []uint8, sum bool) error {
 	k := g.o.kind
-	title := k.title
+	var failed []error
 	if !g.o.resetOnly || k.letter == 'c' {
-		a := k.make(port, 0)
-		if _, ok := a.(*mad.PortExtendedSpeedsCounters); ok {
-			rsfec, err := g.rsfec(ctx, port)
-			if err != nil {
+		var total mad.Attribute
+		title := k.title
+		for _, port := range ports {
+			a, text, err := g.readKind(ctx, port)
+			switch {
+			case err != nil:
+				failed = append(failed, fmt.Errorf("LID %d port %d: %w", g.to.LID, port, err))
+			case sum && k.letter != 'c':
+				total, title = addCounters(total, a), text
+			default:
+				if err := g.show(fmt.Sprintf("%s: Lid %d port %d", text, g.to.LID, port), port, a); err != nil {
+					return err
+				}
+			}
+		}
+		if total != nil {
+			if err := g.show(fmt.Sprintf("%s: Lid %d port %d", title, g.to.LID, mad.AllPorts), mad.AllPorts, total); err != nil {
 				return err
 			}
-			if rsfec {
-				a, title = &mad.PortExtendedSpeedsRSFECCounters{PortSelect: port}, "PortExtendedSpeedsCounters with RS-FEC Active counters"
-			}
-		}
-		if err := g.c.GetPerf(ctx, g.to, a); err != nil {
-			return fmt.Errorf("LID %d port %d: %w", g.to.LID, port, err)
-		}
-		if err := g.show(fmt.Sprintf("%s: Lid %d port %d", title, g.to.LID, port), port, a); err != nil {
-			return err
 		}
 	}
 	if (g.o.reset || g.o.resetOnly) && k.letter != 'c' {
-		if err := g.c.SetPerf(ctx, g.to, k.make(port, g.mask)); err != nil {
-			return fmt.Errorf("reset: LID %d port %d: %w", g.to.LID, port, err)
+		for _, port := range ports {
+			if err := g.c.SetPerf(ctx, g.to, k.make(port, g.mask)); err != nil {
+				failed = append(failed, fmt.Errorf("reset: LID %d port %d: %w", g.to.LID, port, err))
+			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// readKind reads the counters of an option, and returns them with their title.
+func (g *counting) readKind(ctx context.Context, port uint8) (mad.Attribute, string, error) {
+	a, title := g.o.kind.make(port, 0), g.o.kind.title
+	if _, ok := a.(*mad.PortExtendedSpeedsCounters); ok {
+		rsfec, err := g.rsfec(ctx, port)
+		if err != nil {
+			return nil, "", err
+		}
+		if rsfec {
+			a, title = &mad.PortExtendedSpeedsRSFECCounters{PortSelect: port}, "PortExtendedSpeedsCounters with RS-FEC Active counters"
+		}
+	}
+	return a, title, g.c.GetPerf(ctx, g.to, a)
 }
 
 // rsfec reports whether the port uses RS-FEC.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -19,12 +21,15 @@ type discoverOptions struct {
 	walk
 	full, list, ports, maxHops, dot bool
 	onlyCA, onlySwitch, onlyRouter  bool
-	nodes, diff                     string
+	nodes, save, diff               string
+	kinds                           map[fabric.ChangeKind]bool // that a diff prints; nil: all
+	types                           map[mad.NodeType]bool      // of nodes that it says are added or removed
 }
 
 // walk holds the options of commands that discover the fabric.
 type walk struct {
 	inFlight, hops int
+	cache          string // a discovery to load, in place of one
 }
 
 // walkOptions is implemented by options that embed walk.
@@ -41,9 +46,30 @@ func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
 	}
 }
 
+// cacheRow is the option of commands that need no fabric but its discovery.
+func cacheRow[T any, P walkOptions[T]]() cli.Row[T] {
+	return cli.NewRow(0, "load-cache", "FILE", "load an earlier discovery, of discover --cache or -j, in place of one now", func(o *T, v string) error { P(o).walking().cache = v; return nil })
+}
+
+// loadFabric reads a discovery from a file.
+func loadFabric(path string) (*fabric.Fabric, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f := new(fabric.Fabric)
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("%s: %w; it takes the output of rdmalink fabric discover -j", path, err)
+	}
+	return f, nil
+}
+
 // discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
 // Problems of the fabric.
 func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
+	if w.cache != "" {
+		return loadFabric(w.cache)
+	}
 	c, err := s.open()
 	if err != nil {
 		return nil, err
@@ -51,15 +77,38 @@ func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) 
 	return c.Discover(ctx, fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: w.hops, MlnxExt: true})
 }
 
+// scope walks the fabric, or only the surroundings of a node that a directed route or a port GUID
+// names: one hop, unless the options have another number. part says that it did the latter.
+func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f *fabric.Fabric, part bool, err error) {
+	if direct == "" && portGUID == "" {
+		f, err := s.discover(ctx, w)
+		return f, false, err
+	}
+	c, err := s.open()
+	if err != nil {
+		return nil, true, err
+	}
+	options := fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: max(w.hops, 1), MlnxExt: true}
+	if direct != "" {
+		options.From, err = s.route(ctx, c, target{direct: true}, direct)
+	} else {
+		options.From, err = s.route(ctx, c, target{byGUID: true}, portGUID)
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	f, err = c.Discover(ctx, options)
+	return f, true, err
+}
+
 var discover = define(&program{
 	name: "discover", args: "[OPTIONS] [FILE]",
 	summary: "find all nodes and links of the fabric and print its topology",
 	text: `
-The topology is in the form that ibnetdiscover writes and ibsim reads, or goes to
-FILE. Discovery needs neither LIDs nor a subnet manager. Nodes that don't answer are
-named at the end, and the exit code is 1; the rest is printed all the same. --diff
-compares with an earlier discovery, which -j printed, and the exit code is 1 if the
-fabric has changed.
+It prints the topology in the format that ibnetdiscover writes and ibsim reads, or
+writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes don't
+answer, it names them at the end, prints the rest, and exits with 1. --diff compares
+with an earlier discovery, which -j printed, and exits with 1 if the fabric has changed.
 `,
 }, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
 	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),
@@ -70,10 +119,49 @@ fabric has changed.
 	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
 	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
 	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
+	cli.NewRow(0, "cache", "FILE", "save the discovery to a file, too, as -j prints it", func(o *discoverOptions, v string) error { o.save = v; return nil }),
+	cacheRow[discoverOptions](),
+	cli.NewRow(0, "diffcheck", "KEYS", "with --diff, print only these changes: a list of sw, ca, router, port, lid and nodedesc", setDiffCheck),
 	cli.NewRow(0, "diff", "FILE", "print what has changed since the discovery in this JSON file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
 	cli.NewRow(0, "dot", "", "print a graph for Graphviz", cli.Flag(func(o *discoverOptions) *bool { return &o.dot })),
 	namesRow[discoverOptions](),
 ), showTopology)
+
+// setDiffCheck selects the changes that --diff prints.
+func setDiffCheck(o *discoverOptions, v string) error {
+	o.kinds, o.types = make(map[fabric.ChangeKind]bool), make(map[mad.NodeType]bool)
+	types := map[string]mad.NodeType{"sw": mad.NodeSwitch, "ca": mad.NodeCA, "router": mad.NodeRouter}
+	kinds := map[string][]fabric.ChangeKind{
+		"port": {fabric.LinkAdded, fabric.LinkRemoved, fabric.LinkMoved, fabric.StateChanged, fabric.SpeedChanged},
+		"lid":  {fabric.LIDChanged}, "nodedesc": {fabric.DescriptionChanged},
+	}
+	for _, key := range strings.Split(v, ",") {
+		switch {
+		case types[key] != 0:
+			o.types[types[key]] = true
+		case kinds[key] != nil:
+			for _, k := range kinds[key] {
+				o.kinds[k] = true
+			}
+		default:
+			return cli.Expected(key, "sw", "ca", "router", "port", "lid", "nodedesc")
+		}
+	}
+	return nil
+}
+
+// checks reports whether a diff prints a change.
+func (o *discoverOptions) checks(c fabric.Change) bool {
+	n := c.Old
+	if n == nil {
+		n = c.New
+	}
+	switch c.Kind {
+	case fabric.NodeAdded, fabric.NodeRemoved, fabric.NodeChanged:
+		return o.types == nil || o.types[n.Info.Type]
+	}
+	return o.kinds == nil || o.kinds[c.Kind]
+}
 
 func setNodes(o *discoverOptions, v string) error {
 	if _, ok := nodeKinds[v]; !ok {
@@ -92,19 +180,24 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	if err != nil {
 		return err
 	}
-	var old fabric.Fabric
+	var old *fabric.Fabric
 	if o.diff != "" {
-		text, err := os.ReadFile(o.diff)
-		if err != nil {
+		if old, err = loadFabric(o.diff); err != nil {
 			return err
-		}
-		if err := json.Unmarshal(text, &old); err != nil {
-			return fmt.Errorf("%s: %w; it takes the output of rdmalink fabric discover -j", o.diff, err)
 		}
 	}
 	f, err := s.discover(ctx, o.walk)
 	if f == nil {
 		return err
+	}
+	if o.save != "" {
+		text, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.save, append(text, '\n'), 0o666); err != nil {
+			return err
+		}
 	}
 	out := s.Stdout
 	if len(words) == 1 {
@@ -127,7 +220,7 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	changed := false
 	switch {
 	case o.diff != "":
-		changed, failed = s.showChanges(&old, f, names)
+		changed, failed = s.showChanges(old, f, names, o)
 	case s.JSON:
 		failed = s.WriteJSON(f)
 	case o.nodes != "":
@@ -167,8 +260,8 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 }
 
 // showChanges prints the differences between two discoveries, and reports whether there are any.
-func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names) (bool, error) {
-	changes := fabric.Diff(old, now)
+func (s *session) showChanges(old, now *fabric.Fabric, names fabric.Names, o *discoverOptions) (bool, error) {
+	changes := slices.DeleteFunc(fabric.Diff(old, now), func(c fabric.Change) bool { return !o.checks(c) })
 	if !s.JSON {
 		for _, c := range changes {
 			if err := s.Printf("%v\n", c); err != nil {

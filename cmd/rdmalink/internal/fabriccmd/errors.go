@@ -33,8 +33,8 @@ var errorsOf = define(&program{
 	name: "errors", args: "[OPTIONS]",
 	summary: "print the ports of the fabric whose error counters exceed thresholds",
 	text: `
-Without a file of thresholds each error counts. Its lines are NAME=VALUE, such as
-SymbolErrorCounter=10. The exit code is 1 if a port has too many errors, too.
+Without a thresholds file it reports every error. Lines of the file are NAME=VALUE,
+such as SymbolErrorCounter=10. The exit code is also 1 if a port has too many errors.
 `,
 }, 0, append(append(commonRows[errorsOptions](), walkRows[errorsOptions]()...),
 	cli.NewRow('s', "suppress", "NAMES", "ignore these counters: a list with commas", func(o *errorsOptions, v string) error {
@@ -133,8 +133,13 @@ func (s *session) thresholds(path string) (thresholds, error) {
 type pma struct {
 	c        *fabric.Client
 	levels   map[uint16]uint8 // service levels of the paths to LIDs
+	silent   map[uint16]bool  // LIDs of a node that did not answer in time
 	failures int
 	note     func(format string, args ...any)
+}
+
+func newPMA(c *fabric.Client, note func(format string, args ...any)) *pma {
+	return &pma{c: c, levels: make(map[uint16]uint8), silent: make(map[uint16]bool), note: note}
 }
 
 // to returns the address of the agent at a LID.
@@ -171,6 +176,7 @@ func (a *pma) learnLevels(ctx context.Context, dgid verbs.GID) error {
 // failed prints a note about a failed request.
 func (a *pma) failed(what, node string, lid uint16, port uint8, err error) {
 	a.failures++
+	a.silent[lid] = a.silent[lid] || errors.Is(err, mad.ErrTimeout)
 	a.note("%s query failed on %s, Lid %d port %d: %s", what, node, lid, port, cli.PlainLine(err))
 }
 
@@ -339,8 +345,8 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	if err != nil {
 		return err
 	}
-	k.pma = &pma{c: c, levels: make(map[uint16]uint8), note: s.Note}
-	f, only, err := k.scope(ctx)
+	k.pma = newPMA(c, s.Note)
+	f, part, err := s.scope(ctx, o.walk, o.direct, o.portGUID)
 	if f == nil {
 		return err
 	}
@@ -353,7 +359,7 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 		}
 	}
 	for n := range f.NewestFirst(0) {
-		if only != nil && n != only || !o.wants(n.Info.Type) {
+		if part && n != f.From.Node || !o.wants(n.Info.Type) {
 			continue
 		}
 		if failed := k.node(ctx, n); failed != nil {
@@ -368,37 +374,12 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 	}
 	code := s.problems(f)
 	switch {
-	case code != nil && only == nil: // for a single node, problems elsewhere don't matter
+	case code != nil && !part: // for a single node, problems elsewhere don't matter
 		return code
 	case err != nil, k.badPorts > 0, k.failures > 0, k.notReset:
 		return cli.ExitCode(cli.ExitFailed)
 	}
 	return nil
-}
-
-// scope discovers the fabric. If the options name a node, it discovers only that node and its
-// neighbors, and also returns the node.
-func (k *checking) scope(ctx context.Context) (*fabric.Fabric, *fabric.Node, error) {
-	options := fabric.DiscoverOptions{InFlight: k.o.inFlight, MlnxExt: true}
-	var err error
-	switch {
-	case k.o.direct != "":
-		options.From, err = k.route(ctx, k.c, target{direct: true}, k.o.direct)
-	case k.o.portGUID != "":
-		options.From, err = k.route(ctx, k.c, target{byGUID: true}, k.o.portGUID)
-	default:
-		f, err := k.c.Discover(ctx, options)
-		return f, nil, err
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	options.MaxHops = 1
-	f, err := k.c.Discover(ctx, options)
-	if f == nil {
-		return nil, nil, err
-	}
-	return f, f.From.Node, err
 }
 
 func (o *errorsOptions) wants(t mad.NodeType) bool {
@@ -424,9 +405,11 @@ func portGUID(n *fabric.Node, port uint8) verbs.GUID {
 	return n.Info.PortGUID
 }
 
-// node checks the ports of a node.
+// node checks the ports of a node. A LID that doesn't answer is not asked again: a dead switch would
+// hold up the rest for the time-out of each of its ports.
 func (k *checking) node(ctx context.Context, n *fabric.Node) error {
 	name := k.names.Of(n)
+	clear(k.silent)
 	first := 1
 	var asked *fabric.Port
 	if n.Info.Type == mad.NodeSwitch {
@@ -440,7 +423,6 @@ func (k *checking) node(ctx context.Context, n *fabric.Node) error {
 	if asked == nil {
 		return nil
 	}
-	k.nodes++
 	info, err := k.c.ClassPortInfo(ctx, k.to(asked.LID()), mad.ClassPerf)
 	if err != nil {
 		k.failed("ClassPortInfo", name, asked.LID(), asked.Number, err)
@@ -448,41 +430,66 @@ func (k *checking) node(ctx context.Context, n *fabric.Node) error {
 	all := info.CapMask&perfAllPorts != 0
 	header := false
 	if !k.o.dataOnly && all {
-		bad, err := k.checkPort(ctx, info, n, name, asked.LID(), mad.AllPorts, &header)
+		result, err := k.checkPort(ctx, info, n, name, asked.LID(), mad.AllPorts, &header)
 		if err != nil {
 			return err
 		}
-		if !bad {
+		if result == portGood {
+			k.nodes++
 			k.ports += int(n.Info.NumPorts)
 			k.clear(ctx, info, name, asked.LID(), mad.AllPorts)
 			return nil
 		}
 	}
+	var read []*fabric.Port
+	complete := true
 	for i := first; i < len(n.Ports); i++ {
 		p := n.Ports[i]
 		if p == nil {
 			continue
 		}
-		if _, err := k.checkPort(ctx, info, n, name, p.LID(), p.Number, &header); err != nil {
-			return err
+		result := portUnread
+		if !k.silent[p.LID()] {
+			if result, err = k.checkPort(ctx, info, n, name, p.LID(), p.Number, &header); err != nil {
+				return err
+			}
 		}
-		k.ports++
-		if !all {
-			k.clear(ctx, info, name, p.LID(), p.Number)
+		if result == portUnread {
+			complete = false
+			continue
 		}
+		read = append(read, p)
 	}
-	if all {
+	if len(read) == 0 {
+		return nil
+	}
+	k.nodes++
+	k.ports += len(read)
+	if all && complete {
 		k.clear(ctx, info, name, asked.LID(), mad.AllPorts)
+		return nil
+	}
+	for _, p := range read {
+		k.clear(ctx, info, name, p.LID(), p.Number)
 	}
 	return nil
 }
 
-// checkPort prints the errors of a port, or its data counters if the options select them, and reports
-// whether it printed any. *header is whether the heading of the node has been printed.
-func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fabric.Node, name string, lid uint16, port uint8, header *bool) (bool, error) {
+// portResult is what checkPort found.
+type portResult uint8
+
+const (
+	portUnread portResult = iota // its counters could not be read
+	portGood
+	portPrinted // because of its errors, or because the options want its data
+)
+
+// checkPort prints a port with its errors, or with its data if the options want that. header says
+// whether the heading of the node has been printed.
+func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fabric.Node, name string, lid uint16, port uint8, header *bool) (portResult, error) {
 	e, ok := k.read(ctx, info, name, lid, port)
 	if !ok {
-		return false, nil
+		return portUnread, nil
 	}
 	var bad []found
 	title, id := fmt.Sprintf("Data Counters for 0x%x \"%s\"", uint64(n.Info.NodeGUID), name), n.Info.NodeGUID
@@ -491,12 +498,12 @@ func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fab
 	} else {
 		for _, f := range e.above(k.thresholds, k.suppressed) {
 			bad = append(bad, f)
-			if k.o.details {
+			if k.o.details && !k.silent[lid] {
 				bad = append(bad, k.details(ctx, f.name, name, lid, port)...)
 			}
 		}
 		if len(bad) == 0 {
-			return false, nil
+			return portGood, nil
 		}
 		if k.o.data {
 			for _, f := range e.data() {
@@ -521,16 +528,16 @@ func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fab
 		if port != mad.AllPorts {
 			k.list = append(k.list, badPortTable(n, name, lid, port, bad))
 		}
-		return true, nil
+		return portPrinted, nil
 	}
 	if !*header {
 		*header = true
 		if err := k.Printf("%s\n", title); err != nil {
-			return true, err
+			return portPrinted, err
 		}
 	}
 	if port == mad.AllPorts && n.Info.Type != mad.NodeSwitch {
-		return true, nil
+		return portPrinted, nil
 	}
 	number := strconv.Itoa(int(port))
 	if port == mad.AllPorts {
@@ -541,12 +548,12 @@ func (k *checking) checkPort(ctx context.Context, info mad.ClassPortInfo, n *fab
 		text.WriteString(f.String())
 	}
 	if err := k.Printf("   GUID 0x%x port %s:%s\n", uint64(id), number, &text); err != nil {
-		return true, err
+		return portPrinted, err
 	}
 	if p := n.Port(int(port)); k.o.report && port != mad.AllPorts && p.Info != nil {
-		return true, k.Printf("%s\n", linkInfo(p, k.names))
+		return portPrinted, k.Printf("%s\n", linkInfo(p, k.names))
 	}
-	return true, nil
+	return portPrinted, nil
 }
 
 func badPortTable(n *fabric.Node, name string, lid uint16, port uint8, bad []found) table.Table {
@@ -574,8 +581,13 @@ func linkInfo(p *fabric.Port, names fabric.Names) string {
 // clear resets the counters that the options select.
 func (k *checking) clear(ctx context.Context, info mad.ClassPortInfo, name string, lid uint16, port uint8) {
 	set := func(a mad.Attribute) {
+		if k.silent[lid] {
+			k.notReset = true
+			return
+		}
 		if err := k.c.SetPerf(ctx, k.to(lid), a); err != nil {
 			k.notReset = true
+			k.silent[lid] = errors.Is(err, mad.ErrTimeout)
 			k.Note("Failed to reset %s of %s port %d: %s", mad.LayoutOf(a).Name, name, port, cli.PlainLine(err))
 		}
 	}

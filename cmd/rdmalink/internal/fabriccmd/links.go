@@ -16,13 +16,15 @@ type linksOptions struct {
 	common
 	walk
 	down, line, more, switches, adapters bool
+	portGUID, direct                     string
+	all                                  bool
 }
 
 var links = define(&program{
 	name: "links", args: "[OPTIONS]",
 	summary: "print each link of the fabric, with its width, speed and state",
 	text: `
-A link that is slower or narrower than both its ends could be says so: Could be 4X.
+If a link is slower or narrower than both ends support, it adds a note: Could be 4X.
 `,
 }, 0, append(append(commonRows[linksOptions](), walkRows[linksOptions]()...),
 	cli.NewRow('d', "down", "", "print only links that are down", cli.Flag(func(o *linksOptions) *bool { return &o.down })),
@@ -30,6 +32,12 @@ A link that is slower or narrower than both its ends could be says so: Could be 
 	cli.NewRow('p', "additional", "", "print HoqLife and VLStallCount too", cli.Flag(func(o *linksOptions) *bool { return &o.more })),
 	cli.NewRow(0, "switches-only", "", "print only the links of switches", cli.Flag(func(o *linksOptions) *bool { return &o.switches })),
 	cli.NewRow(0, "cas-only", "", "print only the links of channel adapters", cli.Flag(func(o *linksOptions) *bool { return &o.adapters })),
+	cli.NewRow('G', "port-guid", "GUID", "begin at the node of the port with this GUID, and print only its links", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
+	cli.NewRow('S', "switch", "GUID", "the same", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
+	cli.NewRow('D', "Direct", "ROUTE", "begin at the end of this directed route, and print only its links", func(o *linksOptions, v string) error { o.direct = v; return nil }),
+	cli.NewRow('n', "hops", "N", "with -G or -D: go on for so many hops (default 1)", number("number of hops", 1, mad.MaxHops, func(o *linksOptions) *int { return &o.hops })),
+	cli.NewRow('a', "all", "", "with -G or -D: print the links of all nodes that were found", cli.Flag(func(o *linksOptions) *bool { return &o.all })),
+	cacheRow[linksOptions](),
 	namesRow[linksOptions](),
 ), showLinks)
 
@@ -38,7 +46,7 @@ func showLinks(ctx context.Context, s *session, o *linksOptions, _ []string) err
 	if err != nil {
 		return err
 	}
-	f, err := s.discover(ctx, o.walk)
+	f, part, err := s.scope(ctx, o.walk, o.direct, o.portGUID)
 	if f == nil {
 		return err
 	}
@@ -54,6 +62,9 @@ func showLinks(ctx context.Context, s *session, o *linksOptions, _ []string) err
 	}
 	list := []table.Table{}
 	for n := range f.NewestFirst(only) {
+		if part && !o.all && n != f.From.Node {
+			continue
+		}
 		header := false
 		for _, p := range n.Ports {
 			if p == nil || p.Number == 0 || p.Info == nil || o.down && p.Info.LinkState != verbs.PortDown {

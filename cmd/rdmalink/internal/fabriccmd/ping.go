@@ -29,10 +29,11 @@ var ping = define(&program{
 	summary: "ask the responder at a port, and measure how long its answers take",
 	text: `
 The other end is rdmalink fabric ping -S, or ibping -S of infiniband-diags. Pings are
-datagrams of management, which a switch's or a host's processor answers: they say
-that the path works, and nothing of the latency of RDMA.
+management datagrams, which the processor of a switch or a host answers. They show
+that the path works, but do not measure the latency of RDMA.
 `,
 }, 1, append(commonRows[pingOptions](),
+	lidRow[pingOptions](),
 	guidRow[pingOptions](),
 	smRow[pingOptions](),
 	cli.NewRow('c', "count", "N", "end after so many pings (default: at an interrupt)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),

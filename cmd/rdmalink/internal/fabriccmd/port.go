@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,11 +28,11 @@ var port = define(&program{
 	name: "port", args: "[OPTIONS] ADDRESS PORT [OPERATION…]",
 	summary: "print the state of a port's link, or change it",
 	text: `
-Operations: query, enable, disable, on, off, reset, down, arm, active, of which one
-can be given, and speed N, espeed N, width N, vls N, mtu N, lid N, smlid N, lmc N,
-mkey N, mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. A change asks
-first if the standard input is a terminal, and needs --yes elsewhere. What takes down
-the link by which the request came is refused.
+Operations: one of query, enable, disable, on, off, reset, down, arm, active; and any
+of speed N, espeed N, width N, vls N, mtu N, lid N, smlid N, lmc N, mkey N,
+mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. If standard input is a
+terminal, it asks before a change; otherwise a change needs --yes. It refuses to take
+down the link through which the request reaches the node.
 `,
 }, math.MaxInt, append(append(commonRows[portOptions](), targetRows[portOptions]()...),
 	smRow[portOptions](),
@@ -156,10 +157,37 @@ func showPort(ctx context.Context, s *session, o *portOptions, words []string) e
 	if len(changes) == 0 {
 		return s.queryPort(ctx, c, p)
 	}
+	changes = append(changes, s.missingLIDs(p, changes)...)
 	if err := s.allowed(p, changes, o.yes); err != nil {
 		return err
 	}
 	return s.changePort(ctx, c, p, changes)
+}
+
+// anyLID is a LID for ports that have none. C's ibportstate sets the same.
+const anyLID = 0x1234
+
+// missingLIDs returns the changes that set LIDs of a port that has none, and that the command line
+// doesn't set: nodes refuse any change of such a port. The LIDs of a switch's other ports mean nothing.
+func (s *session) missingLIDs(p *portState, changes []portChange) []portChange {
+	var more []portChange
+	if p.node.Type == mad.NodeSwitch && p.number != 0 {
+		return nil
+	}
+	for i := range portOperations {
+		op := &portOperations[i]
+		lid := map[string]uint16{"lid": p.info.LID, "smlid": p.info.SMLID}
+		have, ok := lid[op.name]
+		if !ok || have != 0 && have != mad.PermissiveLID {
+			continue
+		}
+		if slices.ContainsFunc(changes, func(c portChange) bool { return c.name == op.name }) {
+			continue
+		}
+		s.Note("port %d has no %s, and nodes refuse a change without one: 0x%x will be set, too", p.number, op.name, anyLID)
+		more = append(more, portChange{op, anyLID})
+	}
+	return more
 }
 
 func readPort(ctx context.Context, c *fabric.Client, to mad.Route, number uint8) (*portState, error) {
@@ -312,14 +340,20 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 			}
 		}
 	}
+	return s.confirm(yes, fmt.Errorf("nothing was changed: %s of port %d needs a yes; give --yes where nobody can be asked", strings.Join(names, ", "), p.number),
+		"%s port %d of node %s, %v?", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
+}
+
+// confirm asks a person at a terminal a question, unless the options say yes. It returns refused if
+// there is none, or if the answer is no.
+func (s *session) confirm(yes bool, refused error, question string, args ...any) error {
 	if yes {
 		return nil
 	}
-	refused := fmt.Errorf("nothing was changed: %s of port %d needs a yes; give --yes where nobody can be asked", strings.Join(names, ", "), p.number)
 	if w, ok := s.stdin.(io.Writer); !ok || !cli.IsTerminal(w) {
 		return refused
 	}
-	s.Ask("%s port %d of node %s, %v? [y/N]", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
+	s.Ask(question+" [y/N]", args...)
 	answer, _ := bufio.NewReader(s.stdin).ReadString('\n') // no input means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
@@ -331,13 +365,13 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 // changePort changes a port and prints it before and after.
 func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState, changes []portChange) error {
 	before := *p
+	var ext *mad.MlnxExtPortInfo
 	if !s.JSON {
 		if err := s.Printf("Initial %s PortInfo:\n%s", p.kind(), p.text(s.showKeys)); err != nil {
 			return err
 		}
 	}
-	// A node refuses invalid LIDs, even if the LID doesn't change.
-	const anyLID = 0x1234
+	// A node refuses invalid LIDs, even if they don't change and mean nothing.
 	for _, lid := range []*uint16{&p.info.LID, &p.info.SMLID} {
 		if *lid == 0 || *lid == mad.PermissiveLID {
 			*lid = anyLID
@@ -349,9 +383,13 @@ func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState
 	for _, change := range changes {
 		switch {
 		case change.name == "on" && before.info.PhysLinkState != verbs.PhysDisabled:
+			if s.JSON {
+				return s.writeChange(&before, &before, nil)
+			}
 			return s.Printf("Port is already in enable state\n")
 		case change.extension:
-			if err := s.setFDR10(ctx, c, p, uint8(change.n)); err != nil {
+			var err error
+			if ext, err = s.setFDR10(ctx, c, p, uint8(change.n)); err != nil {
 				return err
 			}
 		default:
@@ -371,23 +409,32 @@ func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState
 		return fmt.Errorf("change of port %d: %w", p.number, err)
 	}
 	if s.JSON {
-		return s.WriteJSON(table.Table{{Key: "before", Value: before.table(s.showKeys)}, {Key: "after", Value: p.table(s.showKeys)}})
+		return s.writeChange(&before, p, ext)
 	}
 	return s.Printf("\nAfter PortInfo set:\n%s", p.text(s.showKeys))
 }
 
-// setFDR10 enables or disables FDR10 on a Mellanox device.
-func (s *session) setFDR10(ctx context.Context, c *fabric.Client, p *portState, on uint8) error {
-	var ext mad.MlnxExtPortInfo
-	if err := c.Get(ctx, p.route, uint32(p.number), &ext); err != nil {
-		return fmt.Errorf("fdr10: the device has no such speed: %w", err)
+// writeChange prints a port before and after a change as JSON.
+func (s *session) writeChange(before, after *portState, ext *mad.MlnxExtPortInfo) error {
+	t := table.Table{{Key: "before", Value: before.table(s.showKeys)}, {Key: "after", Value: after.table(s.showKeys)}}
+	if ext != nil {
+		t.Add("mlnx_ext_port_info", rawJSON(mad.AppendJSON(nil, ext, mad.DumpOptions{})))
+	}
+	return s.WriteJSON(t)
+}
+
+// setFDR10 enables or disables FDR10, which Mellanox devices have, and returns what the node answers.
+func (s *session) setFDR10(ctx context.Context, c *fabric.Client, p *portState, on uint8) (*mad.MlnxExtPortInfo, error) {
+	ext := new(mad.MlnxExtPortInfo)
+	if err := c.Get(ctx, p.route, uint32(p.number), ext); err != nil {
+		return nil, fmt.Errorf("fdr10: the device has no such speed: %w", err)
 	}
 	ext.StateChangeEnable, ext.LinkSpeedEnabled = fdr10, on
-	if err := c.Set(ctx, p.route, uint32(p.number), &ext); err != nil {
-		return fmt.Errorf("fdr10: %w", err)
+	if err := c.Set(ctx, p.route, uint32(p.number), ext); err != nil {
+		return nil, fmt.Errorf("fdr10: %w", err)
 	}
 	if s.JSON {
-		return nil
+		return ext, nil
 	}
-	return s.Printf("\nAfter MLNXExtendedPortInfo set:\n# MLNX ext Port info: %v port %d\n%s", p.route, p.number, mad.Dump(&ext, mad.DumpOptions{}))
+	return ext, s.Printf("\nAfter MLNXExtendedPortInfo set:\n# MLNX ext Port info: %v port %d\n%s", p.route, p.number, mad.Dump(ext, mad.DumpOptions{}))
 }

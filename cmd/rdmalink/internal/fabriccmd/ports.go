@@ -15,21 +15,20 @@ import (
 
 type portsOptions struct {
 	common
-	list, short, guids, status, addresses bool
+	list, short, guids, status bool
 }
 
 var ports = define(&program{
 	name: "ports", args: "[OPTIONS] [DEV [PORT]]",
 	summary: "print this host's ports with management datagrams",
 	text: `
-Everything comes from /sys, so no right is needed.
+It reads only /sys, so it needs no privileges.
 `,
 }, 2, []cli.Row[portsOptions]{
 	cli.NewRow('l', "list_of_cas", "", "print the names of the devices only", cli.Flag(func(o *portsOptions) *bool { return &o.list })),
 	cli.NewRow('s', "short", "", "print the devices without their ports", cli.Flag(func(o *portsOptions) *bool { return &o.short })),
 	cli.NewRow('p', "port_list", "", "print the GUIDs of the ports only", cli.Flag(func(o *portsOptions) *bool { return &o.guids })),
 	cli.NewRow(0, "status", "", "print the form of ibstatus", cli.Flag(func(o *portsOptions) *bool { return &o.status })),
-	cli.NewRow(0, "addresses", "", "print GIDs and LIDs, in the form of ibaddr", cli.Flag(func(o *portsOptions) *bool { return &o.addresses })),
 	jsonRow[portsOptions](),
 }, showPorts)
 
@@ -55,8 +54,6 @@ func showPorts(_ context.Context, s *session, o *portsOptions, words []string) e
 		switch {
 		case o.status:
 			err = s.printStatus(a)
-		case o.addresses:
-			err = s.printAddress(a)
 		case o.guids:
 			err = s.Printf("%s\n", guid(a.PortGUID))
 		case o.list:
@@ -177,14 +174,6 @@ func groups(g verbs.GID) string {
 		text += fmt.Sprintf(":%02x%02x", g[i], g[i+1])
 	}
 	return text[1:]
-}
-
-func (s *session) printAddress(a mad.PortAttr) error {
-	gid := verbs.GID{}
-	if len(a.GIDs) > 0 {
-		gid = a.GIDs[0]
-	}
-	return s.Printf("GID %s LID start 0x%x end 0x%x\n", gid, a.LID, int(a.LID)+1<<a.LMC-1)
 }
 
 func portTable(a mad.PortAttr) table.Table {

@@ -22,7 +22,7 @@ var query = define(&program{
 	text: `
 Operations, and their short names: NodeInfo (NI), NodeDesc (ND), PortInfo (PI),
 PortInfoExtended (PIE), SwitchInfo (SI), PKeyTable (PKeys), SL2VLTable (SL2VL),
-VLArbitration (VLArb), GUIDInfo (GI), MlnxExtPortInfo (MEPI). With -c the address is
+VLArbitration (VLArb), GUIDInfo (GI), MlnxExtPortInfo (MEPI). With -c the address has
 two words: a LID, and a directed route from there.
 `,
 }, 4, append(append(commonRows[queryOptions](), targetRows[queryOptions]()...),
@@ -176,7 +176,7 @@ func (q *querying) pkeys(ctx context.Context) error {
 		}
 		entries = int(sw.PartitionEnforceCap)
 	}
-	var all []string
+	all := []string{}
 	for block := 0; block*32 < entries; block++ {
 		var t mad.PKeyTable
 		if err := q.c.Get(ctx, q.to, uint32(q.port)<<16|uint32(block), &t); err != nil {
@@ -207,7 +207,7 @@ func (q *querying) guids(ctx context.Context) error {
 	if err := q.c.Get(ctx, q.to, 0, &info); err != nil {
 		return err
 	}
-	var all []string
+	all := []string{}
 	for block := 0; block*8 < int(info.GUIDCap); block++ {
 		var t mad.GUIDInfo
 		if err := q.c.Get(ctx, q.to, uint32(block), &t); err != nil {
@@ -237,7 +237,7 @@ func (q *querying) sl2vl(ctx context.Context) error {
 		Out int       `json:"out"`
 		VL  [16]uint8 `json:"vl"`
 	}
-	var rows []row
+	rows := []row{}
 	if !q.JSON {
 		if err := q.Printf("# SL2VL table: %v\n#                 SL: | 0| 1| 2| 3| 4| 5| 6| 7| 8| 9|10|11|12|13|14|15|\n", q.to); err != nil {
 			return err

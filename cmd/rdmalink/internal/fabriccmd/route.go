@@ -76,7 +76,7 @@ func showRoutes(ctx context.Context, s *session, o *routeOptions, words []string
 		}
 		err = r.table(ctx, to)
 	}
-	if s.JSON && len(r.list) > 0 {
+	if s.JSON && (err == nil || r.fabric != nil || len(r.list) > 0) {
 		return errors.Join(s.WriteJSON(r.list), err)
 	}
 	return err

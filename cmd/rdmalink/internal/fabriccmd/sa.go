@@ -52,8 +52,8 @@ PKeyTableRecord (PKTR) [LID/PORT/BLOCK], VLArbitrationTableRecord (VLAR)
 [LID/PORT/BLOCK], InformInfoRecord (IIR) [GID], LinkRecord (LR) [LID/PORT [LID/PORT]],
 ServiceRecord (SR), PathRecord (PR), MCMemberRecord (MCMR), LFTRecord (LFTR)
 [LID/BLOCK], MFTRecord (MFTR) [LID/POSITION/BLOCK], GUIDInfoRecord (GIR) [LID/BLOCK],
-SwitchInfoRecord (SWIR) [LID], SMInfoRecord (SMIR) [LID]. Without a query it is
-NodeRecord. In place of a LID the name of a node can be given.
+SwitchInfoRecord (SWIR) [LID], SMInfoRecord (SMIR) [LID]. The default query is
+NodeRecord. The name of a node can replace its LID.
 `,
 }, 3, saRows(), showRecords)
 
@@ -385,26 +385,32 @@ func (q *asking) lidOf(word string) (uint16, error) {
 	return lid, nil
 }
 
-// place parses LID/NUMBER/NUMBER. Missing numbers are -1.
-func (q *asking) place(words []string, i int) (lid uint16, first, second int, err error) {
+// part is a number behind a LID of the command line: the field of the record that has it.
+type part struct {
+	mask mad.ComponentMask
+	most int // its highest value
+}
+
+// place parses LID/NUMBER/NUMBER with those numbers that the record has. Missing numbers are -1.
+func (q *asking) place(words []string, i int, parts ...part) (lid uint16, first, second int, err error) {
 	if i >= len(words) {
 		return 0, -1, -1, nil
 	}
-	parts := strings.Split(words[i], "/")
-	if len(parts) > 3 {
-		return 0, 0, 0, cli.Expected(words[i], "LID/NUMBER/NUMBER")
+	given := strings.Split(words[i], "/")
+	if len(given) > 1+len(parts) {
+		return 0, 0, 0, cli.Expected(words[i], "LID"+strings.Repeat("/NUMBER", len(parts)))
 	}
-	if lid, err = q.lidOf(parts[0]); err != nil {
+	if lid, err = q.lidOf(given[0]); err != nil {
 		return 0, 0, 0, err
 	}
 	numbers := []int{-1, -1}
-	for k, p := range parts[1:] {
-		if p == "" {
+	for k, word := range given[1:] {
+		if word == "" {
 			continue
 		}
-		n, err := strconv.ParseUint(p, 0, 16)
-		if err != nil {
-			return 0, 0, 0, cli.UsageError{Text: fmt.Sprintf("%q: %q is no number", words[i], p)}
+		n, err := strconv.ParseUint(word, 0, 16)
+		if err != nil || int(n) > parts[k].most {
+			return 0, 0, 0, cli.UsageError{Text: fmt.Sprintf("%q: %q is no number from 0 to %d", words[i], word, parts[k].most)}
 		}
 		numbers[k] = int(n)
 	}
@@ -412,9 +418,9 @@ func (q *asking) place(words []string, i int) (lid uint16, first, second int, er
 }
 
 // placed returns the ask function of a record that begins with a LID and up to two numbers.
-func placed(make func(lid uint16, first, second int) mad.Attribute, firstMask, secondMask mad.ComponentMask) func(*asking, []string) (mad.Attribute, mad.ComponentMask, error) {
+func placed(make func(lid uint16, first, second int) mad.Attribute, parts ...part) func(*asking, []string) (mad.Attribute, mad.ComponentMask, error) {
 	return func(q *asking, words []string) (mad.Attribute, mad.ComponentMask, error) {
-		lid, first, second, err := q.place(words, 0)
+		lid, first, second, err := q.place(words, 0, parts...)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -422,11 +428,10 @@ func placed(make func(lid uint16, first, second int) mad.Attribute, firstMask, s
 		if lid != 0 {
 			mask |= mad.MaskLID
 		}
-		if first >= 0 {
-			mask |= firstMask
-		}
-		if second >= 0 {
-			mask |= secondMask
+		for i, n := range []int{first, second} {
+			if n >= 0 {
+				mask |= parts[i].mask
+			}
 		}
 		return make(lid, max(first, 0), max(second, 0)), mask, nil
 	}
@@ -496,11 +501,11 @@ func askMember(q *asking, _ []string) (mad.Attribute, mad.ComponentMask, error) 
 }
 
 func askLink(q *asking, words []string) (mad.Attribute, mad.ComponentMask, error) {
-	from, fromPort, _, err := q.place(words, 0)
+	from, fromPort, _, err := q.place(words, 0, part{most: math.MaxUint8})
 	if err != nil {
 		return nil, 0, err
 	}
-	to, toPort, _, err := q.place(words, 1)
+	to, toPort, _, err := q.place(words, 1, part{most: math.MaxUint8})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -522,19 +527,19 @@ var saRecords []saRecord
 func init() {
 	saRecords = []saRecord{
 		{long: "ClassPortInfo", short: "CPI"},
-		{"NodeRecord", "NR", mad.AttrNodeRecord, "NodeRecord dump:", 24, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.NodeRecord{LID: lid} }, 0, 0), textNode},
+		{"NodeRecord", "NR", mad.AttrNodeRecord, "NodeRecord dump:", 24, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.NodeRecord{LID: lid} }), textNode},
 		{"PortInfoRecord", "PIR", mad.AttrPortInfoRecord, "PortInfoRecord dump:", 24, placed(func(lid uint16, port, options int) mad.Attribute {
 			return &mad.PortInfoRecord{LID: lid, PortNum: uint8(port), Options: uint8(options)}
-		}, mad.MaskPortInfoPortNum, mad.MaskPortInfoOptions), textPortInfo},
+		}, part{mad.MaskPortInfoPortNum, math.MaxUint8}, part{mad.MaskPortInfoOptions, math.MaxUint8}), textPortInfo},
 		{"SL2VLTableRecord", "SL2VL", mad.AttrSL2VLTableRecord, "SL2VLTableRecord dump:", 27, placed(func(lid uint16, in, out int) mad.Attribute {
 			return &mad.SL2VLTableRecord{LID: lid, InPort: uint8(in), OutPort: uint8(out)}
-		}, mad.MaskSL2VLInPort, mad.MaskSL2VLOutPort), textSL2VL},
+		}, part{mad.MaskSL2VLInPort, math.MaxUint8}, part{mad.MaskSL2VLOutPort, math.MaxUint8}), textSL2VL},
 		{"PKeyTableRecord", "PKTR", mad.AttrPKeyTableRecord, "PKeyTableRecord dump:", 27, placed(func(lid uint16, port, block int) mad.Attribute {
 			return &mad.PKeyTableRecord{LID: lid, PortNum: uint8(port), Block: uint16(block)}
-		}, mad.MaskPKeyPortNum, mad.MaskTableBlock), textPKeys},
+		}, part{mad.MaskPKeyPortNum, math.MaxUint8}, part{mad.MaskTableBlock, math.MaxUint16}), textPKeys},
 		{"VLArbitrationTableRecord", "VLAR", mad.AttrVLArbTableRecord, "VLArbTableRecord dump:", 27, placed(func(lid uint16, port, block int) mad.Attribute {
 			return &mad.VLArbTableRecord{LID: lid, OutPort: uint8(port), Block: uint8(block)}
-		}, mad.MaskVLArbOutPort, mad.MaskVLArbBlock), textVLArb},
+		}, part{mad.MaskVLArbOutPort, math.MaxUint8}, part{mad.MaskVLArbBlock, math.MaxUint8}), textVLArb},
 		{"InformInfoRecord", "IIR", mad.AttrInformInfoRecord, "InformInfoRecord dump:", 24, func(_ *asking, words []string) (mad.Attribute, mad.ComponentMask, error) {
 			if len(words) == 0 {
 				return &mad.InformInfoRecord{}, 0, nil
@@ -556,13 +561,13 @@ func init() {
 		{"MCMemberRecord", "MCMR", mad.AttrMCMemberRecord, "MCMember Record dump:", 24, askMember, textMember},
 		{"LFTRecord", "LFTR", mad.AttrLFTRecord, "LFT Record dump:", 27, placed(func(lid uint16, block, _ int) mad.Attribute {
 			return &mad.LFTRecord{LID: lid, Block: uint16(block)}
-		}, mad.MaskTableBlock, 0), textLFT},
+		}, part{mad.MaskTableBlock, math.MaxUint16}), textLFT},
 		{"MFTRecord", "MFTR", mad.AttrMFTRecord, "MFT Record dump:", 27, placed(func(lid uint16, position, block int) mad.Attribute {
-			return &mad.MFTRecord{LID: lid, Position: uint8(position) & 15, Block: uint16(block) & 0x1ff}
-		}, mad.MaskMFTPosition, mad.MaskMFTBlock), textMFT},
+			return &mad.MFTRecord{LID: lid, Position: uint8(position), Block: uint16(block)}
+		}, part{mad.MaskMFTPosition, 15}, part{mad.MaskMFTBlock, 0x1ff}), textMFT},
 		{"GUIDInfoRecord", "GIR", mad.AttrGUIDInfoRecord, "GUIDInfo Record dump:", 27, placed(func(lid uint16, block, _ int) mad.Attribute {
 			return &mad.GUIDInfoRecord{LID: lid, Block: uint8(block)}
-		}, mad.MaskTableBlock, 0), func(t *recordText, a mad.Attribute) {
+		}, part{mad.MaskTableBlock, math.MaxUint8}), func(t *recordText, a mad.Attribute) {
 			r := a.(*mad.GUIDInfoRecord)
 			t.line("LID", "%d", r.LID)
 			t.line("Block", "%d", r.Block)
@@ -570,8 +575,8 @@ func init() {
 				t.line(fmt.Sprintf("GUID %d", i), "0x%016x", uint64(g))
 			}
 		}},
-		{"SwitchInfoRecord", "SWIR", mad.AttrSwitchInfoRecord, "SwitchInfoRecord dump:", 40, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.SwitchInfoRecord{LID: lid} }, 0, 0), textSwitch},
-		{"SMInfoRecord", "SMIR", mad.AttrSMInfoRecord, "SMInfoRecord dump:", 22, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.SMInfoRecord{LID: lid} }, 0, 0), textSM},
+		{"SwitchInfoRecord", "SWIR", mad.AttrSwitchInfoRecord, "SwitchInfoRecord dump:", 40, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.SwitchInfoRecord{LID: lid} }), textSwitch},
+		{"SMInfoRecord", "SMIR", mad.AttrSMInfoRecord, "SMInfoRecord dump:", 22, placed(func(lid uint16, _, _ int) mad.Attribute { return &mad.SMInfoRecord{LID: lid} }), textSM},
 	}
 }
 

@@ -26,10 +26,14 @@ func (t *target) targeting() *target { return t }
 
 func targetRows[T any, P targetOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
-		cli.NewRow('L', "Lid", "", "addresses are LIDs (the default)", func(*T, string) error { return nil }),
+		lidRow[T, P](),
 		guidRow[T, P](),
 		cli.NewRow('D', "Direct", "", "addresses are directed routes: 0,1,3 leaves by port 1, then by port 3", cli.Flag(func(o *T) *bool { return &P(o).targeting().direct })),
 	}
+}
+
+func lidRow[T any, P targetOptions[T]]() cli.Row[T] {
+	return cli.NewRow('L', "Lid", "", "addresses are LIDs (the default)", func(*T, string) error { return nil })
 }
 
 func guidRow[T any, P targetOptions[T]]() cli.Row[T] {

@@ -23,9 +23,10 @@ var trace = define(&program{
 	summary: "print the nodes that packets from one port to another pass",
 	text: `
 It follows the forwarding tables of the switches, as packets do. With -m it follows
-those of a multicast group, for which it discovers the fabric.
+the multicast forwarding tables of a group, for which it discovers the fabric.
 `,
 }, 2, append(commonRows[traceOptions](),
+	lidRow[traceOptions](),
 	guidRow[traceOptions](),
 	smRow[traceOptions](),
 	cli.NewRow('m', "mlid", "MLID", "follow the packets of this multicast group", number("multicast LID", 0xc000, 0xfffe, func(o *traceOptions) *int { return &o.mlid })),

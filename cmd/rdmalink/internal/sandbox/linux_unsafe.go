@@ -96,8 +96,11 @@ type mapQuery struct {
 	NameAddr, BuildIDFor uint64
 }
 
-// ioctlQueryMap is PROCMAP_QUERY, which package unix lacks.
-const ioctlQueryMap = 0xc0686611
+// ioctlQueryMap is PROCMAP_QUERY, and mapReadable a bit of mapQuery.MapFlags. Package unix lacks them.
+const (
+	ioctlQueryMap = 0xc0686611
+	mapReadable   = 1
+)
 
 // queryMap looks up the mapping at an address in a process's maps, and its file's name. It
 // returns ENOTTY if the kernel does not support this.

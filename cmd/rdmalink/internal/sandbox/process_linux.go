@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -228,32 +227,10 @@ func (p *process) directory() string {
 // mapping is a line of /proc/PID/maps.
 type mapping struct {
 	from, to uint64
-	mode     string
+	readable bool
 	offset   int64 // in the file
 	inode    uint64
 	path     string
-}
-
-// mappings yields those of a process, by address; none if the process is gone.
-func (p *process) mappings() iter.Seq[mapping] {
-	return func(yield func(mapping) bool) {
-		f, err := p.open("maps", unix.O_RDONLY)
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		readMappings(f)(yield)
-	}
-}
-
-func readMappings(maps io.Reader) iter.Seq[mapping] {
-	return func(yield func(mapping) bool) {
-		for lines := bufio.NewScanner(maps); lines.Scan(); {
-			if m, ok := parseMapping(lines.Text()); !ok || !yield(m) {
-				return
-			}
-		}
-	}
 }
 
 func parseMapping(line string) (m mapping, ok bool) {
@@ -267,15 +244,15 @@ func parseMapping(line string) (m mapping, ok bool) {
 	m.to, bad[1] = strconv.ParseUint(to, 16, 64)
 	m.offset, bad[2] = strconv.ParseInt(words[2], 16, 64)
 	m.inode, bad[3] = strconv.ParseUint(words[4], 10, 64)
-	m.mode = words[1]
+	m.readable = words[1][0] == 'r'
 	if i := strings.IndexByte(line, '/'); i >= 0 {
 		m.path = line[i:]
 	}
 	return m, errors.Join(bad[:]...) == nil
 }
 
-// mapping returns the mapping at an address. Linux 6.11 and newer look it up; on older kernels
-// all lines before it have to be read.
+// mapping returns the mapping at an address; none if the process is gone. Linux 6.11 and newer
+// look it up; on older kernels all lines before it have to be read.
 func (p *process) mapping(addr uint64) (m mapping, ok bool) {
 	f, err := p.open("maps", unix.O_RDONLY)
 	if err != nil {
@@ -289,16 +266,15 @@ func (p *process) mapping(addr uint64) (m mapping, ok bool) {
 }
 
 func findMapping(maps io.Reader, addr uint64) (m mapping, ok bool) {
-	for m := range readMappings(maps) {
-		if m.from <= addr && addr < m.to {
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		if m, ok = parseMapping(lines.Text()); ok && m.from <= addr && addr < m.to {
 			return m, true
 		}
 	}
-	return m, false
+	return mapping{}, false
 }
 
-// queryMapping asks the kernel for the mapping at an address. The kernel does not report the
-// mode.
+// queryMapping asks the kernel for the mapping at an address.
 func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
 	var name [unix.PathMax]byte
 	q := mapQuery{Addr: addr}
@@ -306,7 +282,7 @@ func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
 		return m, err
 	}
 	path, _, _ := bytes.Cut(name[:], []byte{0})
-	return mapping{from: q.From, to: q.To, offset: int64(q.Offset), inode: q.Inode, path: string(path)}, nil
+	return mapping{from: q.From, to: q.To, readable: q.MapFlags&mapReadable != 0, offset: int64(q.Offset), inode: q.Inode, path: string(path)}, nil
 }
 
 // userMemory is the memory of a process as a device accesses it. It implements
@@ -320,13 +296,12 @@ func (m userMemory) Check(addr, length uint64) error {
 	if end < addr {
 		return syscall.EFAULT
 	}
-	for o := range m.mappings() {
-		if o.from <= addr && addr < o.to && o.mode[0] == 'r' {
-			addr = o.to
+	for addr < end {
+		o, ok := m.mapping(addr)
+		if !ok || !o.readable {
+			return syscall.EFAULT
 		}
-	}
-	if addr < end {
-		return syscall.EFAULT
+		addr = o.to
 	}
 	return nil
 }

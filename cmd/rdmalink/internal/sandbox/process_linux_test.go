@@ -93,7 +93,7 @@ func TestProcessEnded(t *testing.T) {
 		if p.getenv("PATH") != "" || p.directory() != "/" {
 			t.Errorf("used %v: it has the environment or directory of another", used)
 		}
-		for m := range p.mappings() {
+		if m, ok := p.mapping(r.Addr()); ok {
 			t.Errorf("used %v: it has a mapping: %+v", used, m)
 		}
 	}
@@ -118,11 +118,11 @@ func TestAcceptNobody(t *testing.T) {
 
 func TestParseMapping(t *testing.T) {
 	const line = "7fa7038b5000-7fa7038b6000 rw-s 00002000 00:1b 49580                      /dev/shm/rdmalink-sandbox-1/8 (deleted)"
-	want := mapping{0x7fa7038b5000, 0x7fa7038b6000, "rw-s", 0x2000, 49580, "/dev/shm/rdmalink-sandbox-1/8 (deleted)"}
+	want := mapping{0x7fa7038b5000, 0x7fa7038b6000, true, 0x2000, 49580, "/dev/shm/rdmalink-sandbox-1/8 (deleted)"}
 	if got, ok := parseMapping(line); !ok || got != want {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if got, ok := parseMapping("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]"); !ok || got.path != "" {
+	if got, ok := parseMapping("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]"); !ok || got.path != "" || got.readable {
 		t.Errorf("%+v, %v", got, ok)
 	}
 	if got, ok := parseMapping("nonsense"); ok {
@@ -153,11 +153,40 @@ func TestQueryMapping(t *testing.T) {
 	if !ok || want.path != file.Name() || want.offset != int64(page) {
 		t.Errorf("%+v, %v", want, ok)
 	}
-	want.mode = ""
 	if got, err := queryMapping(maps, r.Addr()+5); err != unix.ENOTTY && (err != nil || got != want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	if got, err := queryMapping(maps, 0); err != unix.ENOTTY && err != unix.ENOENT {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestCheckMemory: memory is there if all of it is mapped and readable, in one mapping or several.
+func TestCheckMemory(t *testing.T) {
+	page := os.Getpagesize()
+	r, err := mmap.Anonymous(3*page, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	m := userMemory{processOf(t, os.Getpid())}
+	addr, size := r.Addr(), uint64(page)
+	for _, c := range []struct {
+		middle int // its protection
+		want   [3]error
+	}{
+		{unix.PROT_READ | unix.PROT_WRITE, [3]error{}},
+		{unix.PROT_READ, [3]error{}},
+		{unix.PROT_NONE, [3]error{syscall.EFAULT, nil, syscall.EFAULT}},
+	} {
+		if err := unix.Mprotect(r.Bytes()[page:2*page], c.middle); err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]error{m.Check(addr, 3*size), m.Check(addr, size), m.Check(addr+size-1, 2)}; got != c.want {
+			t.Errorf("protection %#x: %v", c.middle, got)
+		}
+	}
+	if err := m.Check(^uint64(0), 2); err != syscall.EFAULT {
+		t.Errorf("around the end of the addresses: %v", err)
 	}
 }

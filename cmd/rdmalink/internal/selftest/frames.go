@@ -580,7 +580,7 @@ func flowCounters(b *bed) (string, error) {
 	if err := errors.Join(counters.Count(flow.CounterPackets, 0), counters.Count(flow.CounterBytes, 1)); err != nil {
 		return "", err
 	}
-	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port), &uverbs.FlowCount{Counters: counters})
+	s, _, err := f.receiver(f.ether(), ipv4(frameFrom, frameTo), udp(f.port), counters)
 	if err != nil {
 		return "", err
 	}

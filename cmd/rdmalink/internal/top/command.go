@@ -174,6 +174,10 @@ func (v *view) live(ctx context.Context, s *screen) error {
 				return nil
 			}
 			v.press(key)
+		case sig := <-s.signals:
+			if err := s.job(sig); err != nil {
+				return err
+			}
 		case <-clock.C:
 			if err := v.collect(); err != nil {
 				return err

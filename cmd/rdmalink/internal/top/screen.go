@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"io"
+	"os"
 	"strings"
 	"sync"
 )
@@ -13,6 +14,9 @@ type screen struct {
 	in      io.Reader                  // nil unless it is a terminal
 	size    func() (columns, rows int) // returns the current size of the window
 	restore func()
+	// signals has the signals of job control, which job obeys.
+	signals chan os.Signal
+	job     func(os.Signal) error
 	reader  sync.WaitGroup
 }
 

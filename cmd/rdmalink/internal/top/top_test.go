@@ -168,10 +168,10 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// keyboard returns its keys one by one. After them each read returns nothing, as on a terminal.
-type keyboard struct{ keys string }
+// typist returns its keys one by one. After them each read returns nothing, as on a terminal.
+type typist struct{ keys string }
 
-func (k *keyboard) Read(b []byte) (int, error) {
+func (k *typist) Read(b []byte) (int, error) {
 	if k.keys == "" {
 		time.Sleep(100 * time.Millisecond) // fake time of synctest
 		return 0, io.EOF
@@ -192,7 +192,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		s := &screen{out: &out, in: &keyboard{">><rq"}, size: func() (int, int) { return 40, 10 }, restore: func() {}}
+		s := &screen{out: &out, in: &typist{">><rq"}, size: func() (int, int) { return 40, 10 }, restore: func() {}}
 		if err := v.live(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
