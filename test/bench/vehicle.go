@@ -56,7 +56,7 @@ var trips = []trip{
 	{suite: "mlx5", vehicle: host},
 	{suite: "mlx5", vehicle: icount, mem: 2048, checked: &icount},
 	{suite: "calls", vehicle: icount, mem: 2048, checked: &icount},
-	{suite: "perf", vehicle: icount, mem: 2048},
+	{suite: "perf", vehicle: icount, mem: 2048, checked: &icount},
 	{suite: "perf", vehicle: qemu, mem: 2048, checked: &oneCPU},
 	{suite: "scale", vehicle: icount, mem: 6144, checked: &icount},
 	{suite: "stream", vehicle: icount, mem: 2048, checked: &icount},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/goverbs/goverbs/test/bench/result"
 )
@@ -25,6 +26,7 @@ type bench struct {
 	suite   string // the running suite
 	alone   bool   // run only goverbs, because the others take too long
 
+	only  *regexp.Regexp // rows to run; nil: all
 	out   *json.Encoder
 	log   io.Writer
 	links map[string]*link // by driver, for all suites of a boot

@@ -40,6 +40,9 @@ func perftestRow(t test) callRow {
 			case long && t.kind == "bw":
 				// The number of messages per doorbell is random, so use more messages.
 				t.iters *= 20
+			case long && t.events:
+				// The start of perftest alone is switched away from hundreds of times, and not each time as often.
+				t.iters *= 20
 			case long:
 				t.iters *= 4
 			}
@@ -55,6 +58,15 @@ func callRows(b *bench) []callRow {
 		rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 200}))
 		if op != "write" { // perftest's write has no events
 			rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 100, events: true}))
+		}
+		if op == "send" || op == "read" {
+			for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+				t := test{op: op, kind: "lat", size: size, iters: max(5, min(100, 4<<20/size)), events: true}
+				if op == "send" {
+					t.only = "siw" // on rxe perftest loses an event nearly each time
+				}
+				rows = append(rows, perftestRow(t))
+			}
 		}
 	}
 	for _, list := range []int{1, 16, 64} {

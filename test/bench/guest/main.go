@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ func main() {
 	fs.StringVar(&b.bin, "bin", "bin", "directory of rdmalink; the benchmark's programs are in bench below it")
 	fs.StringVar(&b.vehicle, "vehicle", "", "name of the vehicle, for the samples")
 	fs.BoolVar(&b.icount, "icount", false, "in this vehicle a nanosecond is an instruction")
+	fs.Func("only", "regular expression for the rows to run", func(s string) (err error) { b.only, err = regexp.Compile(s); return err })
 	if err := fs.Parse(os.Args[1:]); err != nil {
 		os.Exit(2)
 	}

@@ -19,7 +19,7 @@ func forEach[R row](b *bench, rows []R, measure func(R, *link) error) error {
 	var failed []error
 	for _, driver := range drivers {
 		for i, r := range rows {
-			if !slices.Contains(r.runsOn(), driver) {
+			if !slices.Contains(r.runsOn(), driver) || b.only != nil && !b.only.MatchString(driver+": "+r.String()) {
 				continue
 			}
 			b.progress("%s: %s (%d of %d)", driver, r, i+1, len(rows))
