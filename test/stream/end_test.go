@@ -78,10 +78,12 @@ func TestRsocketStranger(t *testing.T) {
 }
 
 // TestRsocketAbandoned: programs that give up their dials, each at another moment of the
-// handshake, end no listener.
+// handshake, end no listener. It leaves siw out, because such dials kill Linux 6.12 now and then
+// (docs/kernel-bugs.md); TestAcceptAbandoned of package rsocket has it on a model.
 func TestRsocketAbandoned(t *testing.T) {
 	kit.Only612(t)
-	eachRsocketHost(t, func(t *testing.T, host string) {
+	kit.RxeFabric(t)
+	eachHost(t, []string{kit.RxeIPv4, kit.RxeIPv6}, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		ended := make(chan error, 1)
 		var accepted atomic.Int32

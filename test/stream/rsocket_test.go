@@ -69,7 +69,11 @@ func rsocketHosts(t *testing.T) []string {
 
 // eachRsocketHost runs a test on each address, and checks for leaks.
 func eachRsocketHost(t *testing.T, test func(t *testing.T, host string)) {
-	for _, host := range rsocketHosts(t) {
+	eachHost(t, rsocketHosts(t), test)
+}
+
+func eachHost(t *testing.T, hosts []string, test func(t *testing.T, host string)) {
+	for _, host := range hosts {
 		t.Run(host, func(t *testing.T) {
 			kit.NoLeak(t)
 			test(t, host)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -300,10 +301,13 @@ func TestLinksOfNode(t *testing.T) {
 func TestSetSM(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	lid := fmt.Sprint(s.Node("h2").Port(1).Info().LID)
+	var mu sync.Mutex // guards sent
 	var sent []string
 	s.Node("h2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
 		var i mad.SMInfo
 		if request.AttrID() == mad.AttrSMInfo && request.Method() == mad.Set && mad.Unmarshal(request.Data(), &i) == nil {
+			mu.Lock()
+			defer mu.Unlock()
 			sent = append(sent, fmt.Sprintf("modifier %d state %d priority %d activity %d", request.Modifier(), i.State, i.Priority, i.Activity))
 			response.SetStatus(mad.StatusOK)
 		}
@@ -321,11 +325,15 @@ func TestSetSM(t *testing.T) {
 		{"-s 1 " + lid, 2, ""},
 		{lid + " x", 2, ""},
 	} {
+		mu.Lock()
 		sent = nil
+		mu.Unlock()
 		out, stderr, code := run(t, "", "sminfo", strings.Fields(test.args)...)
+		mu.Lock()
 		if code != test.code || strings.Join(sent, "") != test.sent || (code == 0) != strings.HasPrefix(out, "sminfo: sm lid "+lid) {
 			t.Errorf("%s: exit code %d, sent %q, %s%s", test.args, code, sent, out, stderr)
 		}
+		mu.Unlock()
 	}
 }
 
@@ -762,12 +770,15 @@ func TestUnreadCounters(t *testing.T) {
 		{"in a reset", mad.AttrPortCounters, mad.Set, mad.AllPorts, summary{1, 8, 0}, 20},
 		{"at details", mad.AttrPortRcvErrorDetails, mad.Get, 1, summary{1, 1, 1}, 8},
 	} {
+		var mu sync.Mutex                 // guards requests and dead
 		requests := make(map[uint64]bool) // by transaction ID, for they are repeated
 		dead := false
 		s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
 			if request.Class() != mad.ClassPerf {
 				return response
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			requests[request.TID()] = true
 			named := request.AttrID() == test.deadly && request.Method() == test.method
 			if dead = dead || named && (test.port == 0 || request.Data()[1] == test.port); dead {
@@ -780,9 +791,12 @@ func TestUnreadCounters(t *testing.T) {
 			options = []string{"--details"}
 			s.Node("leaf2").Port(1).Count(func(c *mad.PortCountersExtended) { c.RcvErrors, c.XmitDiscards = 1, 1 })
 		}
-		if got := reset(options...); got != test.want || len(requests) > test.allowed {
+		got := reset(options...)
+		mu.Lock()
+		if got != test.want || len(requests) > test.allowed {
 			t.Errorf("%s: %+v after %d requests, not %+v after %d", test.name, got, len(requests), test.want, test.allowed)
 		}
+		mu.Unlock()
 	}
 }
 
