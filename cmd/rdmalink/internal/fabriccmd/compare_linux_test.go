@@ -227,8 +227,8 @@ func (c *comparison) count(t *testing.T) {
 // commandLines returns the command lines of C's programs that TestC compares.
 func commandLines(host, sw string) []string {
 	lines := []string{
-		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only", "iblinkinfo -D 0,1", "iblinkinfo -D 0,1 -n 2 -a", "iblinkinfo -D 0 -l",
-		"sminfo", "sminfo H", "ibaddr", "ibaddr H", "ibaddr H 1", "ibaddr S", "ibaddr -g S", "ibaddr -l H", "ibaddr -L H", "ibaddr -g -L H", "ibaddr -D 0,1", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
+		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only",
+		"sminfo", "sminfo H", "ibaddr", "ibaddr H", "ibaddr S", "ibaddr -g S", "ibaddr -l H", "ibaddr -L H", "ibaddr -g -L H", "ibaddr -D 0,1", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
 		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
 		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",
 		"perfquery S 255", "perfquery -r H 1", "perfquery -R H 1 0x0fff", "perfquery -E H 1", "perfquery -D H 1",
