@@ -133,7 +133,7 @@ func (c *Client) hop(ctx context.Context, route mad.Route) (h Hop, info mad.Port
 	return h, info, nil
 }
 
-// forward returns the output port of a switch for a LID, or 255 if there is none.
+// forward returns the output port of a switch for a LID, or 255 if the table has no entry.
 func (c *Client) forward(ctx context.Context, route mad.Route, lid uint16) (uint8, error) {
 	var s mad.SwitchInfo
 	if err := c.Get(ctx, route, 0, &s); err != nil {

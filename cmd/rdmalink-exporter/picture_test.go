@@ -111,7 +111,7 @@ func record(t *testing.T) []byte {
 
 func abs(n int) int { return max(n, -n) }
 
-// line is a series of a panel: its legend, and a value at each step, NaN if there is none.
+// line is a series of a panel. It has a value for each step; a missing value is NaN.
 type line struct {
 	legend string
 	values []float64

@@ -145,8 +145,8 @@ func (qp *QP) Carry(status uint32) bool {
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
 }
 
-// Receive takes the oldest receive and completes it with n bytes. If there is none, it reports false, and
-// over iWARP the connection ends. In the error state it takes none.
+// Receive completes the oldest receive with n bytes. If the queue is empty, it reports false, and over iWARP
+// the connection ends. In the error state it completes no receive.
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()

@@ -56,7 +56,7 @@ type SGE struct {
 // Destination is the destination of a datagram.
 type Destination struct {
 	QPN, QKey uint32
-	AH        *AH // nil if there is none with the number
+	AH        *AH // nil if no address handle has the number
 }
 
 // Binding describes the memory that a window gives access to.

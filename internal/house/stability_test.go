@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// marker stands in the documentation of what may change in any release.
+// marker is in the documentation of each name that may change in any release.
 const marker = "Experimental: may change in any release; see docs/stability.md."
 
-// TestExperimental checks that docs/stability.md lists what has the marker, and nothing else: a package, a type, or a
-// function or method of what is stable.
+// TestExperimental checks that docs/stability.md lists exactly the names that have the marker: packages, types, and
+// functions and methods of stable packages and types.
 func TestExperimental(t *testing.T) {
 	var marked []string
 	for path, p := range publicPackages(t) {

@@ -145,7 +145,7 @@ func (q *QP) checkSizes(in *abi.Mlx5IbCreateQp) error {
 }
 
 // checkIndex checks the index of a QP. With one version of completions user space chooses the index by which
-// they identify the QP. With the other version there is none.
+// they identify the QP. The other version has no index.
 func (q *QP) checkIndex(index uint32) error {
 	switch {
 	case q.m.badIndex(index):

@@ -368,7 +368,7 @@ func (m *model) CreateTarget(r *ioctl.Request) error {
 }
 
 // badIndex reports whether an index is invalid. With one version of completions user space chooses the index
-// by which they identify an object. With the other version there is none.
+// by which they identify an object. The other version has no index.
 func (m *model) badIndex(index uint32) bool {
 	const none = 0xffffff
 	return m.version == 0 && index != none || m.version == 1 && index >= none

@@ -112,7 +112,7 @@ func (q *QP) Carry(status uint32) bool {
 	return ok
 }
 
-// Receive completes the oldest receive. If there is none, the connection ends, because iWARP has no
+// Receive completes the oldest receive. If the queue is empty, the connection ends, because iWARP has no
 // receiver-not-ready.
 func (q *QP) Receive(n uint32) bool {
 	e, ok := q.takeRecv()

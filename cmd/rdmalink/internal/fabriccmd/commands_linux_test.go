@@ -574,7 +574,7 @@ func TestChanges(t *testing.T) {
 	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 0 || out != "" {
 		t.Errorf("nothing has changed: exit code %d, %s%s", code, out, stderr)
 	}
-	// A saved discovery prints what it did, without a fabric.
+	// The same command prints the same output from a saved discovery, without a fabric.
 	saved := filepath.Join(t.TempDir(), "saved")
 	full := []string{"discover", "-f", "-m"}
 	generated := regexp.MustCompile(`# Topology file: .*\n`)

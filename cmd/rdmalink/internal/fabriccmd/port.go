@@ -344,8 +344,8 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 		"%s port %d of node %s, %v?", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
 }
 
-// confirm asks a person at a terminal a question, unless the options say yes. It returns refused if
-// there is none, or if the answer is no.
+// confirm asks the user a question on the terminal. It returns refused if standard input is no terminal,
+// or if the answer is not yes. If yes is set, it doesn't ask.
 func (s *session) confirm(yes bool, refused error, question string, args ...any) error {
 	if yes {
 		return nil

@@ -36,7 +36,8 @@ Set, as subnet managers do among themselves: 1 hand over, 2 acknowledge, 3 disab
 	cli.NewRow(0, "yes", "", "send a Set without asking", cli.Flag(func(o *smOptions) *bool { return &o.yes })),
 ), showSM)
 
-// smNumber reads a field of a Set. They are kept incremented by one, so that 0 is none.
+// smNumber returns the function that parses a field of a Set. It stores the number plus one, because 0
+// means that the option was not given.
 func smNumber(name string, most int64, field func(*smOptions) *int) func(*smOptions, string) error {
 	read := number(name, 0, most, field)
 	return func(o *smOptions, v string) error {

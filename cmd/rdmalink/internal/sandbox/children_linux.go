@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endChildren kills all that the command left running, and waits for its end. It polls: the
-// children of a process that ends become this one's, and a tracer may be the one that learns of
-// the end, so that a wait for the next one would wait for a process that nobody has killed.
+// endChildren kills the processes that the command left running, and waits until they have ended. The
+// children of a process that ends become children of this process, and the tracer may reap the former
+// first. A blocking wait4 would then wait for a child that was never killed, so endChildren polls.
 func endChildren() {
 	for {
 		for _, pid := range children() {

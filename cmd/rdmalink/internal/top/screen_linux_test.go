@@ -113,7 +113,7 @@ func TestStopped(t *testing.T) {
 				<-end
 			}()
 			go func() { end <- c.Wait() }()
-			// until reads what is shown, up to the text.
+			// until reads the output of top until it contains the text.
 			until := func(text string) {
 				t.Helper()
 				var all []byte
