@@ -21,6 +21,14 @@ HOGS ?= 2
 LOG ?= stress.jsonl
 # What a row needs first. make test sees to it once, for all of its rows.
 READY ?= fetch build grpc valkey exporter prometheus
+# What single rows install besides. make test does that before its first row: guests run the
+# programs of packages, which nobody should replace meanwhile.
+INSTALL_arm64 = qemu-user
+INSTALL_sandbox = programs diags rdma-core
+INSTALL_fabric = diags
+INSTALL_exporter-test = systemd
+INSTALL_abi = cross
+INSTALL = $(foreach row,$(or $(ROWS),arm64 sandbox fabric exporter-test abi),$(INSTALL_$(row)))
 # The tests with many goroutines on one object, and their packages.
 RACE_PACKAGES ?= ./test/rxe ./test/msg
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
@@ -36,7 +44,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs diags cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs diags rdma-core qemu-user systemd cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,10 +74,8 @@ $(PROMETHEUS)/usr/bin/promtool:
 
 prometheus: $(PROMETHEUS)/usr/bin/promtool ## get promtool and prometheus-node-exporter with apt
 
-exporter-test: exporter prometheus ## tests of rdmalink-exporter, with promtool and systemd-analyze
+exporter-test: exporter prometheus systemd ## tests of rdmalink-exporter, with promtool and systemd-analyze
 	$(GO) -C cmd/rdmalink-exporter vet ./...
-	@command -v systemd-analyze >/dev/null || { \
-		echo "installing systemd"; $(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends systemd; }
 	CI=true PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) -C cmd/rdmalink-exporter test -timeout 10m $(TESTFLAGS) ./...
 
 # -ldflags=-buildid= makes the bytes depend on the sources, Go and the platform alone.
@@ -123,10 +129,7 @@ unit: ## tests and fuzz seeds that need no kernel, no root and no network
 
 # The emulator has the host's kernel below it. -short leaves out what takes minutes there: most
 # mutations of providers and the long models. Lint vets for arm64.
-arm64: ## unit tests of the library as arm64 programs, under qemu-user
-	@command -v qemu-aarch64-static >/dev/null || { \
-		echo "installing qemu-user-static"; \
-		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends qemu-user-static; }
+arm64: qemu-user ## unit tests of the library as arm64 programs, under qemu-user
 	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 20m $(TESTFLAGS) \
 		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
@@ -151,8 +154,7 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
-	@bin/vm rdma-core
+sandbox: programs diags rdma-core $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
 	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
 	CI=true $(GO) test -parallel 4 -timeout 30m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
@@ -161,6 +163,19 @@ sandbox: programs diags bin/vm $(filter valkey,$(READY)) ## C's programs, Debian
 
 fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
 	CI=true $(GO) test -timeout 20m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
+
+rdma-core: bin/vm
+	@bin/vm rdma-core
+
+qemu-user:
+	@command -v qemu-aarch64-static >/dev/null || { \
+		echo "installing qemu-user-static"; \
+		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends qemu-user-static; }
+
+systemd:
+	@command -v systemd-analyze >/dev/null || { \
+		echo "installing systemd"; \
+		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends systemd; }
 
 # dpkg of some containers leaves out documentation, where ibsim's topologies are.
 diags:
@@ -220,10 +235,10 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: fetch build grpc valkey exporter prometheus bin/suite ## everything, two rows at a time; says at the end what ran
+test: $(READY) $(INSTALL) bin/suite ## everything, side by side; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-stress: fetch build grpc valkey exporter prometheus bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
+stress: $(READY) $(INSTALL) bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
 	@bin/suite -for $(FOR) -file $(LOG) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 bin/suite: FORCE

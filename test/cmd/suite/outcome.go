@@ -16,7 +16,8 @@ type outcome struct {
 	gotest.Results
 	row    row
 	took   time.Duration
-	err    error // of the command
+	cpu    time.Duration // of all its processes
+	err    error         // of the command
 	log    string
 	faults []string // of the machine
 	blamed int      // faults in a module under test

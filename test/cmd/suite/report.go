@@ -67,8 +67,8 @@ func table(w io.Writer, all []outcome) {
 		if !o.ok() {
 			result = "FAIL"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", o.row.name, result, o.took.Round(time.Second),
-			o.tests(), len(o.Failed), o.Skips(), len(o.faults), o.slow())
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", o.row.name, result, o.took.Round(time.Second),
+			o.cpu.Round(time.Second), o.tests(), len(o.Failed), o.Skips(), len(o.faults), o.slow())
 	}
 	tw.Flush()
 	for i := range all {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func openResults(k rig.Kernel, o testOptions) (*results, error) {
 func (r *results) timesFile() string { return filepath.Join(r.dir, "times.json") }
 
 // inputs hashes the inputs of tests besides their binary: the kernel, the programs that they
-// start, installed packages among them, and the files of the repository that they read.
+// start, and the files of the repository that they read.
 func inputs(k rig.Kernel) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, k.Release)
@@ -57,24 +58,34 @@ func inputs(k rig.Kernel) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, file := range []string{exe, k.Image(), filepath.Join(k.Modules(), "modules.dep"), "/var/lib/dpkg/status"} {
+	for _, file := range []string{exe, k.Image(), filepath.Join(k.Modules(), "modules.dep")} {
 		if err := hashFile(h, file); err != nil {
 			return "", err
 		}
+	}
+	all, err := installed()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range closure(all, rig.Tools) {
+		fmt.Fprintln(h, p.name, p.version)
 	}
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	root := os.DirFS(filepath.Dir(strings.TrimSpace(string(mod))))
-	for _, dir := range []string{"bin", "test", "docs", "examples"} {
+	for _, dir := range inputDirs {
 		err := fs.WalkDir(root, dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
-			case d.IsDir() && (path == "bin/logs" || path == "bin/bench"):
-				return fs.SkipDir
-			case !d.Type().IsRegular() || strings.HasSuffix(path, ".go") || path == "bin/suite":
+			case slices.Contains(otherRows, path):
+				if d.IsDir() {
+					return fs.SkipDir
+				}
+				return nil
+			case !d.Type().IsRegular():
 				return nil
 			}
 			f, err := root.Open(path)
@@ -92,6 +103,12 @@ func inputs(k rig.Kernel) (string, error) {
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
+
+// inputDirs are what tests read of the repository.
+var inputDirs = []string{"bin", "docs/concepts", "internal/abi"}
+
+// otherRows are files that other rows of make test write there, and no kernel test reads.
+var otherRows = []string{"bin/bench", "bin/demo", "bin/logs", "bin/sandbox", "bin/suite"}
 
 // hashFile hashes the content alone: clones in other places share results.
 func hashFile(h hash.Hash, name string) error {
