@@ -172,7 +172,11 @@ func TestCMRxeRping(t *testing.T) {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
 			kit.NoLeak(t)
 			var ends [][2]*kit.Running
-			for i, addr := range []string{kit.RxeIPv4, kit.RxeIPv6, cmVethIPv4, cmVethIPv6} {
+			addrs := []string{kit.RxeIPv4, cmVethIPv6, kit.RxeIPv6, cmVethIPv4}
+			if !pair.sideBySide {
+				addrs = addrs[:2]
+			}
+			for i, addr := range addrs {
 				port, pings := fmt.Sprint(7174+i), 10
 				if i == 0 {
 					pings = pair.pings

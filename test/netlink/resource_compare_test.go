@@ -22,20 +22,27 @@ func TestResourceAsIproute2(t *testing.T) {
 		sameAsRDMA(t, "-j res show "+kind)
 	}
 	links := resourceState(t)
-	allFlags := []string{"", "-d", "-dd", "-p", "-j", "-jp", "-jpdd"}
-	if !kit.OnKernel("6.12") { // it is the programs that print
-		allFlags = []string{"-jpdd"}
-	}
-	for _, kind := range append(kinds, "") {
-		for _, flags := range allFlags {
-			sameAsRDMA(t, flags+" res show "+kind)
+	for i, kind := range append(kinds, "") {
+		flags := []string{"-jpdd"}
+		if kit.OnKernel("6.12") { // it is the programs that print
+			flags = append(flags, "", "-dd")
+			if i == 0 {
+				flags = append(flags, "-d", "-p", "-j", "-jp")
+			}
+		}
+		for _, f := range flags {
+			sameAsRDMA(t, f+" res show "+kind)
 		}
 	}
 	for _, line := range []string{"res", "r l c", "resource list srq", "res show frob link x", "-j res show " + links[0], "-r res show pd"} {
 		sameAsRDMA(t, line)
 	}
-	for _, name := range kit.FewElsewhere(links, 1) {
-		for _, line := range kit.FewElsewhere(resourceLines(t, name), 8) {
+	for i, name := range kit.FewElsewhere(links, 1) {
+		lines := kit.FewElsewhere(resourceLines(t, name), 8)
+		if i > 0 {
+			lines = lines[:12] // a filter does not depend on the driver
+		}
+		for _, line := range lines {
 			sameAsDebians(t, line)
 		}
 	}

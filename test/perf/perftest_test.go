@@ -187,13 +187,12 @@ var perftestByHand = []perftestRun{
 	{what: "send lat", line: "-D 1"},
 	{what: "send bw", line: "-n 300 -s 4096 -q 2 -Q 5"},
 	{what: "send bw", line: "-n 200 -s 2000 -c UC"},
-	{what: "send bw", line: "-n 20 -c UD -a -b", rows: 10},
+	{what: "send bw", line: "-n 20 -c UD -s 1000 -b"},
 	{what: "send bw", line: "-n 300 -s 100 -b -q 3"},
 	{what: "send bw", line: "-D 1 -s 1000 -b"},
 	{what: "write lat", line: "-n 30"},
 	{what: "write lat", line: "-n 30 -c UC -s 3000"},
 	{what: "write bw", line: "-n 300 -s 1000 -l 10 --report_gbits"},
-	{what: "write bw", line: "-n 5 -a", rows: 23},
 	{what: "write bw", line: "-n 200 -s 1000 -c UC -q 2"},
 	{what: "write bw", line: "-n 200 -s 1000 -b", onlyC: "-N"},
 	{what: "write bw", line: "-D 1 -s 1000 -b"},
@@ -218,9 +217,10 @@ var perftestByCM = []perftestRun{
 }
 
 // perftestByIWARP lists options with another meaning there: with few receives the
-// sender waits for the count of those that the receiver has posted again.
+// sender waits for the count of those that the receiver has posted again; and all sizes.
 var perftestByIWARP = []perftestRun{
 	{what: "send bw", line: "-n 300 -s 100 -r 6 -t 10"},
+	{what: "write bw", line: "-n 5 -a", rows: 23},
 }
 
 // perftestByRoCE are those that only rxe has.

@@ -358,12 +358,16 @@ func withoutNumbers(text string) string { return pingpongNumbers.ReplaceAllStrin
 func TestPingpong(t *testing.T) {
 	kit.RxeFabric(t)
 	for _, kind := range kit.FewElsewhere(pingpongKinds, 2) {
-		for _, line := range kit.FewElsewhere([]string{"-c -e -n 100 -r 40", "-c -n 20 -s 50000", "-c -n 30 -s 1"}, 1) {
+		for i, line := range kit.FewElsewhere([]string{"-c -e -n 100 -r 40", "-c -n 20 -s 50000", "-c -n 30 -s 1"}, 1) {
 			if kind == "ud" {
 				line = strings.Replace(line, "-s 50000", "-s 700", 1) // the MTU is 1024
 			}
 			var wantServer, wantClient string
-			for _, pair := range kit.FewElsewhere([][2]string{{"C", "Go"}, {"Go", "C"}, {"Go", "Go"}}, 2) {
+			pairs := [][2]string{{"C", "Go"}, {"Go", "C"}}
+			if i == 0 && kit.OnKernel("6.12") {
+				pairs = append(pairs, [2]string{"Go", "Go"})
+			}
+			for _, pair := range pairs {
 				t.Run(fmt.Sprintf("%s %s: %s serves %s", kind, line, pair[0], pair[1]), func(t *testing.T) {
 					kit.NoLeak(t)
 					serverOut, clientOut := pingponged(t, pingpong(t, pair[0], kind, line), pingpong(t, pair[1], kind, line+" 127.0.0.1"))

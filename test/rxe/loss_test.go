@@ -35,7 +35,7 @@ func TestRxeLoss(t *testing.T) {
 			kit.CloseLater(t, l.random)
 			fill(l.random.Bytes())
 			t.Run("RC", func(t *testing.T) {
-				l.reliable(t, stream{n: 3000, window: 32, sizes: packetSizes, timeout: 11, deaf: true})
+				l.reliable(t, stream{n: 1500, window: 32, sizes: packetSizes, timeout: 11, deaf: true})
 			})
 			t.Run("RC, long", func(t *testing.T) {
 				l.reliable(t, stream{n: 500 / percent, window: 32, sizes: messageSizes, timeout: 16})
