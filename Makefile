@@ -134,9 +134,9 @@ arm64: qemu-user ## unit tests of the library as arm64 programs, under qemu-user
 		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
-# leaves out or shortens is for one goroutine, or too slow with it.
+# leaves out or shortens is for one goroutine, or too slow with it. Lint vets.
 race: $(READY) ## the same under the race detector, and with pointer checks
-	CI= CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(TESTFLAGS) ./...
+	CI= CGO_ENABLED=1 $(GO) test -race -short -vet=off -timeout 20m $(TESTFLAGS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

@@ -29,7 +29,7 @@ func allRows() []row {
 	for _, series := range rig.Series {
 		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series, "GUESTS=1"}})
 	}
-	for _, target := range []string{"sandbox", "race", "bench-check", "arm64", "fabric", "rig", "unit", "vmrace", "lint", "abi", "exporter-test"} {
+	for _, target := range []string{"sandbox", "race", "bench-check", "fabric", "arm64", "rig", "unit", "vmrace", "lint", "abi", "exporter-test"} {
 		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
 	}
 	return all

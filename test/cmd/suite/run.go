@@ -71,7 +71,7 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 	}
 	var workers sync.WaitGroup
 	q := newQueue(o.rows)
-	for range atOnce + 1 {
+	for range 2 * atOnce {
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				i, ok := q.next()
