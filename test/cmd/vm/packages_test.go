@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // TestClosure: results depend on the packages that tests use and what these need, directly, as an
@@ -33,6 +35,35 @@ func TestClosure(t *testing.T) {
 	}
 	if want := []string{"coreutils", "libc6", "libgcc", "libverbs-new", "rping"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// TestHashInputs: a program or a page is an input, and what other rows write below bin is none.
+func TestHashInputs(t *testing.T) {
+	sum := func(changed string) string {
+		root := fstest.MapFS{}
+		for _, name := range []string{"bin/rdmalink", "bin/grpc/client", "bin/sandbox/rdmalink", "bin/suite", "bin/logs/x.log", "docs/concepts/page.md", "docs/performance.md", "internal/abi/z.go"} {
+			root[name] = &fstest.MapFile{Data: []byte("text")}
+		}
+		if changed != "" {
+			root[changed] = &fstest.MapFile{Data: []byte("other")}
+		}
+		h := sha256.New()
+		if err := hashInputs(h, root); err != nil {
+			t.Fatal(err)
+		}
+		return string(h.Sum(nil))
+	}
+	same := sum("")
+	for _, name := range []string{"bin/rdmalink", "bin/grpc/client", "bin/new", "docs/concepts/page.md", "internal/abi/z.go"} {
+		if sum(name) == same {
+			t.Errorf("%s is no input", name)
+		}
+	}
+	for _, name := range []string{"bin/sandbox/rdmalink", "bin/sandbox/new", "bin/suite", "bin/logs/x.log", "docs/performance.md"} {
+		if sum(name) != same {
+			t.Errorf("%s is an input", name)
+		}
 	}
 }
 

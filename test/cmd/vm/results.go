@@ -74,7 +74,14 @@ func inputs(k rig.Kernel) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
-	root := os.DirFS(filepath.Dir(strings.TrimSpace(string(mod))))
+	if err := hashInputs(h, os.DirFS(filepath.Dir(strings.TrimSpace(string(mod))))); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// hashInputs hashes the files of the repository that tests read.
+func hashInputs(h hash.Hash, root fs.FS) error {
 	for _, dir := range inputDirs {
 		err := fs.WalkDir(root, dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
@@ -98,10 +105,10 @@ func inputs(k rig.Kernel) (string, error) {
 			return err
 		})
 		if err != nil {
-			return "", err
+			return err
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return nil
 }
 
 // inputDirs are what tests read of the repository.
