@@ -14,6 +14,7 @@ import (
 type exporter struct {
 	source   *metrics.Collector
 	watcher  *metrics.Watcher
+	pods     *podResources
 	failures *failureLog
 }
 
@@ -72,6 +73,10 @@ var (
 	processPinned  = gauge("rdma_process_pinned_bytes", "Memory that drivers have pinned for a process.", "pid", "process", "pod_uid")
 	processMemlock = gauge("rdma_process_memlock_limit_bytes", "RLIMIT_MEMLOCK of a process; +Inf if it has none or CAP_IPC_LOCK.", "pid", "process", "pod_uid")
 	processesCut   = gauge("rdma_processes_summed_up", "Processes that share one series because there are too many.")
+
+	devicePod = gauge("rdma_device_pod_info", "A device that the kubelet has allocated to a container of a pod; the value is 1.",
+		"device", "namespace", "pod", "container", "resource", "id")
+	podsAnswer = gauge("rdma_podresources_last_success_timestamp_seconds", "When the kubelet last reported the devices of its pods, in seconds since the epoch.")
 
 	cgroupUse   = gauge("rdma_cgroup_resources", "Use of the rdma controller of a cgroup.", "cgroup", "device", "resource")
 	cgroupLimit = gauge("rdma_cgroup_resources_limit", "Limit of the rdma controller of a cgroup; +Inf if it has none.", "cgroup", "device", "resource")
@@ -146,6 +151,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 		p.device(&s.Devices[i])
 	}
 	p.processes(s)
+	e.allocations(p, s)
 	for _, n := range s.Netdevs {
 		p.netdev(n)
 	}
@@ -256,6 +262,24 @@ func (p *page) processes(s *metrics.Snapshot) {
 	for _, c := range s.Cgroups {
 		p.add(cgroupUse, float64(c.Current), c.Path, c.Device, c.Resource)
 		p.add(cgroupLimit, amount(c.Max), c.Path, c.Device, c.Resource)
+	}
+}
+
+// allocations adds the pods to which the kubelet has allocated devices.
+func (e *exporter) allocations(p *page, s *metrics.Snapshot) {
+	last, at, err := e.pods.state()
+	if err != nil {
+		s.Errors = append(s.Errors, metrics.Error{Part: "podresources", Err: err})
+	}
+	if at.IsZero() {
+		return
+	}
+	p.add(podsAnswer, float64(at.UnixMilli())/1e3)
+	devices := deviceNames(s.Devices)
+	for _, a := range last {
+		for _, device := range devices[deviceKey(a.id)] {
+			p.add(devicePod, 1, device, a.namespace, a.pod, a.container, a.resource, a.id)
+		}
 	}
 }
 

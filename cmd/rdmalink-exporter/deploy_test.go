@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -245,6 +246,41 @@ func TestKubernetes(t *testing.T) {
 	ctx, stderr := t.Context(), new(bytes.Buffer)
 	if code := run(ctx, append(slices.Clone(c.Args), "one-word-more"), stderr); code != 2 || !strings.Contains(stderr.String(), "one-word-more") {
 		t.Errorf("the program refuses %v: %s", c.Args, stderr)
+	}
+}
+
+// TestPodResourcesPatch checks that the patch for the podresources API adds the kubelet's directory to the
+// container of the DaemonSet, read-only, and changes nothing else but the user.
+func TestPodResourcesPatch(t *testing.T) {
+	var set, patch appsv1.DaemonSet
+	for name, to := range map[string]*appsv1.DaemonSet{"deploy/kubernetes.yaml": &set, "deploy/podresources.yaml": &patch} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := strings.Split(string(text), "\n---\n")
+		if err := yaml.UnmarshalStrict([]byte(docs[len(docs)-1]), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no, root, directory := false, int64(0), corev1.HostPathDirectory
+	var want appsv1.DaemonSet
+	want.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name:            set.Spec.Template.Spec.Containers[0].Name,
+			SecurityContext: &corev1.SecurityContext{RunAsNonRoot: &no, RunAsUser: &root, RunAsGroup: &root},
+			VolumeMounts:    []corev1.VolumeMount{{Name: "pod-resources", MountPath: filepath.Dir(kubeletSocket), ReadOnly: true}},
+		}},
+		Volumes: []corev1.Volume{{Name: "pod-resources", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: filepath.Dir(kubeletSocket), Type: &directory}}}},
+	}
+	if !reflect.DeepEqual(patch, want) {
+		t.Errorf("%+v", patch)
+	}
+	for _, v := range set.Spec.Template.Spec.Volumes {
+		if v.Name == want.Spec.Template.Spec.Volumes[0].Name {
+			t.Errorf("the patch replaces %+v", v)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -53,7 +54,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	interval := flags.Duration("interval", time.Second, "look for events this often")
 	proc := flags.String("proc", "/proc", "read processes from this `directory`")
 	sys := flags.String("sys", "/sys", "read sysfs and cgroups from this `directory`")
-	pods := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory` of the kubelet's")
+	podLogs := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory` of the kubelet's")
+	kubelet := flags.String("podresources", "", "ask the kubelet at this `socket` which devices its pods have, by default "+kubeletSocket+" if that exists")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -70,20 +72,22 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		addresses = listOf{defaultAddress}
 	}
 	source := metrics.New()
-	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*pods)
+	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*podLogs)
 	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	pods := &podResources{socket: *kubelet}
+	if pods.socket == "" {
+		pods.socket, pods.optional = kubeletSocket, true
+	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		watcher.Run(ctx, *interval)
-		close(done)
-	}()
-	err := serve(ctx, handler(source, watcher, log), &web.FlagConfig{
+	var background sync.WaitGroup
+	background.Go(func() { watcher.Run(ctx, *interval) })
+	background.Go(func() { pods.run(ctx, podResourcesInterval) })
+	err := serve(ctx, handler(source, watcher, pods, log), &web.FlagConfig{
 		WebListenAddresses: (*[]string)(&addresses), WebSystemdSocket: socket, WebConfigFile: config,
 	}, log)
 	stop()
-	<-done
+	background.Wait()
 	if err != nil {
 		fmt.Fprintf(stderr, "rdmalink-exporter: %v\n", err)
 		return 1
@@ -124,9 +128,9 @@ func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slo
 }
 
 // handler returns the handler of /metrics, of /healthz, and of a page at / that links to both.
-func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) http.Handler {
+func handler(source *metrics.Collector, watcher *metrics.Watcher, pods *podResources, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, log), promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, pods, log), promhttp.HandlerOpts{
 		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError,
 		Timeout: scrapeTimeout, MaxRequestsInFlight: maxScrapes,
 	}))
@@ -151,8 +155,8 @@ func (l errorLog) Println(v ...any) {
 }
 
 // registry returns a registry with the metrics of the machine and of this process.
-func registry(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) *prometheus.Registry {
+func registry(source *metrics.Collector, watcher *metrics.Watcher, pods *podResources, log *slog.Logger) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&exporter{source, watcher, &failureLog{log: log}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&exporter{source, watcher, pods, &failureLog{log: log}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

@@ -75,7 +75,7 @@ func TestServe(t *testing.T) {
 	done := make(chan error, 1)
 	no := false
 	go func() {
-		done <- serve(ctx, handler(source, &metrics.Watcher{RDMA: source.RDMA}, log),
+		done <- serve(ctx, handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), log),
 			&web.FlagConfig{WebListenAddresses: &[]string{address}, WebSystemdSocket: &no, WebConfigFile: &config}, log)
 	}()
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
@@ -121,7 +121,7 @@ func TestServe(t *testing.T) {
 func stuck(release <-chan struct{}) http.Handler {
 	source, kernel := machine()
 	source.RDMA.Kernel = changing{kernel, func(uint16) { <-release }}
-	return handler(source, &metrics.Watcher{RDMA: source.RDMA}, slog.New(slog.DiscardHandler))
+	return handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.DiscardHandler))
 }
 
 // TestScrapeTimeout checks that a scrape ends though the kernel does not answer.
