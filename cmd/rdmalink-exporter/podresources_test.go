@@ -114,7 +114,7 @@ func podsOf(t *testing.T, p *podResources) (lines []string, log string) {
 // TestPodResources matches the devices of pods with the devices of the machine.
 func TestPodResources(t *testing.T) {
 	p, _ := startKubelet(t, answering(
-		pod("prod", "web-0", []*podresourcesv1.ContainerDevices{plugin("nvidia.com/vf", "0000:3b:00.2", "0000:3b:00.7"), plugin("rdma/shared", "0", "17")}),
+		pod("prod", "web-0", []*podresourcesv1.ContainerDevices{plugin("nvidia.com/vf", "0000:3b:00.2", "0000:3b:00.7"), plugin("rdma/shared", "0", "17", "")}),
 		pod("prod", "web-1", []*podresourcesv1.ContainerDevices{plugin("nvidia.com/sf", "mlx5_core.sf.4")}),
 		pod("test", "dra", nil, claim("dra.net", "pci-0000-3b-00-2"), claim("sriov", "0000-3b-00-2"), claim("gpu", "gpu-0")),
 		pod("test", "named", []*podresourcesv1.ContainerDevices{plugin("example.com/rdma", "siw0"), plugin("example.com/net", "eth0")}),
@@ -253,7 +253,7 @@ func TestPodResourcesHostile(t *testing.T) {
 		}, `\\nlevel=ERROR \\x1b[2J`},
 		"long status": {func() (*podresourcesv1.ListPodResourcesResponse, error) {
 			return nil, status.Error(codes.Internal, strings.Repeat("x", 2*maxAnswerHeader))
-		}, "code = Internal"},
+		}, "RST_STREAM"},
 		"too long": {func() (*podresourcesv1.ListPodResourcesResponse, error) {
 			return &podresourcesv1.ListPodResourcesResponse{PodResources: []*podresourcesv1.PodResources{{Name: strings.Repeat("x", maxAnswer)}}}, nil
 		}, "ResourceExhausted"},
