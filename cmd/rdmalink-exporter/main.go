@@ -134,17 +134,31 @@ func handler(source *metrics.Collector, watcher *metrics.Watcher, pods *podResou
 		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError,
 		Timeout: scrapeTimeout, MaxRequestsInFlight: maxScrapes,
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /healthz", http.TimeoutHandler(health(source), scrapeTimeout, "the kernel does not answer\n"))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
+	})
+	return mux
+}
+
+// health returns the handler of /healthz, without its time limit. Requests that wait for the kernel are limited
+// as scrapes are.
+func health(source *metrics.Collector) http.Handler {
+	waiting := make(chan struct{}, maxScrapes)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case waiting <- struct{}{}:
+			defer func() { <-waiting }()
+		default:
+			http.Error(w, "too many requests wait for the kernel", http.StatusServiceUnavailable)
+			return
+		}
 		if _, err := source.RDMA.Devices(); err != nil {
 			http.Error(w, metrics.Printable(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
-	})
-	return mux
 }
 
 // errorLog logs the errors of promhttp.

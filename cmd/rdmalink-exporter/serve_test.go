@@ -139,6 +139,31 @@ func TestScrapeTimeout(t *testing.T) {
 	})
 }
 
+// TestHealthTimeout checks that /healthz fails in time though the kernel does not answer, and at once if
+// eight requests wait for the kernel already.
+func TestHealthTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := stuck(release)
+		for i := range maxScrapes + 1 {
+			w, begin, want := httptest.NewRecorder(), time.Now(), scrapeTimeout
+			if i == maxScrapes {
+				want = 0
+			}
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+			if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != want { // of the bubble's clock
+				t.Error(i, w.Code, took)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil)); w.Code != http.StatusOK {
+			t.Error(w.Code, w.Body)
+		}
+	})
+}
+
 // TestScrapesInFlight checks that of nine scrapes one is refused at once while eight wait for the kernel.
 func TestScrapesInFlight(t *testing.T) {
 	release := make(chan struct{})
