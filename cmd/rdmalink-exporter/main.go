@@ -48,14 +48,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rdmalink-exporter", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var addresses listOf
-	flags.Var(&addresses, "web.listen-address", "serve at this TCP `address`, by default "+defaultAddress+"; may be given more than once")
-	config := flags.String("web.config.file", "", "read TLS certificates and users for basic authentication from this `file`, in the format of exporter-toolkit")
-	socket := flags.Bool("web.systemd-socket", false, "use the sockets of systemd's socket activation in place of addresses")
-	interval := flags.Duration("interval", time.Second, "look for events this often")
+	flags.Var(&addresses, "web.listen-address", "listen on this TCP `address`; may be given more than once (default "+defaultAddress+")")
+	config := flags.String("web.config.file", "", "read the settings of TLS and basic authentication from this `file`, in the format of exporter-toolkit")
+	socket := flags.Bool("web.systemd-socket", false, "use systemd's socket activation instead of addresses")
+	interval := flags.Duration("interval", time.Second, "`interval` at which devices and ports are checked for events")
 	proc := flags.String("proc", "/proc", "read processes from this `directory`")
 	sys := flags.String("sys", "/sys", "read sysfs and cgroups from this `directory`")
-	podLogs := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory` of the kubelet's")
-	kubelet := flags.String("podresources", "", "ask the kubelet at this `socket` which devices its pods have, by default "+kubeletSocket+" if that exists")
+	podLogs := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory`, to which the kubelet writes logs")
+	kubelet := flags.String("podresources", "", "ask the kubelet at this `socket` which devices its pods have (default "+kubeletSocket+" if it exists)")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
