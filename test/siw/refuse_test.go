@@ -126,7 +126,7 @@ func TestNotConnected(t *testing.T) {
 		t.Error(err)
 	}
 	err = qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP goes to RTS only by connecting it: use package rdmacm", qp.Num(), kit.DummyLink)
+	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP enters RTS only when it is connected: use package rdmacm", qp.Num(), kit.DummyLink)
 	if err == nil || cmp.Diff(want, err.Error()) != "" {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -111,7 +111,7 @@ ok       register  rxe0 registers memory
 	if err != nil || strings.Contains(got, "rxe0") || !strings.Contains(got, "siw0 registers memory") {
 		t.Errorf("of one device: %s, %v", got, err)
 	}
-	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (there are: siw0, rxe0)" {
+	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (available: siw0, rxe0)" {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -188,7 +188,7 @@ func TestDoctorFinds(t *testing.T) {
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
 			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMANA)}
-		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mana",
+		}}, "provider", problem, "use device on rxe0: no provider: this program links no provider for driver mana",
 			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
 			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
