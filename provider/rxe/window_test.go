@@ -91,7 +91,7 @@ func TestWindowEnds(t *testing.T) {
 	}
 	refused := func(when string, key uint32) {
 		t.Helper()
-		if err := end(key); !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "is the key of no window of type 2 that is bound") {
+		if err := end(key); !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "is not the key of a bound window of type 2") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
