@@ -60,8 +60,8 @@ func TestBatch(t *testing.T) {
 		{"no file", "-b nosuch", "", clitest.Result{Code: 1, Err: "rdmalink: open nosuch: no such file or directory\n"}},
 		{"directory", "-b .", "", clitest.Result{Code: 1, Err: "rdmalink: .:1: read .: is a directory\n"}},
 		{"no name", "-b", "", clitest.Result{Code: 2, Err: `rdmalink: "-b": expected -b FILE` + usage}},
-		{"command too", "-b file link", "link", clitest.Result{Code: 2, Err: `rdmalink: "link": -b takes no command, those in file are run` + usage}},
-		{"command before", "link -b file", "link", clitest.Result{Code: 2, Err: `rdmalink: "link": -b takes no command, those in file are run` + "\nUsage: rdmalink link [OPTIONS] COMMAND (more: rdmalink link -h)\n"}},
+		{"command too", "-b file link", "link", clitest.Result{Code: 2, Err: `rdmalink: "link": -b takes no command, it runs those in file` + usage}},
+		{"command before", "link -b file", "link", clitest.Result{Code: 2, Err: `rdmalink: "link": -b takes no command, it runs those in file` + "\nUsage: rdmalink link [OPTIONS] COMMAND (more: rdmalink link -h)\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := batch(t, test.options, test.text)

@@ -136,12 +136,12 @@ func TestDevErrors(t *testing.T) {
 func TestDevUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"dev frob":                             `"frob": expected one of add, delete, show, set, help`,
-		"dev show siw0 1":                      `"1" is one word too many`,
+		"dev show siw0 1":                      `unexpected argument "1"`,
 		"dev set":                              "expected DEV",
 		"dev set siw0":                         "expected one of name, netns, adaptive-moderation",
 		"dev set siw0 nome":                    `"nome": expected one of name, netns, adaptive-moderation`,
 		"dev set siw0 name":                    "expected NEWNAME",
-		"dev set siw0 name a b":                `"b" is one word too many`,
+		"dev set siw0 name a b":                `unexpected argument "b"`,
 		"dev set siw0 netns":                   "expected NETNS",
 		"dev set siw0 adaptive-moderation":     "expected one of on, off",
 		"dev set siw0 adaptive-moderation o":   `"o": expected one of on, off`,
@@ -151,9 +151,9 @@ func TestDevUsage(t *testing.T) {
 		"dev add a type sm parent mlx5_0":      `"sm": expected TYPE (SMI)`,
 		"dev add a type smi mlx5_0":            `"mlx5_0": expected parent`,
 		"dev add a type smi parent":            "expected DEV",
-		"dev add a type smi parent mlx5_0 now": `"now" is one word too many`,
+		"dev add a type smi parent mlx5_0 now": `unexpected argument "now"`,
 		"dev delete":                           "expected DEV",
-		"dev delete smi0 smi1":                 `"smi1" is one word too many`,
+		"dev delete smi0 smi1":                 `unexpected argument "smi1"`,
 	} {
 		tool, kernel := clitest.Devices()
 		got := runLine(tool, line, &hosttest.Netdevs{})
