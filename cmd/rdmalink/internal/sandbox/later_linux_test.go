@@ -17,4 +17,10 @@ func TestSignals(t *testing.T) {
 			}
 		}
 	}
+	subnet := []string{"--fabric", "fat-tree:4x2", "--no-sm"}
+	for what, options := range map[string][]string{"netlink": nil, "umad": subnet, "issm": subnet} {
+		if out, err := inside(t, options, "timeout", "-s", "KILL", "60", program, "handler", what); err != cli.ExitCode(5) {
+			t.Errorf("%s: %v\n%s", what, err, out)
+		}
+	}
 }
