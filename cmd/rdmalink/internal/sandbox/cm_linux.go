@@ -164,15 +164,14 @@ func (m *cm) event(q cmCommand) result {
 	case q.c.nonblocking(q.c.fd(0)):
 		return result{errno: syscall.EAGAIN}
 	}
-	go func() {
-		err := m.channel.Await(m.life, q.in, q.out)
+	// A thread whose channel another one closes waits until it gets a signal, as in the kernel.
+	return q.c.later(m.life, func(ctx context.Context) (result, bool) {
+		err := m.channel.Await(ctx, q.in, q.out)
 		if errors.Is(err, context.Canceled) {
-			q.c.close() // a thread whose channel another one closes waits until it is killed, as in the kernel
-			return
+			return result{}, false
 		}
-		q.c.answer(q.done(err))
-	}()
-	return result{later: true}
+		return q.done(err), true
+	})
 }
 
 // nonblocking reports whether a descriptor of the process has O_NONBLOCK.

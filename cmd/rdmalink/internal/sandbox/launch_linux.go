@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // stage is an environment variable that turns rdmalink into the process between the
@@ -104,7 +106,9 @@ func become(words []string) error {
 		err = syscall.Exec(words[0], words[1:], without(os.Environ(), stage))
 		return fmt.Errorf("%s: %w", words[0], err)
 	}
-	_ = unix.Sendmsg(socket, []byte(err.Error()), nil, nil, 0)
+	if unix.Sendmsg(socket, []byte(err.Error()), nil, nil, 0) == nil {
+		return cli.ExitCode(1) // the supervisor reports the error
+	}
 	return err
 }
 

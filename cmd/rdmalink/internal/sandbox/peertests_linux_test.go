@@ -43,17 +43,31 @@ func TestPeerTests(t *testing.T) {
 			want, slow := column(t, c.table, i+1)
 			line := append(peerLine(t, tests, k.device, k.gid), slow...)
 			t.Run(k.kind, func(t *testing.T) { t.Parallel(); c.runPeerTests(t, want, line, "-d", k.kind) })
-			// These have registers. Of the newest version, tests of rdma_cm hang now and then when each store is
-			// traced; the cause is not known.
-			if (k.kind == "erdma" || k.kind == "mlx5") && !c.isNewest() {
+			if k.kind == "erdma" || k.kind == "mlx5" { // these have registers
 				t.Run(k.kind+", trapped", func(t *testing.T) {
 					needTrap(t)
 					t.Parallel()
+					if c.isNewest() && k.kind == "mlx5" { // the others take a minute, and most are those of version 44
+						want, line = onlyTests(want, line, "test_rdmacm.")
+					}
 					c.runPeerTests(t, want, line, "-d", k.kind, "--trap")
 				})
 			}
 		}
 	})
+}
+
+// onlyTests leaves out the tests of other modules.
+func onlyTests(want map[string]string, line []string, module string) (only map[string]string, _ []string) {
+	only = make(map[string]string)
+	for name, ends := range want {
+		if strings.HasPrefix(name, module) {
+			only[name] = ends
+		} else {
+			line = append(line, name)
+		}
+	}
+	return only, line
 }
 
 // peerLine is the command line that runs the tests.

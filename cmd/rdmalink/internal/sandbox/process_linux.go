@@ -74,7 +74,7 @@ func (p *process) in(do func(dir int) error) error {
 // open opens a file of the process's directory.
 func (p *process) open(name string, flags int) (f *os.File, err error) {
 	err = p.in(func(dir int) error {
-		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
+		fd, err := unix.Openat(dir, living(dir, name), flags|unix.O_CLOEXEC, 0)
 		if err == nil {
 			f = os.NewFile(uintptr(fd), name)
 		}
@@ -132,8 +132,35 @@ func (p *process) readFile(name string) []byte {
 
 // status returns the result of stat(2) for a file in the process's directory.
 func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
-	err = p.in(func(dir int) error { return unix.Fstatat(dir, name, &st, flags) })
+	err = p.in(func(dir int) error { return unix.Fstatat(dir, living(dir, name), &st, flags) })
 	return st, err
+}
+
+// living returns where a file of a process's directory is. The first thread of a process may end before
+// the others, and then only their directories show the memory and the descriptors.
+func living(dir int, name string) string {
+	if runs(dir, ".") {
+		return name
+	}
+	tasks, err := unix.Openat(dir, "task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return name
+	}
+	f := os.NewFile(uintptr(tasks), "task")
+	defer f.Close()
+	threads, _ := f.Readdirnames(-1)
+	for _, thread := range threads {
+		if at := "task/" + thread; runs(dir, at) {
+			return at + "/" + name
+		}
+	}
+	return name
+}
+
+// runs reports whether a thread has not ended: it has a current directory then.
+func runs(dir int, at string) bool {
+	_, err := unix.Readlinkat(dir, at+"/cwd", make([]byte, 1))
+	return err != unix.ENOENT && err != unix.ESRCH
 }
 
 // inode returns the number of the file behind a descriptor of the process.

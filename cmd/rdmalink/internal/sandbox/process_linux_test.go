@@ -190,3 +190,58 @@ func TestCheckMemory(t *testing.T) {
 		t.Errorf("around the end of the addresses: %v", err)
 	}
 }
+
+// TestFirstThreadEnded checks that a device and a channel can be opened and used after the first thread of
+// a process has ended, and that a device can be used that this thread opened.
+func TestFirstThreadEnded(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "ended.c")
+	if err := os.WriteFile(source, []byte(firstThreadEnded), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := compiled(t, source)
+	for _, words := range [][]string{{program}, {program, "late"}} {
+		if out, err := inside(t, nil, words...); err != nil {
+			t.Errorf("%v: %v\n%s", words[1:], err, out)
+		}
+	}
+}
+
+const firstThreadEnded = `
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+
+static struct ibv_context *device;
+static pthread_t first;
+
+static void open_device(void) { device = ibv_open_device(ibv_get_device_list(0)[0]); }
+
+static void *second(void *unused)
+{
+	static char memory[4096];
+	struct ibv_comp_channel *channel;
+	struct ibv_pd *pd;
+
+	pthread_join(first, 0);
+	if (!device)
+		open_device();
+	if (!device || !(pd = ibv_alloc_pd(device)))
+		exit(2);
+	if (!ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE))
+		exit(3);
+	channel = ibv_create_comp_channel(device);
+	exit(channel && ibv_create_cq(device, 1, 0, channel, 0) && rdma_create_event_channel() ? 0 : 4);
+}
+
+int main(int n, char **words)
+{
+	pthread_t thread;
+
+	first = pthread_self();
+	if (n == 1)
+		open_device();
+	pthread_create(&thread, 0, second, 0);
+	pthread_exit(0);
+}
+`

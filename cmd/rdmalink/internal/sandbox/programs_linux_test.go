@@ -26,7 +26,10 @@ import (
 // TestMain also implements the command, and the process between the supervisor and the command.
 func TestMain(m *testing.M) {
 	if os.Getenv(stage) != "" {
-		fmt.Fprintln(os.Stderr, become(os.Args[3:]))
+		err := become(os.Args[3:])
+		if code := cli.ExitCode(0); !errors.As(err, &code) {
+			fmt.Fprintln(os.Stderr, err)
+		}
 		os.Exit(1)
 	}
 	if file := os.Getenv(errorFile); file != "" {

@@ -37,7 +37,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	if o.trap && !canTrap {
 		return fmt.Errorf("--trap: %w on this architecture: it knows the instructions of amd64", verbs.ErrNotSupported)
 	}
-	s := &supervisor{files: f, trap: o.trap, old: strings.HasSuffix(o.kind, "-old")}
+	s := &supervisor{files: f, trap: o.trap, old: strings.HasSuffix(o.kind, "-old"), stops: make(map[int]bool)}
 	if o.record != "" {
 		file, err := os.Create(o.record)
 		if err != nil {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -44,11 +45,7 @@ func (s *socket) node() node { return socketNode }
 func (s *socket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.waiting {
-		w.c.close() // it waits until it is killed, as in the kernel
-	}
-	s.waiting = nil
-	s.pipe.Close()
+	s.pipe.Close() // a thread that waits does so until it gets a signal, as in the kernel
 }
 
 func (c *call) socket() result {
@@ -227,7 +224,17 @@ func (s *socket) receive(c *call, to message) result {
 		return result{errno: syscall.EAGAIN}
 	}
 	s.waiting = append(s.waiting, waiting{c, to})
+	go c.attend(func() bool { return s.withdraw(c) })
 	return result{later: true}
+}
+
+// withdraw removes a receive that waits. It reports whether there was one.
+func (s *socket) withdraw(c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.waiting)
+	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool { return w.c == c })
+	return len(s.waiting) < n
 }
 
 // deliver copies a datagram to the process. The lock is held.

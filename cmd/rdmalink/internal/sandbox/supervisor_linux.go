@@ -26,10 +26,11 @@ type supervisor struct {
 	receiving sync.Mutex // the next call
 	numbering sync.Mutex // a descriptor, from the search for a free number until it is given
 
-	mu       sync.Mutex
+	mu       sync.Mutex       // guards the fields below
 	recorder *record.Recorder // nil: nothing is recorded
 	openings []*device
-	failed   error // of the sandbox itself
+	stops    map[int]bool // the processes that signals stop, with a tracer
+	failed   error        // of the sandbox itself
 }
 
 // workers is the number of calls that are answered concurrently. A call that has to wait

@@ -62,8 +62,11 @@ func (t *tracer) watch() {
 			return
 		case status.Stopped():
 			t.resume(thread, status)
-		case thread == t.command:
-			t.ended <- status
+		default:
+			t.s.setStopped(thread, false)
+			if thread == t.command {
+				t.ended <- status
+			}
 		}
 	}
 }
@@ -73,7 +76,11 @@ func (t *tracer) resume(thread int, status unix.WaitStatus) {
 	signal := status.StopSignal()
 	switch event := int(status) >> 16; {
 	case event == unix.PTRACE_EVENT_STOP && isStop(signal):
+		t.s.setStopped(leaderOf(thread), true)
 		_ = listen(thread)
+	case event == unix.PTRACE_EVENT_STOP: // a new thread, or the end of a stop
+		t.s.setStopped(leaderOf(thread), false)
+		_ = unix.PtraceCont(thread, 0)
 	case event != 0:
 		_ = unix.PtraceCont(thread, 0)
 	case signal == unix.SIGBUS && t.store(thread):
@@ -81,6 +88,16 @@ func (t *tracer) resume(thread int, status unix.WaitStatus) {
 	default:
 		_ = unix.PtraceCont(thread, int(signal))
 	}
+}
+
+// leaderOf returns the process of a thread.
+func leaderOf(thread int) int {
+	p, err := openProcess(thread)
+	if err != nil {
+		return thread
+	}
+	defer p.close()
+	return p.leader()
 }
 
 // isStop reports whether a signal stops processes until SIGCONT.

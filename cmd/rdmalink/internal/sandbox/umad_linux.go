@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -113,11 +114,7 @@ func (u *umadFile) close() {
 	_ = u.port.Close()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, w := range u.waiting {
-		w.c.close() // it waits until it is killed, as in the kernel
-	}
-	u.waiting = nil
-	u.pipe.Close()
+	u.pipe.Close() // a thread that waits does so until it gets a signal, as in the kernel
 }
 
 // umadIoctl carries out one of the four requests.
@@ -290,7 +287,17 @@ func (u *umadFile) read(c *call, room uint64) result {
 		return result{errno: syscall.EAGAIN}
 	}
 	u.waiting = append(u.waiting, umadRead{c, room})
+	go c.attend(func() bool { return u.withdraw(c) })
 	return result{later: true}
+}
+
+// withdraw removes a read that waits. It reports whether there was one.
+func (u *umadFile) withdraw(c *call) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := len(u.waiting)
+	u.waiting = slices.DeleteFunc(u.waiting, func(w umadRead) bool { return w.c == c })
+	return len(u.waiting) < n
 }
 
 // deliver copies the oldest message to the process, with u locked. One that doesn't fit stays, and of
@@ -463,18 +470,19 @@ func (c *call) openISSM(p *fabricPort, flags int) result {
 		if flags&unix.O_NONBLOCK != 0 {
 			return result{errno: syscall.EAGAIN}
 		}
-		go func() {
+		return c.later(context.Background(), func(ctx context.Context) (result, bool) {
 			for taken {
-				<-freed
-				if !c.waits() {
-					c.close()
-					return
+				select {
+				case <-freed:
+				case <-ctx.Done():
+				}
+				if ctx.Err() != nil || !c.waits() {
+					return result{}, false
 				}
 				freed, taken = p.takeISSM()
 			}
-			c.answer(c.openTakenISSM(p, flags))
-		}()
-		return result{later: true}
+			return c.openTakenISSM(p, flags), true
+		})
 	}
 	return c.openTakenISSM(p, flags)
 }
