@@ -13,8 +13,9 @@ import (
 // the figures are the provider's alone.
 type rig struct {
 	*qp
-	cq *cq
-	pi uint32
+	frames *frameQP // the same QP
+	cq     *cq
+	pi     uint32
 }
 
 const rigQueue = 256
@@ -42,8 +43,9 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.cq.region.Close() })
-	r.qp = &qp{ctx: ctx, typ: verbs.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: verbs.QPStateRTS,
-		record: must[record](t)(ctx.records.take()), register: &register{page: page, at: uarSend, half: 256}}
+	r.frames = &frameQP{qp{ctx: ctx, typ: verbs.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: verbs.QPStateRTS,
+		record: must[record](t)(ctx.records.take()), register: &register{page: page, at: uarSend, half: 256}}}
+	r.qp = &r.frames.qp
 	size, err := ctx.sizes(&driver.CreateQP{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
 	if err != nil {
 		t.Fatal(err)

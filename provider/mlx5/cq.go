@@ -527,9 +527,14 @@ func (q *cq) copyTo(next *cq) bool {
 // Clean removes the completions of a QP or WQ that is in RESET or destroyed. Later entries
 // move into their slots. The owner bit belongs to the slot and stays.
 func (q *cq) Clean(of any) {
-	p, ok := of.(*qp)
-	if !ok {
-		p = of.(*wq).qp
+	var p *qp
+	switch of := of.(type) {
+	case *qp:
+		p = of
+	case *frameQP:
+		p = &of.qp
+	case *wq:
+		p = of.qp
 	}
 	if q.lost {
 		return

@@ -50,7 +50,8 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
+	f := &frameQP{qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}}
+	q := &f.qp
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
 	q.short = q.recvCQ != nil && q.recvCQ.short && (q.sendCQ.short || !r.SignalAll)
@@ -69,6 +70,9 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 		return nil, err
 	}
 	r.Cap = size.cap
+	if q.plainFrames {
+		return f, nil
+	}
 	return q, nil
 }
 

@@ -69,15 +69,69 @@ func (q *qp) postFrames(number uint32, wrs []verbs.SendWR) (n int, segs uint32) 
 				break
 			}
 			b[2][0] = words(size|inlineBit, 0)
-			copy(s.memory[place*blockSize+2*segmentSize+inlineHeader:], inline)
+			start := int(place*blockSize) + 2*segmentSize + inlineHeader
+			if to := s.memory[start : start+len(inline)]; len(inline) <= 64 && len(inline) >= 32 { // as in post
+				copy32(to, inline)
+				copy32(to[len(inline)-32:], inline[len(inline)-32:])
+			} else {
+				copy(to, inline)
+			}
 		}
 		b[1] = segment{words(0, uint32(flags&verbs.SendIPCsum)*(fillChecksums/uint32(verbs.SendIPCsum)))}
-		b[0] = segment{words((s.pi&indexMask)<<8|opSend, q.num<<8|used), words(q.control(flags), 0)}
+		b[0] = segment{words((s.pi&indexMask)<<8|opSend, q.num<<8|used), words(q.controls[flags/2&3], 0)}
 		s.sent[place] = sent{wr.WRID, number + uint32(n), verbs.WCSend}
 		s.pi += blocks
 		segs = used
 	}
 	return n, segs
+}
+
+// frameQP is a raw packet QP whose device wants no start of a frame in the request. Its Sends are frames.
+type frameQP struct{ qp }
+
+// BuildSend implements driver.SendBuilder.
+func (q *frameQP) BuildSend(id uint64, flags verbs.SendFlags, e verbs.SGE) {
+	s, number := &q.sq, q.built.number
+	if flags&^q.frameFlags != 0 || number == q.built.limit || e.Length-1 >= maxDataLength {
+		q.qp.BuildSend(id, flags, e)
+		return
+	}
+	const used = 3
+	place := s.pi & (s.blocks - 1)
+	s.sent[place] = sent{id, number, verbs.WCSend}
+	q.built.number, q.built.segs = number+1, used
+	b := s.ring.At(place)
+	b[0] = segment{words((s.pi&indexMask)<<8|opSend, q.num<<8|used), words(q.controls[flags/2&3], 0)}
+	b[1] = segment{words(0, uint32(flags&verbs.SendIPCsum)*(fillChecksums/uint32(verbs.SendIPCsum)))}
+	b[2] = segment{words(e.Length, e.LKey), be64(e.Addr)}
+	s.pi++
+}
+
+// BuildSendInline implements driver.SendBuilder.
+func (q *frameQP) BuildSendInline(id uint64, flags verbs.SendFlags, data []byte) {
+	const start = 2*segmentSize + inlineHeader
+	s, number := &q.sq, q.built.number
+	place := s.pi & (s.blocks - 1)
+	from := int(place)*blockSize + start
+	end := from + len(data)
+	if flags&^q.frameFlags != 0 || number == q.built.limit || uint(len(data)-1) >= uint(q.maxInline) || end > len(s.memory) {
+		q.qp.BuildSendInline(id, flags, data)
+		return
+	}
+	used := uint32(start+len(data)+segmentSize-1) / segmentSize
+	s.sent[place] = sent{id, number, verbs.WCSend}
+	q.built.number, q.built.segs = number+1, used
+	b := s.ring.At(place)
+	b[0] = segment{words((s.pi&indexMask)<<8|opSend, q.num<<8|used), words(q.controls[flags/2&3], 0)}
+	b[1] = segment{words(0, uint32(flags&verbs.SendIPCsum)*(fillChecksums/uint32(verbs.SendIPCsum)))}
+	b[2][0] = words(uint32(len(data))|inlineBit, 0)
+	s.pi += blocksOf(used)
+	if to := s.memory[from:end]; len(data) <= 64 && len(data) >= 32 { // as in post
+		copy32(to, data)
+		copy32(to[len(data)-32:], data[len(data)-32:])
+	} else {
+		copy(to, data)
+	}
 }
 
 // checkFrame checks a frame, and prepares its start that is in the request: what the device

@@ -58,9 +58,15 @@ func TestSendFrame(t *testing.T) {
 				}
 				wrs = append(wrs, wr)
 			}
-			for i, wr := range wrs {
-				wr.WRID, wr.Opcode, wr.Flags = uint64(i), verbs.OpSend, wr.Flags|verbs.SendSignaled
-				w.post(t, wr)
+			for i := range 2 * len(wrs) {
+				wr, post := wrs[i/2], w.post
+				if wr.WRID, wr.Opcode, wr.Flags = uint64(i), verbs.OpSend, wr.Flags|verbs.SendSignaled; i%2 == 1 {
+					if !canBuild(&wr) {
+						continue
+					}
+					post = w.build
+				}
+				post(t, wr)
 				got := w.take(t)
 				want := wr.Inline
 				if want == nil {
@@ -75,6 +81,83 @@ func TestSendFrame(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBuiltFrames builds frames, and posts the same ones to another QP: both write the same bytes into
+// the queue, note the same requests, and refuse the same ones.
+func TestBuiltFrames(t *testing.T) {
+	const most = 140
+	for _, checksums := range []bool{true, false} {
+		var rigs [2]*rig
+		for i := range rigs {
+			r := newRig(t)
+			r.typ, r.maxInline, r.plainFrames, r.frameFlags = verbs.QPTypeRawPacket, most, true, verbs.SendSignaled|verbs.SendSolicited
+			r.ctx.limits.EthMinInline = abi.MLX5_USER_INLINE_MODE_NONE
+			if r.ctx.checksums = checksums; checksums {
+				r.frameFlags |= verbs.SendIPCsum
+			}
+			clear(r.plain[:]) // of an RC QP
+			r.preparePlain()
+			rigs[i] = r
+		}
+		posted, built := rigs[0], rigs[1].frames
+		var wrs []verbs.SendWR
+		for _, flags := range []verbs.SendFlags{0, verbs.SendSignaled, verbs.SendSolicited, verbs.SendIPCsum, verbs.SendFence | verbs.SendSignaled, allFlags, rawFlags, 1 << 7} {
+			for _, n := range []int{0, 1, 31, 32, 33, 64, 65, most, most + 1} {
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, Inline: data(n)})
+			}
+			for _, n := range []uint32{0, 1, maxDataLength, maxDataLength + 1, verbs.BadLength} {
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, SGL: []verbs.SGE{{Addr: 1 << 40, Length: n, LKey: 7}}})
+			}
+			wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: flags, SGL: []verbs.SGE{{Addr: 1, Length: 64, LKey: 7}}})
+		}
+		full := 0
+		for round := range 128 {
+			for i := range wrs {
+				wr := wrs[(i+round)%len(wrs)] // so that requests of each size reach the end of the queue
+				wr.WRID = uint64(posted.sq.pi)
+				n, err := posted.PostSend([]verbs.SendWR{wr})
+				built.StartSends(nil)
+				switch {
+				case wr.Opcode == verbs.OpRDMAWrite:
+					built.BuildWrite(wr.WRID, wr.Flags, wr.SGL[0], 0, 0)
+				case wr.Inline != nil:
+					built.BuildSendInline(wr.WRID, wr.Flags, wr.Inline)
+				default:
+					built.BuildSend(wr.WRID, wr.Flags, wr.SGL[0])
+				}
+				k, buildErr := built.RingSends()
+				if n != k || fmt.Sprint(err) != fmt.Sprint(buildErr) || posted.sq.pi != built.sq.pi || !bytes.Equal(posted.sq.memory, built.sq.memory) || !slices.Equal(posted.sq.sent, built.sq.sent) {
+					t.Fatalf("%d bytes inline, %v, flags %#x: posted %d, %v, built %d, %v; the queues differ", len(wr.Inline), wr.SGL, wr.Flags, n, err, k, buildErr)
+				}
+				if errors.Is(err, verbs.ErrQueueFull) {
+					full++
+					for _, r := range rigs {
+						r.sq.completed.Store(r.sq.produced.Load())
+					}
+				}
+			}
+		}
+		if full == 0 || posted.sq.pi < 4*posted.sq.blocks {
+			t.Errorf("%d requests in %d blocks, %d of them refused for lack of room", posted.sq.produced.Load(), posted.sq.pi, full)
+		}
+	}
+}
+
+// A move to RESET removes a QP's completions from its CQ, whether the device wants the start of frames in
+// the request or not.
+func TestFrameReset(t *testing.T) {
+	for _, options := range []fakemlx5.Options{{}, {InlineHeaders: true}} {
+		w := rawWorld(t, options)
+		w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: data(64)})
+		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+		if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		if wcs := w.poll(t); len(wcs) > 0 {
+			t.Errorf("%+v: %+v", options, wcs)
+		}
 	}
 }
 
