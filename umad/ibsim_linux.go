@@ -372,7 +372,7 @@ func (p *simPort) Register(c mad.AgentConfig) (mad.Agent, error) {
 		c.Version = c.Class.Version()
 	}
 	a := &simAgent{port: p}
-	a.init(p.name, c)
+	a.init(p.name, c, DefaultMaxMessage)
 	a.carrier = a
 	p.mu.Lock()
 	defer p.mu.Unlock()

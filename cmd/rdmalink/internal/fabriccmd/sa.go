@@ -129,6 +129,7 @@ func saRows() []cli.Row[saOptions] {
 			o.smKey = n
 			return nil
 		}),
+		cli.NewRow(0, "max-message", "MIB", "longest response to accept, in MiB (default 64)", number("length", 1, 1<<10-1, func(o *saOptions) *int { return &o.longest })),
 		value(0, "slid", "LID of the source of paths", math.MaxUint16),
 		value(0, "dlid", "LID of the destination of paths", math.MaxUint16),
 		value(0, "mlid", "LID of the multicast group of members", math.MaxUint16),

@@ -26,6 +26,7 @@ type common struct {
 	mkey     uint64
 	smKey    uint64
 	showKeys bool
+	longest  int    // message to accept, in MiB; 0 means umad.DefaultMaxMessage
 	names    string // path of a node name map
 }
 
@@ -80,7 +81,7 @@ func (s *session) open() (*fabric.Client, error) {
 	if s.client != nil {
 		return s.client, nil
 	}
-	port, err := umad.Open(s.common.device, uint8(s.common.port))
+	port, err := umad.Config{MaxMessage: s.longest << 20}.Open(s.common.device, uint8(s.common.port))
 	if err != nil {
 		return nil, err
 	}
