@@ -920,6 +920,47 @@ func TestIbsimDetach(t *testing.T) {
 	}
 }
 
+// TestIbsimUnread has clients that leave answers unread, but not too many, beside one that reads each.
+// The server must not take the answers that one of them has read for those of another.
+func TestIbsimUnread(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("unread%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	good, other := attach(t, name, 1, "Hca2"), attach(t, name, 2, "Hca1")
+	lazy := []*ibsimProgram{attach(t, name, 3, "Hca3"), attach(t, name, 4, "Hca4")}
+	ask := func(p *ibsimProgram) {
+		binary.NativeEndian.PutUint32(p.msg[8:], ibsimGetPort)
+		if _, err := p.control.Write(p.msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 16 {
+		ask(good)
+		ask(lazy[0])
+		ask(lazy[1])
+		other.call(ibsimGetPort) // the server has sent the answers above
+		if _, err := good.control.Read(good.msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		good.call(ibsimGetPort)
+	}
+	// The lazy clients are still attached, and can read what they have left.
+	for _, p := range lazy {
+		for range 16 {
+			if _, err := p.control.Read(p.msg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.call(ibsimGetPort)
+	}
+}
+
 // FuzzMAD sends arbitrary MADs to a node of a subnet with a loop. Its agents and the subnet manager
 // handle them.
 func FuzzMAD(f *testing.F) {
