@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Retry     mad.Retry
 	MKey      uint64 // of subnet management
+	CCKey     uint64 // of congestion control
 	SMKey     uint64 // of queries of subnet administration; the subnet manager trusts requests with its own key
 	SMLID     uint16 // LID of subnet administration; 0 means the LID of the port's subnet manager
 	PKeyIndex uint16 // of all classes but subnet management
@@ -204,7 +205,26 @@ func (c *Client) SetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) erro
 }
 
 func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad.Attribute) error {
-	d := mad.New(mad.ClassPerf, method, mad.LayoutOf(a).AttrID, 0)
+	return c.gsi(ctx, to, mad.New(mad.ClassPerf, method, mad.LayoutOf(a).AttrID, 0), a)
+}
+
+// GetCongestion reads an attribute of congestion control.
+func (c *Client) GetCongestion(ctx context.Context, to mad.Addr, modifier uint32, a mad.Attribute) error {
+	d := mad.New(mad.ClassCC, mad.Get, mad.LayoutOf(a).AttrID, modifier)
+	d.SetMKey(c.config.CCKey)
+	return c.gsi(ctx, to, d, a)
+}
+
+// SetCongestion writes an attribute of congestion control, and sets a to the values in the response,
+// which are those that the node has accepted.
+func (c *Client) SetCongestion(ctx context.Context, to mad.Addr, modifier uint32, a mad.Attribute) error {
+	d := mad.New(mad.ClassCC, mad.Set, mad.LayoutOf(a).AttrID, modifier)
+	d.SetMKey(c.config.CCKey)
+	return c.gsi(ctx, to, d, a)
+}
+
+// gsi sends an attribute in d, and sets a to that of the response.
+func (c *Client) gsi(ctx context.Context, to mad.Addr, d mad.MAD, a mad.Attribute) error {
 	if err := mad.Marshal(d.Data(), a); err != nil {
 		return err
 	}
@@ -217,11 +237,11 @@ func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad
 
 // ClassPortInfo reads the capabilities of a class at a port.
 func (c *Client) ClassPortInfo(ctx context.Context, to mad.Addr, class mad.Class) (info mad.ClassPortInfo, err error) {
-	m, err := c.do(ctx, &mad.Message{Addr: to, Data: mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)})
-	if err != nil {
-		return info, err
+	d := mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)
+	if class == mad.ClassCC {
+		d.SetMKey(c.config.CCKey)
 	}
-	return info, mad.Unmarshal(m.Data.Data(), &info)
+	return info, c.gsi(ctx, to, d, &info)
 }
 
 // SM returns the address of subnet administration.

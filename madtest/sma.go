@@ -33,6 +33,11 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 			return nil
 		}
 		agent = func(resp mad.MAD) mad.Status { return n.measure(at, resp) }
+	case mad.ClassCC:
+		if method != mad.Get && method != mad.Set || !at.congested().allows(req) {
+			return nil
+		}
+		agent = func(resp mad.MAD) mad.Status { return n.congestion(at, resp) }
 	case mad.ClassSA:
 		if !n.subnet.sm.at(at) || method.IsResponse() || method == mad.Report {
 			return nil // reports are for programs

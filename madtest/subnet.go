@@ -59,6 +59,7 @@ type Port struct {
 	loss     float64
 	counters *mad.PortCountersExtended // nil if all are zero
 	details  *errorDetails
+	control  *Congestion // nil if it has never been used
 	pkeys    []uint16
 	guids    []verbs.GUID // the GUID table; its first entry is unused
 	sl2vl    map[uint16]mad.SL2VLTable

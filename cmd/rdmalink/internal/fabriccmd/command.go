@@ -13,7 +13,7 @@ import (
 
 // programs returns the subcommands of fabric.
 func programs() []*program {
-	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
+	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, congestion, check}
 }
 
 // aliases maps the names of C's programs to words of the command line. rdmalink uses it when it is
@@ -38,6 +38,7 @@ var aliases = map[string][]string{
 	"dump_fts":      {"route"},
 	"saquery":       {"sa"},
 	"ibportstate":   {"port"},
+	"ibccquery":     {"congestion"},
 }
 
 // Alias returns the words that replace the name of a C program. It reports whether name is one.

@@ -842,3 +842,63 @@ func TestMulticast(t *testing.T) {
 		t.Errorf("table: exit code %d, %s%s", code, out, stderr)
 	}
 }
+
+// TestCongestionJSON reads the attributes of congestion control as JSON, and what nodes refuse.
+func TestCongestionJSON(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	sw, ca := s.Node("leaf1").Port(0), s.Node("h3").Port(1)
+	sw.ChangeCongestion(func(c *madtest.Congestion) { c.Ports[3].MarkingRate = 9 })
+	ca.ChangeCongestion(func(c *madtest.Congestion) {
+		c.Limit = 70
+		c.Table[65] = mad.CongestionControlEntry{Shift: 1, Multiplier: 5}
+		c.CALog.Log[2].RemoteQP = 0xabc
+	})
+	swLID, caLID := fmt.Sprint(sw.Info().LID), fmt.Sprint(ca.Info().LID)
+	for _, test := range []struct {
+		operation, lid string
+		path           []any // keys and indexes
+		want           any
+	}{
+		{"CP", swLID, []any{"ClassVersion"}, 2.0}, {"CI", caLID, []any{"ControlTableCap"}, 2.0}, {"CK", caLID, []any{"CC_Key"}, "0x0000000000000000"},
+		{"CL", swLID, []any{"LogType"}, 1.0}, {"CL", caLID, []any{"Remote_QP_Number_CN_Entry", 2}, 2748.0}, {"SS", swLID, []any{"Threshold"}, "0x00"},
+		{"SP", swLID, []any{3, "Cong_Parm_Marking_Rate"}, 9.0}, {"CS", caLID, []any{"CCTI_Timer", 15}, 0.0}, {"CT", caLID, []any{"entries", 65, "CCT_Multiplier"}, 5.0},
+		{"TI", caLID, []any{"Timestamp"}, 0.0},
+	} {
+		out, stderr, code := run(t, "", "congestion", "-j", test.operation, test.lid)
+		var got any
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+			t.Errorf("%s %s: exit code %d, %v: %s%s", test.operation, test.lid, code, err, out, stderr)
+			continue
+		}
+		for _, key := range test.path {
+			switch v := got.(type) {
+			case map[string]any:
+				got = v[key.(string)]
+			case []any:
+				got = v[key.(int)]
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %v is %v, not %v", test.operation, test.path, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		line, want string
+		code       int
+	}{
+		{"SP " + caLID, "not a switch", 1}, {"SP " + swLID + " 9", "ports up to 8", 1}, {"CS " + swLID, "not supported", 1}, {"XX 1", "expected", 2}, {"CI 1 2 3", "3", 2}, {"-c x CI 1", "CC_Key", 2}, {"CI", "ADDRESS", 2},
+	} {
+		if out, stderr, code := run(t, "", "congestion", strings.Fields(test.line)...); code != test.code || out != "" || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit code %d, %s%s", test.line, code, out, stderr)
+		}
+	}
+	s.Node("h3").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		if request.AttrID() == mad.AttrCongestionLog {
+			response.Data()[0] = 9
+		}
+		return response
+	}})
+	if out, stderr, code := run(t, "", "congestion", "CL", caLID); code != 1 || out != "" || !strings.Contains(stderr, "unknown type of CongestionLog: 9") {
+		t.Errorf("a log of an unknown type: exit code %d, %s%s", code, out, stderr)
+	}
+}

@@ -25,6 +25,7 @@ type common struct {
 	smLID    int
 	mkey     uint64
 	smKey    uint64
+	ccKey    uint64
 	showKeys bool
 	longest  int    // message to accept, in MiB; 0 means umad.DefaultMaxMessage
 	names    string // path of a node name map
@@ -87,7 +88,7 @@ func (s *session) open() (*fabric.Client, error) {
 	}
 	s.port = port
 	s.client = fabric.NewClient(port, fabric.Config{
-		MKey: s.mkey, SMKey: s.smKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
+		MKey: s.mkey, SMKey: s.smKey, CCKey: s.ccKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
 	})
 	return s.client, nil
 }
