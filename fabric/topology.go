@@ -55,6 +55,9 @@ type TopologyOptions struct {
 	Time    time.Time // time of the discovery, for the heading
 	Full    bool      // write speed, width and VLCap of each link as numbers
 	MaxHops bool      // write the length of routes and the number of requests in the heading
+	Chassis bool      // write the nodes that share a system image GUID together, with their slots
+
+	groups *grouping // nil unless Chassis is set
 }
 
 // NewestFirst returns the nodes of a type, or of all types if t is 0. The node that was found last
@@ -77,13 +80,22 @@ func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
 		fmt.Fprintf(b, "# Reported max hops discovered: %d\n# Total MADs used: %d\n", f.MaxHops, f.Requests)
 	}
 	fmt.Fprintf(b, "# Initiated from node %016x port %016x\n", uint64(f.From.Node.Info.NodeGUID), uint64(f.From.Node.Info.PortGUID))
+	node := func(n *Node) {
+		o.writeNode(b, n)
+		for _, p := range n.Ports[min(1, len(n.Ports)):] {
+			if p != nil && p.Remote != nil {
+				o.writeLink(b, p)
+			}
+		}
+	}
+	if o.Chassis {
+		o.groups = f.groupByChassis()
+		o.groups.write(b, node)
+	}
 	for _, t := range []mad.NodeType{mad.NodeSwitch, mad.NodeCA, mad.NodeRouter} {
 		for n := range f.NewestFirst(t) {
-			o.writeNode(b, n)
-			for _, p := range n.Ports[min(1, len(n.Ports)):] {
-				if p != nil && p.Remote != nil {
-					o.writeLink(b, p)
-				}
+			if t == mad.NodeRouter || o.groups.chassisNumber(n) == 0 {
+				node(n)
 			}
 		}
 	}
@@ -93,7 +105,11 @@ func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
 func (o *TopologyOptions) writeNode(w io.Writer, n *Node) {
 	fmt.Fprintf(w, "\nvendid=0x%x\ndevid=0x%x\n", n.Info.VendorID, n.Info.DeviceID)
 	if n.Info.SystemGUID != 0 {
-		fmt.Fprintf(w, "sysimgguid=0x%x\n", uint64(n.Info.SystemGUID))
+		fmt.Fprintf(w, "sysimgguid=0x%x", uint64(n.Info.SystemGUID))
+		if number := o.groups.chassisNumber(n); number != 0 {
+			fmt.Fprintf(w, "\t\t# Chassis %d", number)
+		}
+		fmt.Fprintln(w)
 	}
 	if n.Info.Type == mad.NodeSwitch {
 		kind, lid, lmc := "base", uint16(0), uint8(0)
@@ -103,7 +119,11 @@ func (o *TopologyOptions) writeNode(w io.Writer, n *Node) {
 		if p := n.Port(0); p != nil {
 			lid, lmc = p.LID(), p.LMC()
 		}
-		fmt.Fprintf(w, "switchguid=0x%x(%x)\nSwitch\t%d %s\t\t# \"%s\" %s port 0 lid %d lmc %d\n", uint64(n.Info.NodeGUID), uint64(n.Info.PortGUID),
+		slot := ""
+		if o.groups != nil {
+			slot = "\t# " + o.groups.slot(n)
+		}
+		fmt.Fprintf(w, "switchguid=0x%x(%x)%s\nSwitch\t%d %s\t\t# \"%s\" %s port 0 lid %d lmc %d\n", uint64(n.Info.NodeGUID), uint64(n.Info.PortGUID), slot,
 			n.Info.NumPorts, quotedID(n), o.Names.Of(n), kind, lid, lmc)
 		return
 	}
@@ -131,13 +151,13 @@ func quotedID(n *Node) string {
 func (o *TopologyOptions) writeLink(w io.Writer, p *Port) {
 	r := p.Remote
 	if p.Node.Info.Type == mad.NodeSwitch {
-		fmt.Fprintf(w, "[%d]\t%s[%d]", p.Number, quotedID(r.Node), r.Number)
+		fmt.Fprintf(w, "[%d]%s\t%s[%d]%s", p.Number, o.groups.external(p), quotedID(r.Node), r.Number, o.groups.external(r))
 		if r.Node.Info.Type != mad.NodeSwitch {
 			fmt.Fprintf(w, "(%x) ", uint64(r.GUID))
 		}
 		fmt.Fprintf(w, "\t\t# \"%s\" lid %d %s", o.Names.Of(r.Node), r.LID(), p.SpeedName())
 	} else {
-		fmt.Fprintf(w, "[%d](%x) \t%s[%d]", p.Number, uint64(p.GUID), quotedID(r.Node), r.Number)
+		fmt.Fprintf(w, "[%d](%x) \t%s[%d]%s", p.Number, uint64(p.GUID), quotedID(r.Node), r.Number, o.groups.external(r))
 		if r.Node.Info.Type != mad.NodeSwitch {
 			fmt.Fprintf(w, " (%x) ", uint64(r.GUID))
 		}

@@ -74,7 +74,8 @@ var differences = []difference{
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
 	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
 	{tool: "ibnetdiscover", text: "Caches (--cache, --load-cache, --diff) are JSON files; C's program has a format of its own. --diff prints all changes unless --diffcheck selects some."},
-	{tool: "ibnetdiscover", text: "The options -s (--show) and -g (--grouping, by chassis) are not there."},
+	{tool: "ibnetdiscover", text: "The option -s (--show) is not there."},
+	{tool: "ibnetdiscover", text: "-g groups by system image GUID and reads the slots of Mellanox's IS4 switches. It does not know the chassis of Voltaire, Cisco, InfiniCon and Xsigo. It numbers more than 255 chassis and prints their routers."},
 	{tool: "iblinkinfo", text: "--load-cache takes a JSON file of discover --cache; C's program has a format of its own."},
 	{tool: "iblinkinfo", text: "With -D or -G the walk ends after the hops of -n; C's program takes one link beyond them, and prints it, too."},
 	{tool: "iblinkinfo", text: "If a node does not answer, the exit code is 1; that of C's program is 0."},
@@ -210,6 +211,32 @@ func TestC(t *testing.T) {
 	}
 }
 
+// TestChassis compares ibnetdiscover -g with ours on a subnet with chassis: one of Mellanox's with slots,
+// two of which claim the same slot, and one of other nodes.
+func TestChassis(t *testing.T) {
+	top := tree(t)
+	slots := map[string]string{"spine1": "S01/U1", "spine2": "S18/U1", "leaf1": "L01:board/U1", "leaf2": "L36/U2", "leaf3": "L36/U1", "leaf4": "L99/U1"}
+	for i := range top.Nodes {
+		n := &top.Nodes[i]
+		switch slot := slots[n.Name]; {
+		case slot != "" && n.Name != "leaf4": // C's program doesn't print a switch in a slot that the chassis lacks
+			n.VendorID, n.DeviceID, n.SystemGUID, n.Description = 0x2c9, 0xbd36, 0xabc00, "MF0;host:A name of a type that is long/"+slot
+		case n.Name == "h1" || n.Name == "h3" || n.Name == "h4" || n.Name == "leaf4":
+			n.SystemGUID = 0xdef00
+		}
+	}
+	attach(t, top, "h2")
+	c := &comparison{sim: ibsimtest.Serving(t, os.Getenv("IBSIM_SOCKNAME"), 0), node: "h1"}
+	out, _, _ := run(t, "", "ibnetdiscover", "-g")
+	for _, want := range []string{"\nChassis 1 (guid 0x", "\nChassis 2 (guid 0x", "# A name of a type th Line 1 Chip 1\n", "Spine 18 Chip 1\n", "[ext 3]", "\nNon-Chassis Nodes\n", "# Chassis 2\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+	c.compare(t, "ibnetdiscover -g")
+	c.compare(t, "ibnetdiscover -g -f")
+}
+
 // TestCongestion compares ibccquery with ours on a subnet in this process, because ibsim has no
 // congestion control. libumad2sim passes 224 bytes of a MAD to C's programs, so the values are in those.
 func TestCongestion(t *testing.T) {
@@ -287,7 +314,7 @@ func (c *comparison) count(t *testing.T) {
 // commandLines returns the command lines of C's programs that TestC compares.
 func commandLines(host, sw string) []string {
 	lines := []string{
-		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only", "iblinkinfo -D 0,1",
+		"ibnetdiscover", "ibnetdiscover -p", "ibnetdiscover -l", "ibnetdiscover -g", "iblinkinfo", "iblinkinfo -l", "iblinkinfo --switches-only", "iblinkinfo -D 0,1",
 		"sminfo", "sminfo H", "ibaddr", "ibaddr H", "ibaddr H 1", "ibaddr S", "ibaddr -g S", "ibaddr -l H", "ibaddr -L H", "ibaddr -g -L H", "ibaddr -D 0,1", "ibtracert H S", "ibtracert -n S H", "smpquery NI H", "smpquery PI H 1", "smpquery SI S", "smpquery -D NI 0", "smpquery ND S",
 		"ibportstate H 1", "ibportstate S 1", "ibportstate S 0", "ibportstate -D 0 1",
 		"perfquery", "perfquery H 1", "perfquery -x H 1", "perfquery -a S", "perfquery -l -a S", "perfquery -x -a S", "perfquery S 1,2", "perfquery -l S 1-2",

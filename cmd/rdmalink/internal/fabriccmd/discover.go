@@ -19,11 +19,11 @@ import (
 type discoverOptions struct {
 	common
 	walk
-	full, list, ports, maxHops, dot bool
-	onlyCA, onlySwitch, onlyRouter  bool
-	nodes, save, diff               string
-	kinds                           map[fabric.ChangeKind]bool // that a diff prints; nil: all
-	types                           map[mad.NodeType]bool      // of nodes that it says are added or removed
+	full, list, ports, maxHops, dot, chassis bool
+	onlyCA, onlySwitch, onlyRouter           bool
+	nodes, save, diff                        string
+	kinds                                    map[fabric.ChangeKind]bool // that a diff prints; nil: all
+	types                                    map[mad.NodeType]bool      // of nodes that it says are added or removed
 }
 
 // walk holds the options of commands that discover the fabric.
@@ -118,6 +118,7 @@ with an earlier discovery, which -j printed, and exits with 1 if the fabric has 
 	cli.NewRow('p', "ports", "", "print a line for each port", cli.Flag(func(o *discoverOptions) *bool { return &o.ports })),
 	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
 	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
+	cli.NewRow('g', "grouping", "", "group the nodes by chassis: those with the same system image GUID", cli.Flag(func(o *discoverOptions) *bool { return &o.chassis })),
 	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
 	cli.NewRow(0, "cache", "FILE", "save the discovery to a file, too, as -j prints it", func(o *discoverOptions, v string) error { o.save = v; return nil }),
 	cacheRow[discoverOptions](),
@@ -245,7 +246,7 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	case o.dot:
 		failed = f.WriteDOT(out, names)
 	default:
-		failed = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: time.Now(), Full: o.full, MaxHops: o.maxHops})
+		failed = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: time.Now(), Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
 	}
 	if failed != nil {
 		return failed
