@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,7 +102,7 @@ func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 		if err != nil {
 			return nil, err
 		}
-		if m.Data.Class() != class || m.Data.AttrID() != req.Data.AttrID() && m.Data.Status() == mad.StatusOK {
+		if m.Data.Class() != class || m.Data.AttrID() != answerTo(req.Data) && m.Data.Status() == mad.StatusOK {
 			return nil, fmt.Errorf("the answer to %v of %s is %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
 		}
 		if class.SubnetManagement() || m.Data.Status() != mad.StatusRedirect {
@@ -124,6 +125,14 @@ func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 		}
 		req = &next
 	}
+}
+
+// answerTo returns the attribute of the response to a request.
+func answerTo(req mad.MAD) mad.AttrID {
+	if req.Class() == mad.ClassSA && req.Method() == mad.GetMulti {
+		return mad.AttrPathRecord
+	}
+	return req.AttrID()
 }
 
 // do sends a request and fails if the status of the response isn't StatusOK.
@@ -279,9 +288,14 @@ func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.Componen
 	if err != nil {
 		return nil, err
 	}
-	records, tableErr := Records(m.Data)
-	all := make([]T, len(records))
-	for i, r := range records {
+	return records[T, P](m.Data)
+}
+
+// records decodes the records in a response.
+func records[T any, P record[T]](m mad.MAD) ([]T, error) {
+	raw, tableErr := Records(m)
+	all := make([]T, len(raw))
+	for i, r := range raw {
 		if err := mad.Unmarshal(r, P(&all[i])); err != nil {
 			return nil, err
 		}
@@ -297,6 +311,23 @@ func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad
 		return err
 	}
 	return mad.Unmarshal(m.Data.Data(), query)
+}
+
+// MultiPath asks subnet administration for the paths from each source to each destination that are equal
+// to query in the fields of mask. A query has at most mad.MaxMultiPathGIDs GIDs.
+func (c *Client) MultiPath(ctx context.Context, mask mad.ComponentMask, query mad.MultiPathRecord, sources, destinations []verbs.GID) ([]mad.PathRecord, error) {
+	if len(sources)+len(destinations) > mad.MaxMultiPathGIDs {
+		return nil, fmt.Errorf("fabric: %d sources and %d destinations exceed the %d GIDs of a MultiPathRecord", len(sources), len(destinations), mad.MaxMultiPathGIDs)
+	}
+	query.Sources, query.Destinations = uint8(len(sources)), uint8(len(destinations))
+	for i, g := range append(slices.Clone(sources), destinations...) {
+		query.GIDs[i].GID = g
+	}
+	m, err := c.query(ctx, mad.GetMulti, mask|mad.MaskMultiPathSources|mad.MaskMultiPathDestinations, &query)
+	if err != nil {
+		return nil, err
+	}
+	return records[mad.PathRecord](m.Data)
 }
 
 // SetRecord writes a record of subnet administration and sets r to the response. It joins a
@@ -326,10 +357,15 @@ func (c *Client) query(ctx context.Context, method mad.Method, mask mad.Componen
 	if err := mad.Marshal(d.Data(), query); err != nil {
 		return nil, err
 	}
+	if method == mad.GetMulti { // the only request of which opensm expects that it is an RMPP message
+		d.SetRMPPVersion(1)
+		d.SetRMPPType(mad.RMPPData)
+		d.SetRMPPFlags(mad.RMPPActive)
+	}
 	return c.do(ctx, &mad.Message{Addr: to, Data: d})
 }
 
-// Records returns the records in the response to a GetTable query.
+// Records returns the records in the response to a GetTable or GetMulti query.
 func Records(m mad.MAD) ([][]byte, error) {
 	var truncated error
 	data := m.Data()

@@ -1,10 +1,12 @@
 package fabric_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,5 +253,69 @@ func TestCongestion(t *testing.T) {
 	}
 	if cpi, err := keyed.ClassPortInfo(ctx, sw, mad.ClassCC); err != nil || cpi.ClassVersion != 2 {
 		t.Errorf("%+v, %v", cpi, err)
+	}
+}
+
+// TestMultiPath asks for the paths between several ports.
+func TestMultiPath(t *testing.T) {
+	top, err := madtest.FatTree(4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := openSubnet(t, top, "h1")
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.StopSM()
+	ctx := t.Context()
+	gid := func(name string) (g verbs.GID) {
+		binary.BigEndian.PutUint64(g[:], 0xfe80<<48)
+		binary.BigEndian.PutUint64(g[8:], uint64(s.Node(name).Port(1).GUID()))
+		return g
+	}
+	sources, destinations := []verbs.GID{gid("h1"), gid("h2")}, []verbs.GID{gid("h3"), gid("h4"), gid("h5")}
+	paths, err := c.MultiPath(ctx, mad.MaskMultiPathNumPaths, mad.MultiPathRecord{NumPaths: 1}, sources, destinations)
+	if err != nil || len(paths) != 6 {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	for i, p := range paths {
+		want := mad.PathRecord{SGID: sources[i/3], DGID: destinations[i%3]}
+		if err := c.QueryOne(ctx, mad.MaskPathSGID|mad.MaskPathDGID, &want); err != nil || p != want {
+			t.Errorf("path %d is %+v, not %+v: %v", i, p, want, err)
+		}
+	}
+	if paths, err := c.MultiPath(ctx, mad.MaskMultiPathPKey, mad.MultiPathRecord{PKey: 0x1234}, sources, destinations); err != nil || len(paths) != 0 {
+		t.Errorf("%d paths of an unknown P_Key, %v", len(paths), err)
+	}
+	for _, test := range []struct {
+		mask                  mad.ComponentMask
+		sources, destinations []verbs.GID
+		want                  mad.Status
+	}{
+		{0, sources, nil, mad.StatusSAInvalidRequest},
+		{0, nil, destinations, mad.StatusSAInvalidRequest},
+		{0, sources, []verbs.GID{{15: 1}}, mad.StatusSAInvalidGID},
+		{mad.MaskMultiPathNumPaths, sources, destinations, mad.StatusSAInvalidRequest},
+	} {
+		var status *mad.StatusError
+		if _, err := c.MultiPath(ctx, test.mask, mad.MultiPathRecord{}, test.sources, test.destinations); !errors.As(err, &status) || status.Status != test.want {
+			t.Errorf("%d sources, %d destinations: %v", len(test.sources), len(test.destinations), err)
+		}
+	}
+	if _, err := c.MultiPath(ctx, 0, mad.MultiPathRecord{}, make([]verbs.GID, 6), make([]verbs.GID, 6)); err == nil || !strings.Contains(err.Error(), "11 GIDs") {
+		t.Errorf("12 GIDs: %v", err)
+	}
+	to, err := c.SM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The counts of GIDs claim more than the record holds.
+	d := mad.New(mad.ClassSA, mad.GetMulti, mad.AttrMultiPathRecord, 0)
+	d.SetComponentMask(mad.MaskMultiPathSources | mad.MaskMultiPathDestinations)
+	d.SetRMPPFlags(mad.RMPPActive)
+	d.Data()[15], d.Data()[16] = 255, 255
+	m, err := c.Do(ctx, &mad.Message{Addr: to, Data: d})
+	if err != nil || m.Data.Status() != mad.StatusSAInvalidRequest {
+		t.Errorf("510 GIDs: %v", err)
 	}
 }

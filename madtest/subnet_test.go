@@ -969,7 +969,7 @@ func FuzzMAD(f *testing.F) {
 		mad.New(mad.ClassLID, mad.Set, mad.AttrMulticastForwardingTable, 0xf<<28), mad.New(mad.ClassLID, mad.Set, mad.AttrPKeyTable, 0x10001), mad.New(mad.ClassLID, mad.Set, mad.AttrVLArbTable, 0x40001),
 		mad.New(mad.ClassPerf, mad.Set, mad.AttrPortCounters, 0), mad.New(mad.ClassPerf, mad.Get, mad.AttrPortCountersExtended, 0),
 		mad.New(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 0), mad.New(mad.ClassSA, mad.GetTable, mad.AttrPathRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrMCMemberRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrServiceRecord, 0),
-		mad.New(mad.ClassCC, mad.Set, mad.AttrCongestionControlTable, 1), mad.New(mad.ClassCC, mad.Get, mad.AttrCongestionLog, 0), mad.New(mad.ClassCC, mad.Set, mad.AttrSwitchPortCongestionSetting, 0),
+		mad.New(mad.ClassCC, mad.Set, mad.AttrCongestionControlTable, 1), mad.New(mad.ClassCC, mad.Get, mad.AttrCongestionLog, 0), mad.New(mad.ClassSA, mad.GetMulti, mad.AttrMultiPathRecord, 0), mad.New(mad.ClassCC, mad.Set, mad.AttrSwitchPortCongestionSetting, 0),
 		mad.New(mad.ClassLID, mad.Trap, mad.AttrNotice, 0), mad.New(mad.ClassSA, mad.Delete, mad.AttrMCMemberRecord, 0),
 	} {
 		for _, lid := range []uint16{1, 2, 3, mad.PermissiveLID} {
