@@ -53,9 +53,14 @@ type Problem struct {
 	Node  *Node // the node that was asked; nil if it is unknown
 	Port  int   // the port of Node that was asked, or the last output port of the route; -1 if none
 	Err   error
+
+	text string // of a problem that was read from a file, in place of the other fields
 }
 
 func (p *Problem) Error() string {
+	if p.text != "" {
+		return p.text
+	}
 	s := p.Route.String()
 	if p.Node != nil {
 		s += fmt.Sprintf(": %q", mad.Printable(p.Node.Description))
