@@ -620,7 +620,7 @@ func TestChanges(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# Topology file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 1 || out != "" || !strings.Contains(stderr, "discover -j") {
+	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 1 || out != "" || !strings.Contains(stderr, "not a discovery") {
 		t.Errorf("no JSON: exit code %d, %s%s", code, out, stderr)
 	}
 }

@@ -72,7 +72,7 @@ var differences = []difference{
 		}},
 	{tool: "dump_fts", text: "Directed routes begin with slid 65535; dlid 65535, which are the values in the requests and in the output of C's other programs; dump_fts prints zeros.",
 		mask: both(`slid (0|65535); dlid (0|65535)`, "slid; dlid")},
-	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run.", mask: both(`(?m)^# Topology file: .*\n`, "")},
+	{tool: "ibnetdiscover", text: "The time of the discovery is that of the run, or with --load-cache that of the file.", mask: both(`(?m)^# Topology file: .*\n`, "")},
 	{tool: "ibnetdiscover", text: "Caches (--cache, --load-cache, --diff) are JSON files; C's program has a format of its own. --diff prints all changes unless --diffcheck selects some."},
 	{tool: "ibnetdiscover", text: "The option -s (--show) is not there."},
 	{tool: "ibnetdiscover", text: "-g groups by system image GUID and reads the slots of Mellanox's IS4 switches. It does not know the chassis of Voltaire, Cisco, InfiniCon and Xsigo. It numbers more than 255 chassis and prints their routers."},

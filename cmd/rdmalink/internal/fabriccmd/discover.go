@@ -2,10 +2,9 @@ package fabriccmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -51,24 +50,12 @@ func cacheRow[T any, P walkOptions[T]]() cli.Row[T] {
 	return cli.NewRow(0, "load-cache", "FILE", "load an earlier discovery, of discover --cache or -j, in place of one now", func(o *T, v string) error { P(o).walking().cache = v; return nil })
 }
 
-// loadFabric reads a discovery from a file.
-func loadFabric(path string) (*fabric.Fabric, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	f := new(fabric.Fabric)
-	if err := json.Unmarshal(text, f); err != nil {
-		return nil, fmt.Errorf("%s: %w; it takes the output of rdmalink fabric discover -j", path, err)
-	}
-	return f, nil
-}
-
 // discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
 // Problems of the fabric.
 func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
 	if w.cache != "" {
-		return loadFabric(w.cache)
+		f, _, err := loadFabric(w.cache)
+		return f, err
 	}
 	c, err := s.open()
 	if err != nil {
@@ -83,6 +70,10 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 	if direct == "" && portGUID == "" {
 		f, err := s.discover(ctx, w)
 		return f, false, err
+	}
+	if w.cache != "" {
+		f, err := cachedScope(w.cache, direct, portGUID)
+		return f, true, err
 	}
 	c, err := s.open()
 	if err != nil {
@@ -99,6 +90,30 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 	}
 	f, err = c.Discover(ctx, options)
 	return f, true, err
+}
+
+// cachedScope loads a discovery that begins at the port with a GUID.
+func cachedScope(path, direct, portGUID string) (*fabric.Fabric, error) {
+	if direct != "" {
+		return nil, cli.UsageError{Text: "--load-cache excludes directed routes, which begin at this host"}
+	}
+	want, err := parseGUID(portGUID)
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := loadFabric(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Nodes {
+		for _, p := range n.Ports {
+			if p != nil && p.GUID == want {
+				f.From = p
+				return f, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s has no port with GUID %s", path, guid(want))
 }
 
 var discover = define(&program{
@@ -176,59 +191,78 @@ var nodeKinds = map[string][]mad.NodeType{
 	"hosts": {mad.NodeCA}, "switches": {mad.NodeSwitch}, "routers": {mad.NodeRouter}, "all": {mad.NodeCA, mad.NodeSwitch},
 }
 
-func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) (err error) {
+func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) error {
 	names, err := s.nodeNames()
 	if err != nil {
 		return err
 	}
-	var old *fabric.Fabric
+	t := &topology{o: o, names: names, time: time.Now()}
 	if o.diff != "" {
-		if old, err = loadFabric(o.diff); err != nil {
+		if t.old, _, err = loadFabric(o.diff); err != nil {
 			return err
 		}
 	}
-	f, err := s.discover(ctx, o.walk)
-	if f == nil {
+	if o.cache != "" {
+		t.f, t.time, err = loadFabric(o.cache)
+	} else {
+		t.f, err = s.discover(ctx, o.walk)
+	}
+	if t.f == nil {
 		return err
-	}
-	if o.save != "" {
-		text, err := json.Marshal(f)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.save, append(text, '\n'), 0o666); err != nil {
-			return err
-		}
-	}
-	out := s.Stdout
-	if len(words) == 1 {
-		file, err := os.Create(words[0])
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if closed := file.Close(); err == nil {
-				err = closed
-			}
-		}()
-		out = file
-		s.Stdout = file
 	}
 	if err != nil {
 		s.Note("%s; what was found until then follows", cli.PlainLine(err))
 	}
 	var failed error
-	changed := false
 	switch {
-	case o.diff != "":
-		changed, failed = s.showChanges(old, f, names, o)
+	case o.save != "" && err != nil:
+		s.Note("%s was not written, because the discovery is incomplete", o.save)
+	case o.save != "":
+		if err := saveFabric(o.save, t.f); err != nil {
+			return err
+		}
+	}
+	if len(words) == 1 {
+		failed = replaceFile(words[0], func(w io.Writer) error { return s.print(w, t) })
+	} else {
+		failed = s.print(s.Stdout, t)
+	}
+	if failed != nil {
+		return failed
+	}
+	if code := s.problems(t.f); code != nil {
+		return code
+	}
+	if err != nil || t.changed {
+		return cli.ExitCode(cli.ExitFailed)
+	}
+	return nil
+}
+
+// topology is a discovery that is printed.
+type topology struct {
+	o       *discoverOptions
+	names   fabric.Names
+	f, old  *fabric.Fabric // old is nil unless --diff names it
+	time    time.Time      // of the discovery
+	changed bool           // whether f and old differ
+}
+
+// print prints a discovery in the format that the options select.
+func (s *session) print(out io.Writer, t *topology) (err error) {
+	to := *s
+	to.Stdout = out
+	o, f, names := t.o, t.f, t.names
+	switch {
+	case t.old != nil:
+		t.changed, err = to.showChanges(t.old, f, names, o)
 	case s.JSON:
-		failed = s.WriteJSON(f)
+		err = to.WriteJSON(f)
 	case o.nodes != "":
-		for _, t := range nodeKinds[o.nodes] {
-			for n := range f.NewestFirst(t) {
-				if failed = s.Printf("%s\n", nodeLine(n, names)); failed != nil {
-					return failed
+		for _, k := range nodeKinds[o.nodes] {
+			for n := range f.NewestFirst(k) {
+				if err = to.Printf("%s\n", nodeLine(n, names)); err != nil {
+					return err
 				}
 			}
 		}
@@ -237,27 +271,18 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 			on bool
 			t  mad.NodeType
 		}{{o.list, 0}, {o.onlyCA && !o.list, mad.NodeCA}, {o.onlySwitch && !o.list, mad.NodeSwitch}, {o.onlyRouter && !o.list, mad.NodeRouter}} {
-			if k.on && failed == nil {
-				failed = f.WriteList(out, k.t, names)
+			if k.on && err == nil {
+				err = f.WriteList(out, k.t, names)
 			}
 		}
 	case o.ports:
-		failed = f.WritePorts(out, names)
+		err = f.WritePorts(out, names)
 	case o.dot:
-		failed = f.WriteDOT(out, names)
+		err = f.WriteDOT(out, names)
 	default:
-		failed = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: time.Now(), Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
+		err = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: t.time, Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
 	}
-	if failed != nil {
-		return failed
-	}
-	if code := s.problems(f); code != nil {
-		return code
-	}
-	if err != nil || changed {
-		return cli.ExitCode(cli.ExitFailed)
-	}
-	return nil
+	return err
 }
 
 // showChanges prints the differences between two discoveries, and reports whether there are any.
