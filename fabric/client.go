@@ -103,7 +103,7 @@ func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 			return nil, err
 		}
 		if m.Data.Class() != class || m.Data.AttrID() != answerTo(req.Data) && m.Data.Status() == mad.StatusOK {
-			return nil, fmt.Errorf("the answer to %v of %s is %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
+			return nil, fmt.Errorf("unexpected response to %v of %s: %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
 		}
 		if class.SubnetManagement() || m.Data.Status() != mad.StatusRedirect {
 			return m, nil
@@ -263,7 +263,7 @@ func (c *Client) SM() (mad.Addr, error) {
 		return mad.Addr{}, err
 	}
 	if attr.SMLID == 0 {
-		return mad.Addr{}, fmt.Errorf("%s port %d knows no subnet manager: start one (opensm) in this subnet, or name its LID", attr.Device, attr.Port)
+		return mad.Addr{}, fmt.Errorf("%s port %d has no subnet manager: start one (opensm) in this subnet, or specify its LID", attr.Device, attr.Port)
 	}
 	to := c.GSI(attr.SMLID)
 	to.SL = attr.SMSL
@@ -272,7 +272,7 @@ func (c *Client) SM() (mad.Addr, error) {
 
 // ErrTruncated is the error of a query when not all records of the response arrived: ibsim carries
 // only the first segment.
-var ErrTruncated = errors.New("the transport carried only the first of the answer's segments")
+var ErrTruncated = errors.New("the transport delivered only the first segment of the response")
 
 // record is a pointer to a record of subnet administration.
 type record[T any] interface {

@@ -296,7 +296,7 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	isNew := n == nil
 	switch {
 	case int(info.LocalPort) > int(info.NumPorts) || info.LocalPort == 0 && info.Type != mad.NodeSwitch:
-		d.problem(r, fmt.Errorf("%w: GUID 0x%016x answers by port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
+		d.problem(r, fmt.Errorf("%w: GUID 0x%016x responded through port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
 		return
 	case isNew && len(d.byGUID) == maxNodes:
 		d.refuse(r, maxNodes, "nodes")
@@ -354,7 +354,7 @@ func (d *discovery) link(r *request, a, b *Port) bool {
 	}
 	for _, p := range []*Port{a, b} {
 		if p.Remote != nil {
-			d.problem(r, fmt.Errorf("%w: 0x%016x port %d, and 0x%016x port %d is its other end already", ErrLinkConflict,
+			d.problem(r, fmt.Errorf("%w: 0x%016x port %d is already connected to 0x%016x port %d", ErrLinkConflict,
 				uint64(p.Node.Info.NodeGUID), p.Number, uint64(p.Remote.Node.Info.NodeGUID), p.Remote.Number))
 			return false
 		}

@@ -364,7 +364,7 @@ func (l *problemList) UnmarshalJSON(b []byte) error { return unmarshalList(b, l,
 func unmarshalList[T any, L ~[]T](b []byte, list *L, limit int) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return fmt.Errorf("expected an array: %w", cmp.Or(err, errors.New("found another value")))
+		return fmt.Errorf("not an array: %w", cmp.Or(err, errors.New("found another value")))
 	}
 	*list = L{}
 	for d.More() {

@@ -19,14 +19,14 @@ const maxCounted = 1024
 // replies sends the answers to control messages from the server's Unix socket.
 //
 // A client of the protocol reads each answer before it asks again. The kernel counts the unread answers
-// of all clients together, and tells for each socket whether it has some.
+// of all clients together, and reports for each socket whether it has any.
 type replies struct {
 	from *net.UnixConn
 	sent map[string]int // answers that a client may not have read, by name
 }
 
 // send sends an answer without waiting. It reports whether the client has left too many unread, and gets
-// no more. If the kernel can't tell whether it has, the client gets the answer unless the buffer is full.
+// no more. If the kernel doesn't report unread messages, the client gets the answer unless the buffer is full.
 func (r *replies) send(b []byte, to *net.UnixAddr) (refused bool) {
 	raw, err := r.from.SyscallConn()
 	if err != nil {

@@ -464,8 +464,8 @@ const (
 	nameChange  = 1 // in the change flags
 )
 
-// trapLocalChange tells the port's subnet manager that the CapMask of the port has changed, or the name
-// of its node.
+// trapLocalChange reports to the port's subnet manager that the CapMask of the port or the description of
+// its node has changed.
 func (p *Port) trapLocalChange(name bool) {
 	own := p.owner()
 	p.node.trap(own, mad.TrapLocalChanges, func(details []byte) {

@@ -716,16 +716,16 @@ Ca	1 "H-1"		# "Hca1"
 	}
 	for _, bad := range []struct{ text, want string }{
 		{"", "no node"},
-		{"Switch 8 \"A\"\n[1] \"B\"[1]\n", "which isn't there"},
-		{"Switch 8 \"A\"\n\nSwitch 8 \"A\"\n", "twice"},
-		{"Switch 300 \"A\"\n", "1 to 254 ports"},
+		{"Switch 8 \"A\"\n[1] \"B\"[1]\n", "which does not exist"},
+		{"Switch 8 \"A\"\n\nSwitch 8 \"A\"\n", "duplicate"},
+		{"Switch 300 \"A\"\n", "expected 1 to 254"},
 		{"Switch 8 \"A\"\n[9] \"A\"[1]\n", "which has 8"},
 		{"Switch 8 \"A\"\n[1] \"A\"[9]\n", "which has 8"},
 		{"Switch 8 \"A\"\n[1] \"A\"[2]\n[2] \"A\"[3]\n", "and that to"},
-		{"[1] \"A\"[1]\n", "without a node"},
+		{"[1] \"A\"[1]\n", "before the first node"},
 		{"include \"x\"\n", "neither"},
-		{"Switch 8 \"A\"\n[1] \"A\"[2] w=5\n", "none of"},
-		{"caguid=x\n", "no number"},
+		{"Switch 8 \"A\"\n[1] \"A\"[2] w=5\n", "expected 1, 4"},
+		{"caguid=x\n", "invalid number"},
 	} {
 		if _, err := ParseTopology(strings.NewReader(bad.text)); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%q: %v, want %q", bad.text, err, bad.want)

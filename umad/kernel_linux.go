@@ -120,7 +120,7 @@ func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
 		return nil, fmt.Errorf("%s: register: %w", a.name, p.registerError(c, err))
 	}
 	if p.agents[id] != nil {
-		return nil, fmt.Errorf("%s: the kernel named two agents %d", a.name, id)
+		return nil, fmt.Errorf("%s: the kernel gave two agents the number %d", a.name, id)
 	}
 	a.id = id
 	p.agents[id] = a
@@ -274,7 +274,7 @@ func (p *port) dispatch(b []byte) {
 	if status := order.Uint32(b[4:]); status != 0 {
 		var err error = mad.ErrTimeout
 		if status != uint32(unix.ETIMEDOUT) {
-			err = fmt.Errorf("the kernel could not send it: %w", unix.Errno(status))
+			err = fmt.Errorf("the kernel could not send the request: %w", unix.Errno(status))
 		}
 		a.finish(uint32(mad.MAD(data).TID()), answer{err: err})
 		return
@@ -413,7 +413,7 @@ func openFile(path string) (file, error) {
 		return nil, err
 	}
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s can't be polled, so it is no umad node: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is not a umad node: it does not support polling: %w", path, err), f.Close())
 	}
 	return device{f}, nil
 }

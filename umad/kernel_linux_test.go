@@ -587,7 +587,7 @@ func TestSysfs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dev, "umad1"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.open(Config{}, "", 0); err == nil || !strings.Contains(err.Error(), "no umad node") {
+	if _, err := h.open(Config{}, "", 0); err == nil || !strings.Contains(err.Error(), "not a umad node") {
 		t.Errorf("a file in the place of a node: %v", err)
 	}
 	p := &port{host: h, node: node{device: "mlx5_1", port: 1}, file: newFake(func(uintptr, []byte) error { return unix.EPROTONOSUPPORT }), agents: make(map[uint32]*kernelAgent)}

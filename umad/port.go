@@ -84,7 +84,7 @@ func (h host) ports() ([]mad.PortAttr, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no port has management datagrams: %w; RoCE and InfiniBand devices have some, iWARP devices none", verbs.ErrNoDevice)
+		return nil, fmt.Errorf("no port has management datagrams: %w; InfiniBand and RoCE devices have them, iWARP devices do not", verbs.ErrNoDevice)
 	}
 	return all, nil
 }

@@ -33,7 +33,7 @@ SwitchPortCongestionSetting (SP), CACongestionSetting (CS), CongestionControlTab
 	cli.NewRow('c', "cckey", "KEY", "CC_Key of requests of congestion control", func(o *congestionOptions, v string) error {
 		n, err := strconv.ParseUint(v, 0, 64)
 		if err != nil {
-			return cli.UsageError{Text: fmt.Sprintf("invalid CC_Key %q: expected a number of 64 bits", v)}
+			return cli.UsageError{Text: fmt.Sprintf("invalid CC_Key %q: expected a 64-bit number", v)}
 		}
 		o.ccKey = n
 		return nil

@@ -41,13 +41,13 @@ func (w *walk) walking() *walk { return w }
 
 func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
-		cli.NewRow('o', "outstanding_smps", "N", "requests that are under way at a time (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
+		cli.NewRow('o', "outstanding_smps", "N", "maximum number of outstanding requests (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
 	}
 }
 
 // cacheRow is the option of commands that need no fabric but its discovery.
 func cacheRow[T any, P walkOptions[T]]() cli.Row[T] {
-	return cli.NewRow(0, "load-cache", "FILE", "load an earlier discovery, of discover --cache or -j, in place of one now", func(o *T, v string) error { P(o).walking().cache = v; return nil })
+	return cli.NewRow(0, "load-cache", "FILE", "use the discovery in this file of discover --cache or -j, instead of a new one", func(o *T, v string) error { P(o).walking().cache = v; return nil })
 }
 
 // discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
@@ -95,7 +95,7 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 // cachedScope loads a discovery that begins at the port with a GUID.
 func cachedScope(path, direct, portGUID string) (*fabric.Fabric, error) {
 	if direct != "" {
-		return nil, cli.UsageError{Text: "--load-cache excludes directed routes, which begin at this host"}
+		return nil, cli.UsageError{Text: "--load-cache cannot be combined with a directed route"}
 	}
 	want, err := parseGUID(portGUID)
 	if err != nil {
@@ -121,9 +121,9 @@ var discover = define(&program{
 	summary: "find all nodes and links of the fabric and print its topology",
 	text: `
 It prints the topology in the format that ibnetdiscover writes and ibsim reads, or
-writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes don't
-answer, it names them at the end, prints the rest, and exits with 1. --diff compares
-with an earlier discovery, which -j printed, and exits with 1 if the fabric has changed.
+writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes do not
+respond, it names them at the end, prints the rest, and exits with 1. --diff compares
+with a discovery that --cache or -j saved, and exits with 1 if the fabric has changed.
 `,
 }, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
 	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),
@@ -131,14 +131,14 @@ with an earlier discovery, which -j printed, and exits with 1 if the fabric has 
 	cli.NewRow('S', "Switch_list", "", "print a line for each switch", cli.Flag(func(o *discoverOptions) *bool { return &o.onlySwitch })),
 	cli.NewRow('R', "Router_list", "", "print a line for each router", cli.Flag(func(o *discoverOptions) *bool { return &o.onlyRouter })),
 	cli.NewRow('p', "ports", "", "print a line for each port", cli.Flag(func(o *discoverOptions) *bool { return &o.ports })),
-	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
+	cli.NewRow('f', "full", "", "also print speeds, widths and virtual lanes of links as numbers", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
 	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
 	cli.NewRow('g', "grouping", "", "group the nodes by chassis: those with the same system image GUID", cli.Flag(func(o *discoverOptions) *bool { return &o.chassis })),
-	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
-	cli.NewRow(0, "cache", "FILE", "save the discovery to a file, too, as -j prints it", func(o *discoverOptions, v string) error { o.save = v; return nil }),
+	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all, in the format of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
+	cli.NewRow(0, "cache", "FILE", "also save the discovery to a file, in the format of -j", func(o *discoverOptions, v string) error { o.save = v; return nil }),
 	cacheRow[discoverOptions](),
 	cli.NewRow(0, "diffcheck", "KEYS", "with --diff, print only these changes: a list of sw, ca, router, port, lid and nodedesc", setDiffCheck),
-	cli.NewRow(0, "diff", "FILE", "print what has changed since the discovery in this JSON file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
+	cli.NewRow(0, "diff", "FILE", "print the changes since the discovery in this file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
 	cli.NewRow(0, "dot", "", "print a graph for Graphviz", cli.Flag(func(o *discoverOptions) *bool { return &o.dot })),
 	namesRow[discoverOptions](),
 ), showTopology)
@@ -211,7 +211,7 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 		return err
 	}
 	if err != nil {
-		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+		s.Note("%s; the nodes found until then follow", cli.PlainLine(err))
 	}
 	var failed error
 	switch {

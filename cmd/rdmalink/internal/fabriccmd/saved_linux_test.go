@@ -137,7 +137,7 @@ func TestSavedScope(t *testing.T) {
 	for _, test := range []struct {
 		args, want string
 		code       int
-	}{{"-G 0x77", "has no port with GUID 0x0000000000000077", 1}, {"-G x", "invalid GUID", 2}, {"-D 0,1", "excludes directed routes", 2}} {
+	}{{"-G 0x77", "has no port with GUID 0x0000000000000077", 1}, {"-G x", "invalid GUID", 2}, {"-D 0,1", "cannot be combined with a directed route", 2}} {
 		if out, stderr, code := run(t, "", "links", append(strings.Fields(test.args), "--load-cache", file)...); code != test.code || out != "" || !strings.Contains(stderr, test.want) {
 			t.Errorf("%s: exit code %d, %s%s", test.args, code, out, stderr)
 		}

@@ -64,7 +64,7 @@ func (s *session) lid(ctx context.Context, c *fabric.Client, t target, address s
 	}
 	lid, err := strconv.ParseUint(address, 0, 16)
 	if err != nil || lid == 0 || lid >= uint64(mad.MinMulticast) {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q is no LID: expected 1 to 0xbfff", address)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("invalid LID %q: expected 1 to 0xbfff", address)}
 	}
 	return uint16(lid), nil
 }
@@ -90,7 +90,7 @@ func name(names fabric.Names, g verbs.GUID, description string) string {
 func portWord(word string) (uint8, error) {
 	n, err := strconv.ParseUint(word, 0, 8)
 	if err != nil {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q is no port: expected 0 to 255", word)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("invalid port %q: expected 0 to 255", word)}
 	}
 	return uint8(n), nil
 }
