@@ -227,13 +227,15 @@ func (c *Conn) linger(limit time.Duration) error {
 	return nil
 }
 
-// isDelivered reports whether the peer no longer needs this end.
+// isDelivered reports whether the peer no longer needs this end. After a failure, that is
+// known once all completions have been read: a CLOSE of the peer may be among them, behind
+// flushed sends in the other queue.
 func (c *Conn) isDelivered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := &c.ending
 	sent := !e.closeDue && c.controls == 0 && c.fins.len() == 0
-	return e.failing || sent && c.peerHasAll()
+	return isClosed(c.over) || sent && c.peerHasAll()
 }
 
 // peerHasAll reports whether the peer has received all messages, or will receive no

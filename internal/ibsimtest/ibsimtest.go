@@ -252,10 +252,14 @@ func (s *Sim) OpenSM(t testing.TB, node string) {
 	}, "SUBNET UP")
 }
 
-// Tool runs a C tool at a node, and returns what it printed.
+// Tool runs a C tool at a node, and returns what it printed. It runs a tool again, three times at
+// most, that gave up waiting for an answer: a busy machine may leave the simulator without a CPU.
 func (s *Sim) Tool(t testing.TB, node, tool string, args ...string) string {
 	t.Helper()
 	out, stderr, code := s.Run(t, node, tool, args...)
+	for n := 0; n < 3 && code != 0 && strings.Contains(stderr, "timed out"); n++ {
+		out, stderr, code = s.Run(t, node, tool, args...)
+	}
 	if code != 0 {
 		t.Fatalf("%s %v: exit code %d: %s%s", tool, args, code, out, stderr)
 	}
