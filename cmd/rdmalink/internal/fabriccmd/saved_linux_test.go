@@ -1,6 +1,8 @@
 package fabriccmd
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/mad"
 	"github.com/goverbs/goverbs/madtest"
 )
@@ -147,9 +150,17 @@ func TestSavedScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Node("h1").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD { return nil }})
-	if _, stderr, code := run(t, "", "discover", "-t", "20", "--cache", file); code != 1 {
-		t.Errorf("exit code %d, %s", code, stderr)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.Node("leaf2").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		cancel()
+		return nil
+	}})
+	var stdout, notes bytes.Buffer
+	tool := &cli.Tool{Output: cli.Output{Stdout: &stdout, Stderr: &notes}}
+	code = tool.Run(ctx, cli.Command{Names: []string{"rdmalink"}, Sub: []cli.Command{Command()}}, []string{"fabric", "discover", "--cache", file})
+	if code != 1 || !strings.Contains(notes.String(), file+" was not written, because the discovery is incomplete") {
+		t.Errorf("exit code %d, %s", code, notes.String())
 	}
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("a failed discovery changed the file: %v", err)
