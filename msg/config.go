@@ -96,18 +96,18 @@ func (c *Config) shape() (s shape, err error) {
 		{"MaxMessage", s.longest, s.eager, maxLongest},
 	} {
 		if f.is < f.least || f.is > f.most {
-			return s, fmt.Errorf("%s is %d, not %d to %d: %w", "Config."+f.name, f.is, f.least, f.most, syscall.EINVAL)
+			return s, fmt.Errorf("%s is %d, want %d to %d: %w", "Config."+f.name, f.is, f.least, f.most, syscall.EINVAL)
 		}
 	}
 	least := uint64(1) << classOf(s.longest)
 	if s.pool != nil && s.pool.budget.most < least {
-		return s, fmt.Errorf("Config.MaxMessage is %d, for which the pool's MaxMemory of %d bytes is too small: %w", s.longest, s.pool.budget.most, syscall.EINVAL)
+		return s, fmt.Errorf("Config.MaxMessage is %d, too large for the pool's MaxMemory of %d bytes: %w", s.longest, s.pool.budget.most, syscall.EINVAL)
 	}
 	switch s.memory = uint64(memory); {
 	case memory == 0:
 		s.memory = max(defaultMemory, 2*least)
 	case memory < 0 || s.memory < least:
-		return s, fmt.Errorf("Config.MaxMemory is %d, not %d or more, which a message of %d bytes takes: %w", memory, least, s.longest, syscall.EINVAL)
+		return s, fmt.Errorf("Config.MaxMemory is %d, but a message of %d bytes needs at least %d: %w", memory, s.longest, least, syscall.EINVAL)
 	}
 	return s, nil
 }

@@ -31,7 +31,7 @@ func (c *Conn) transfer(ctx context.Context, code verbs.Opcode, right Rights, r 
 		return err
 	}
 	if s.region == nil || s.region.domain != c.domain {
-		return fmt.Errorf("%w: the span is not of this connection's memory", ErrOutOfBounds)
+		return fmt.Errorf("%w: the span is not in this connection's memory", ErrOutOfBounds)
 	}
 	o, err := c.takeOp(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.
 		return 0, err
 	}
 	if (r.Addr+off)%8 != 0 {
-		return 0, fmt.Errorf("%w: address %#x is no multiple of 8", ErrOutOfBounds, r.Addr+off)
+		return 0, fmt.Errorf("%w: address %#x is not a multiple of 8", ErrOutOfBounds, r.Addr+off)
 	}
 	o, err := c.takeOp(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.
 func (c *Conn) Do(ctx context.Context, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWriteImm:
-		return c.failed("do", fmt.Errorf("%w: %v takes a receive of the peer", verbs.ErrInvalidWR, wr.Opcode))
+		return c.failed("do", fmt.Errorf("%w: %v consumes a receive of the peer", verbs.ErrInvalidWR, wr.Opcode))
 	}
 	o, err := c.takeOp(ctx)
 	if err != nil {

@@ -71,7 +71,7 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 		return nil, failed("make a pool", err)
 	}
 	if conns < 1 || conns > maxConns {
-		return nil, failed("make a pool", fmt.Errorf("of %d connections, not 1 to %d: %w", conns, maxConns, syscall.EINVAL))
+		return nil, failed("make a pool", fmt.Errorf("%d connections, want 1 to %d: %w", conns, maxConns, syscall.EINVAL))
 	}
 	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
 	p.gone.L = &p.mu

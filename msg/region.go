@@ -159,7 +159,7 @@ func (r RemoteRegion) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary decodes the result of MarshalBinary.
 func (r *RemoteRegion) UnmarshalBinary(b []byte) error {
 	if len(b) != remoteSize || b[20] != version || b[22] != 0 || b[23] != 0 {
-		return failed("decode a remote region", fmt.Errorf("%d bytes of another version: %w", len(b), syscall.EINVAL))
+		return failed("decode a remote region", fmt.Errorf("%d bytes, not in this version's format: %w", len(b), syscall.EINVAL))
 	}
 	got := RemoteRegion{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:]), Rights(b[21])}
 	if got.Addr+got.Length < got.Addr || got.Rights&^(MayRead|MayWrite|MayAtomic) != 0 {

@@ -90,7 +90,7 @@ func (w *watchdog) overdue(c *Conn) error {
 	case w.stalledSince.IsZero():
 		w.stalledSince = time.Now()
 	case time.Since(w.stalledSince) >= readLimit:
-		return fmt.Errorf("%w: the peer handed out nothing of a large message for %v", syscall.ETIMEDOUT, readLimit)
+		return fmt.Errorf("%w: the peer sent nothing of a large message for %v", syscall.ETIMEDOUT, readLimit)
 	}
 	w.reads = f.reads
 	return nil

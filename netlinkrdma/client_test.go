@@ -89,7 +89,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.DeviceByName("siw1")
-	if !errors.Is(err, netlinkrdma.ErrNotFound) || !strings.Contains(err.Error(), "there are: siw0, mlx5_0") {
+	if !errors.Is(err, netlinkrdma.ErrNotFound) || !strings.Contains(err.Error(), "available: siw0, mlx5_0") {
 		t.Errorf("after delete: %v", err)
 	}
 }
@@ -115,9 +115,9 @@ func TestAddLinkRefusesNames(t *testing.T) {
 	for _, test := range []struct{ name, typ, netdev, want string }{
 		{"", "siw", "lo", "the name is empty"},
 		{"siw%d", "siw", "lo", "percent sign"},
-		{long, "siw", "lo", "the name has 64 bytes, the kernel takes 63"},
+		{long, "siw", "lo", "the name has 64 bytes, the kernel takes at most 63"},
 		{"siw0", "", "lo", "the type is empty"},
-		{"siw0", long, "lo", "the type has 64 bytes, the kernel takes 15"},
+		{"siw0", long, "lo", "the type has 64 bytes, the kernel takes at most 15"},
 		{"siw0", "siw", "", "the netdev is empty"},
 		{"siw0", "siw", "a\x00b", "a NUL"},
 	} {

@@ -187,13 +187,13 @@ func (c *Client) optionalIndexes(op string, device, port uint32, names []string)
 
 func noCounter(name string, list []CounterStatus) error {
 	if len(list) == 0 {
-		return fmt.Errorf("%w: optional counter %q (the port has none at all)", ErrNoObject, name)
+		return fmt.Errorf("%w: optional counter %q (the port has none)", ErrNoObject, name)
 	}
 	names := make([]string, len(list))
 	for i, s := range list {
 		names[i] = s.Name
 	}
-	return fmt.Errorf("%w: optional counter %q (there are: %s)", ErrNoObject, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: optional counter %q (available: %s)", ErrNoObject, name, strings.Join(names, ", "))
 }
 
 // MRCounters are the counters of one memory region. Most drivers have none. mlx5 counts the

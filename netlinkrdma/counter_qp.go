@@ -107,7 +107,7 @@ func (c *Client) bind(op string, command uint16, device, port, lqpn uint32, more
 	attrs := append(byPort(device, port), counted(abi.RDMA_NLDEV_ATTR_RES_QP), Attr{abi.RDMA_NLDEV_ATTR_RES_LQPN, uint32Value(lqpn)})
 	reply, err := c.callOne(op, Request{Op: command, Attrs: append(attrs, more...)})
 	if err != nil {
-		return 0, remedy(statRemedy(err), syscall.ENOENT, "there is no such QP, or no such counter")
+		return 0, remedy(statRemedy(err), syscall.ENOENT, "no such QP, or no such counter")
 	}
 	id, err := parseCounterID(reply)
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOpt
 	}
 	_, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_STAT_SET, Attrs: attrs})
 	if optional {
-		err = remedy(err, syscall.EINVAL, "older kernels, as 6.12, can't do this for optional counters")
+		err = remedy(err, syscall.EINVAL, "older kernels, such as 6.12, can't do this for optional counters")
 	}
 	return remedy(statRemedy(err), syscall.EBUSY, "unbind the QPs first, or turn the other mode off")
 }
@@ -265,5 +265,5 @@ func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOpt
 // statRemedy adds hints to the errors of calls that change counters.
 func statRemedy(err error) error {
 	err = remedy(err, syscall.EOPNOTSUPP, "the driver has no such counters")
-	return remedy(err, syscall.EINVAL, "there is no such device or port, or its counters are not in a mode that allows this: rdmalink statistic qp mode")
+	return remedy(err, syscall.EINVAL, "no such device or port, or its counter mode does not allow this: see rdmalink statistic qp mode")
 }

@@ -70,7 +70,7 @@ func (c *Client) Device(index uint32) (Device, error) {
 // remove a device, it takes it off the list first, and Device still finds it until it is gone.
 // IsListed reads the list up to that device, so it takes fewer system calls than Devices.
 func (c *Client) IsListed(index uint32) (listed bool, err error) {
-	op := fmt.Sprintf("look for RDMA device %d on the list", index)
+	op := fmt.Sprintf("find RDMA device %d in the list", index)
 	var malformed error
 	err = c.stream(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true}, func(reply []byte) bool {
 		d, err := parseDevice(reply)
@@ -99,9 +99,9 @@ func (c *Client) DeviceByName(name string) (Device, error) {
 		names[i] = d.Name
 	}
 	if len(names) == 0 {
-		return Device{}, fmt.Errorf("%w: %q (there is none at all)", ErrNotFound, name)
+		return Device{}, fmt.Errorf("%w: %q (there are none)", ErrNotFound, name)
 	}
-	return Device{}, fmt.Errorf("%w: %q (there are: %s)", ErrNotFound, name, strings.Join(names, ", "))
+	return Device{}, fmt.Errorf("%w: %q (available: %s)", ErrNotFound, name, strings.Join(names, ", "))
 }
 
 func parseDevice(reply []byte) (Device, error) {
@@ -208,7 +208,7 @@ func (c *Client) RenameDevice(device uint32, name string) error {
 		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)})
-	return remedy(err, syscall.EEXIST, "another device has that name; it may live in another network namespace")
+	return remedy(err, syscall.EEXIST, "another device has that name, possibly in another network namespace")
 }
 
 // SetAdaptiveModeration turns adaptive interrupt moderation on or off for CQs that the
@@ -237,9 +237,9 @@ func (c *Client) MoveDevice(device uint32, to *os.File) error {
 	op := fmt.Sprintf("move RDMA device %d to network namespace %s", device, to.Name())
 	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_NET_NS_FD, uint32Value(uint32(to.Fd()))})
 	runtime.KeepAlive(to)
-	err = remedy(err, syscall.EINVAL, "there is no such device here, or this file is not a network namespace")
+	err = remedy(err, syscall.EINVAL, "no such device in this network namespace, or the file is not a network namespace")
 	return remedy(err, syscall.EOPNOTSUPP,
-		"in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode it is the driver that can't, as siw and rxe")
+		"in shared mode all namespaces have the device: run rdma system set netns exclusive; in exclusive mode the driver must support moves, which siw and rxe don't")
 }
 
 func (c *Client) setDevice(op string, device uint32, to Attr) error {
@@ -266,7 +266,7 @@ func (c *Client) AddSubDevice(parent uint32, name string, typ DeviceType) error 
 		},
 	})
 	err = remedy(err, syscall.EOPNOTSUPP, "this device has no sub-devices of that type")
-	return remedy(err, syscall.EINVAL, "there is no such device, or this kernel knows of no sub-devices, as 6.1")
+	return remedy(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
 }
 
 // maxSubDeviceName is shorter than maxDeviceName, because the kernel cuts the names of
@@ -281,6 +281,6 @@ func (c *Client) DeleteSubDevice(device uint32) error {
 	_, err := c.call(fmt.Sprintf("delete sub-device RDMA device %d", device), Request{
 		Op: abi.RDMA_NLDEV_CMD_DELDEV, Attrs: []Attr{byIndex(device)},
 	})
-	err = remedy(err, syscall.EOPNOTSUPP, "it is no sub-device; rdma link delete takes siw and rxe away")
-	return remedy(err, syscall.EINVAL, "there is no such device, or this kernel knows of no sub-devices, as 6.1")
+	err = remedy(err, syscall.EOPNOTSUPP, "it is not a sub-device; rdma link delete deletes siw and rxe devices")
+	return remedy(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
 }

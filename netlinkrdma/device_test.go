@@ -101,7 +101,7 @@ func TestMoveDevice(t *testing.T) {
 	if err := c.MoveDevice(3, nil); !errors.Is(err, os.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := c.MoveDevice(3, to); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "this file is not a network namespace") {
+	if err := c.MoveDevice(3, to); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the file is not a network namespace") {
 		t.Error(err)
 	}
 }
@@ -126,9 +126,9 @@ func TestSubDevice(t *testing.T) {
 		want string
 	}{
 		"of siw":       {c.AddSubDevice(3, "smi0", netlinkrdma.DeviceSMI), "this device has no sub-devices of that type"},
-		"of no device": {c.AddSubDevice(77, "smi0", netlinkrdma.DeviceSMI), "this kernel knows of no sub-devices"},
-		"of the host":  {c.DeleteSubDevice(7), "it is no sub-device"},
-		"gone":         {c.DeleteSubDevice(77), "there is no such device"},
+		"of no device": {c.AddSubDevice(77, "smi0", netlinkrdma.DeviceSMI), "a kernel without sub-devices"},
+		"of the host":  {c.DeleteSubDevice(7), "it is not a sub-device"},
+		"gone":         {c.DeleteSubDevice(77), "no such device"},
 	} {
 		if test.err == nil || !strings.Contains(test.err.Error(), test.want) || errors.Is(test.err, netlinkrdma.ErrNotFound) {
 			t.Errorf("%s: %v, want %q", what, test.err, test.want)

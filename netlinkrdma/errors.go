@@ -18,16 +18,16 @@ var (
 	ErrNoObject = errors.New("no such object")
 	// ErrNoProcess means that a kernel module created the object, or that the thread that
 	// created it has ended or belongs to another PID namespace.
-	ErrNoProcess = errors.New("no process is known")
+	ErrNoProcess = errors.New("process not known")
 	// ErrNoRaw means that the driver or the kernel does not support raw data of this kind
 	// of object, or that there is no such device.
-	ErrNoRaw error = notSupported("the driver gives no raw data of its objects")
+	ErrNoRaw error = notSupported("the driver does not report raw data of its objects")
 	// ErrNoFRMRPools means that the kernel does not support FRMR pools, because it is
 	// older than Linux 7.2, or that there is no such device.
-	ErrNoFRMRPools error = notSupported("this kernel keeps no FRMR pools, Linux 7.2 does, or there is no such device")
+	ErrNoFRMRPools error = notSupported("no such device, or a kernel without FRMR pools, older than Linux 7.2")
 	// ErrNoStatistics means that the driver does not support these counters, or that there
 	// is no such device or port.
-	ErrNoStatistics error = notSupported("the driver has no such statistics, or there is no such device or port")
+	ErrNoStatistics error = notSupported("no such device or port, or the driver has no such statistics")
 	// ErrEventsLost means that events arrived faster than they were read, and that some
 	// were dropped. Later events can be read. List the devices and ports again first.
 	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
@@ -51,7 +51,7 @@ func (notSupported) Is(target error) bool {
 // The errors of systems without NETLINK_RDMA, and of kernels that send no events.
 const (
 	errNoNetlink = notSupported("no NETLINK_RDMA here (on linux: modprobe ib_core)")
-	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)")
+	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)")
 )
 
 // unsupported is an errno that means "not supported". It matches what notSupported does.

@@ -77,7 +77,7 @@ func TestNoEvents(t *testing.T) {
 	deaf.System.Monitor = true
 	for _, k := range []netlinkrdma.Kernel{kernel(), struct{ netlinkrdma.Kernel }{deaf}} {
 		_, err := (&netlinkrdma.Client{Kernel: k}).Subscribe()
-		if !errors.Is(err, verbs.ErrNotSupported) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "list the devices and ports from time to time") {
+		if !errors.Is(err, verbs.ErrNotSupported) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "list the devices and ports periodically") {
 			t.Error(err)
 		}
 	}

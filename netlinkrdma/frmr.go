@@ -67,7 +67,7 @@ func (c *Client) PinFRMR(device uint32, key FRMRPoolKey, handles uint32) error {
 
 func (c *Client) setFRMR(op string, device uint32, to ...Attr) error {
 	_, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET, Attrs: append([]Attr{byIndex(device)}, to...)})
-	return remedy(err, syscall.EINVAL, "the device is gone, has no pools or not of such a key, or the kernel is older than Linux 7.2")
+	return remedy(err, syscall.EINVAL, "the device is gone or has no pool with this key, or the kernel is older than Linux 7.2")
 }
 
 func parseFRMRPool(a *attributes, p *FRMRPool) {
@@ -117,7 +117,7 @@ func ParseFRMRPoolKey(s string) (FRMRPoolKey, error) {
 	var k FRMRPoolKey
 	fields := strings.Split(s, ":")
 	if len(fields) < 4 {
-		return k, badKey(s, "it has four fields, VENDOR_KEY:DMA_BLOCKS:ACCESS_FLAGS:ATS in hexadecimal")
+		return k, badKey(s, "want four fields, VENDOR_KEY:DMA_BLOCKS:ACCESS_FLAGS:ATS in hexadecimal")
 	}
 	bits := [...]int{64, 64, 32, 1}
 	var values [len(bits)]uint64
@@ -129,7 +129,7 @@ func ParseFRMRPoolKey(s string) (FRMRPoolKey, error) {
 		v, err := strconv.ParseUint(strings.TrimPrefix(field, "0x"), 16, 64)
 		switch {
 		case err != nil:
-			return k, badKey(s, fmt.Sprintf("%q is no number of 64 bits in hexadecimal", field))
+			return k, badKey(s, fmt.Sprintf("%q is not a hexadecimal number of 64 bits", field))
 		case size < 64 && v>>size != 0:
 			return k, badKey(s, fmt.Sprintf("%q has more than %d bits", field, size))
 		case i < len(values):

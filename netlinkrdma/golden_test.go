@@ -428,12 +428,12 @@ func TestFRMRPoolKey(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                        "it has four fields, VENDOR_KEY:DMA_BLOCKS:ACCESS_FLAGS:ATS",
-		"0:0:0":                   "it has four fields",
-		"0:0:0:":                  `"" is no number`,
-		"x:0:0:0":                 `"x" is no number`,
-		"-1:0:0:0":                `"-1" is no number`,
-		"10000000000000000:0:0:0": `"10000000000000000" is no number of 64 bits`,
+		"":                        "want four fields, VENDOR_KEY:DMA_BLOCKS:ACCESS_FLAGS:ATS",
+		"0:0:0":                   "want four fields",
+		"0:0:0:":                  `"" is not a hexadecimal number`,
+		"x:0:0:0":                 `"x" is not a hexadecimal number`,
+		"-1:0:0:0":                `"-1" is not a hexadecimal number`,
+		"10000000000000000:0:0:0": `"10000000000000000" is not a hexadecimal number of 64 bits`,
 		"0:0:100000000:0":         `"100000000" has more than 32 bits`,
 		"0:0:0:2":                 `"2" has more than 1 bits`,
 		"0:0:0:0:1":               `"1" has more than 0 bits`,

@@ -68,9 +68,9 @@ func checkName(kind, name string, longest int) error {
 	case name == "":
 		return fmt.Errorf("%w: the %s is empty (%w)", ErrInvalidName, kind, syscall.EINVAL)
 	case len(name) > longest:
-		return fmt.Errorf("%w: the %s has %d bytes, the kernel takes %d (%w)", ErrInvalidName, kind, len(name), longest, syscall.EINVAL)
+		return fmt.Errorf("%w: the %s has %d bytes, the kernel takes at most %d (%w)", ErrInvalidName, kind, len(name), longest, syscall.EINVAL)
 	case strings.ContainsAny(name, "%/\x00"):
-		return fmt.Errorf("%w: the %s holds a percent sign, a slash or a NUL (%w)", ErrInvalidName, kind, syscall.EINVAL)
+		return fmt.Errorf("%w: the %s contains a percent sign, a slash or a NUL (%w)", ErrInvalidName, kind, syscall.EINVAL)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func nextMessage(datagram []byte) (m, rest []byte, err error) {
 	}
 	length := uint64(binary.NativeEndian.Uint32(datagram))
 	if length < messageHeader || length > uint64(len(datagram)) {
-		return nil, nil, fmt.Errorf("%w: a message says it has %d bytes, of %d left", ErrMalformed, length, len(datagram))
+		return nil, nil, fmt.Errorf("%w: a message has invalid length %d, %d bytes left", ErrMalformed, length, len(datagram))
 	}
 	return datagram[:length], datagram[min(int(length+3)&^3, len(datagram)):], nil
 }
@@ -195,7 +195,7 @@ func (a *attributes) advance() bool {
 	length := int(binary.NativeEndian.Uint16(a.rest))
 	a.typ = binary.NativeEndian.Uint16(a.rest[2:]) & attrTypeMask
 	if length < attrHeader || length > len(a.rest) {
-		a.err = fmt.Errorf("%w: attribute %s says it has %d bytes, of %d left", ErrMalformed, attrName(a.typ), length, len(a.rest))
+		a.err = fmt.Errorf("%w: attribute %s has invalid length %d, %d bytes left", ErrMalformed, attrName(a.typ), length, len(a.rest))
 		return false
 	}
 	a.value = a.rest[attrHeader:length]

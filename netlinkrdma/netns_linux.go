@@ -56,7 +56,7 @@ func (n Netns) enter(f func() error) error {
 
 func (n Netns) name() string {
 	if n.File == nil {
-		return "of no file"
+		return "without a file"
 	}
 	return n.File.Name()
 }

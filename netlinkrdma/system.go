@@ -80,7 +80,7 @@ func parseSystem(reply []byte) (System, error) {
 // C: rdma system set netns MODE
 func (c *Client) SetNetnsMode(mode NetnsMode) error {
 	err := c.setSystem(fmt.Sprintf("set netns mode %v", mode), Attr{abi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{uint8(mode)}})
-	return remedy(err, syscall.EBUSY, "there are other network namespaces; set it before any is made, or with option netns_mode of module ib_core")
+	return remedy(err, syscall.EBUSY, "other network namespaces exist; set it before any is created, or with option netns_mode of module ib_core")
 }
 
 // SetPrivilegedQKey sets whether processes without CAP_NET_RAW may use Q_Keys whose highest

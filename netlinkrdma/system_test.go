@@ -28,7 +28,7 @@ func TestSystem(t *testing.T) {
 		t.Error(err)
 	}
 	k.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_SET: syscall.EBUSY}
-	if err := c.SetNetnsMode(netlinkrdma.NetnsShared); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "there are other network namespaces") {
+	if err := c.SetNetnsMode(netlinkrdma.NetnsShared); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "other network namespaces exist") {
 		t.Error(err)
 	}
 	k.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_SET: syscall.EINVAL}

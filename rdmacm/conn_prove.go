@@ -55,7 +55,7 @@ func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 			return nil
 		case time.Since(start) > patience:
 			return &OpError{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
-				Hint: "the peer's kernel does not answer a READ, or Config.Prepare has begun to read SendCQ, which must not happen before Dial returns"}
+				Hint: "the peer's kernel does not answer a READ, or SendCQ was polled before Dial returned, for instance by Config.Prepare"}
 		default:
 			due += c.postEmpty(verbs.OpRDMAWrite)
 		}

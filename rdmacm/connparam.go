@@ -160,7 +160,7 @@ func (l connLimits) negotiate(p *ConnParam) (resources, issue uint8, err error) 
 	resources = depth(p.ResponderResources, most.resources)
 	issue = depth(p.InitiatorDepth, most.depth)
 	if d := l.device; d != nil && (resources > d.resources || issue > d.depth) {
-		return 0, 0, fmt.Errorf("responder resources %d, initiator depth %d: the device has at most %d, %d: %w",
+		return 0, 0, fmt.Errorf("responder resources %d, initiator depth %d: the device has at most %d and %d: %w",
 			resources, issue, d.resources, d.depth, syscall.EINVAL)
 	}
 	return resources, issue, nil

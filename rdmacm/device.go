@@ -50,7 +50,7 @@ func deviceOf(local netip.Addr) (addr *Addr, err error) {
 // ofOneDevice returns an error for an address that more than one device may have.
 func ofOneDevice(local netip.Addr) error {
 	if !local.IsValid() || local.IsUnspecified() || local.IsLoopback() {
-		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "no device in particular has it: give an address of an interface with an RDMA link"}
+		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "it does not select a single device: use the address of an interface with an RDMA link"}
 	}
 	return nil
 }

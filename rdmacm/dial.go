@@ -287,7 +287,7 @@ func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, d *Dialer) (*Eve
 
 // earlyPeer explains the error of siw for an answer with more data right behind it. siw cannot
 // distinguish that from an invalid answer.
-const earlyPeer = "the peer's answer is not valid, or data came right behind it: on iWARP the side that dials has to send first"
+const earlyPeer = "the peer's answer is not valid, or data followed it directly: on iWARP the dialing side must send first"
 
 // explainAnswer adds the command's hints to the errno of the answer's event.
 func (c *Conn) explainAnswer(err error) error {

@@ -101,7 +101,7 @@ type RejectReason uint16
 const (
 	RejectNoQP             RejectReason = 1
 	RejectTimeout          RejectReason = 4
-	RejectInvalidServiceID RejectReason = 8 // nobody listens on that port
+	RejectInvalidServiceID RejectReason = 8 // no listener on that port
 	RejectStaleConn        RejectReason = 10
 	RejectConsumer         RejectReason = 28 // the program over there said no
 	RejectVendorOption     RejectReason = 35 // not with the options of ConnParam.ECE
@@ -114,13 +114,13 @@ func (r RejectReason) String() string {
 	case RejectTimeout:
 		return "timeout"
 	case RejectInvalidServiceID:
-		return "nobody listens on that port"
+		return "no listener on that port"
 	case RejectStaleConn:
 		return "stale connection"
 	case RejectConsumer:
 		return "rejected by the peer program"
 	case RejectVendorOption:
-		return "vendor's options not supported"
+		return "vendor options not supported"
 	}
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
 }
@@ -171,16 +171,16 @@ func openError(err error) error {
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		e.Err, e.Hint = verbs.ErrNotSupported, "RDMA connection management exists on Linux only"
+		e.Err, e.Hint = verbs.ErrNotSupported, "RDMA connection management is available on Linux only"
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
-		e.Hint = "run modprobe rdma_ucm; in a container also pass the device node in, --device " + kernel.CMPath
+		e.Hint = "run modprobe rdma_ucm; in a container, also pass in the device node, --device " + kernel.CMPath
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		e.Hint = "the device node is normally mode 0666: check its mode, and in a container that the devices cgroup allows it"
+		e.Hint = "the device node normally has mode 0666: check its mode and, in a container, that the devices cgroup allows it"
 	}
 	return e
 }
 
-const newCredentials = "the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew"
+const newCredentials = "the credentials changed since the channel was opened: open a new one (after setuid, only a newly started program can)"
 
 // commandError explains the errnos whose meaning is the same for all commands. object may be nil. Its
 // String method is called only if there is an error.
@@ -196,11 +196,11 @@ func commandError(op string, object fmt.Stringer, err error) error {
 	case syscall.EACCES:
 		e.Hint = newCredentials
 	case syscall.ENOENT, syscall.ENXIO:
-		e.Hint = "the kernel has dropped this ID: destroyed, or its device was removed"
+		e.Hint = "the kernel has dropped this ID: it was destroyed, or its device was removed"
 	case syscall.EFAULT, syscall.ENOSPC:
 		e.Hint = "the kernel refused the memory passed to it; please report this"
 	case syscall.ENOSYS:
-		e.Hint = "this kernel does not have it"
+		e.Hint = "this kernel does not support it"
 	}
 	return e
 }

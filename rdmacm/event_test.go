@@ -191,11 +191,11 @@ func TestEventStatus(t *testing.T) {
 
 func TestRejectionText(t *testing.T) {
 	for reason, want := range map[RejectReason]string{
-		lookupReason(1):        "connection rejected: nobody listens on that port",
+		lookupReason(1):        "connection rejected: no listener on that port",
 		lookupReason(2):        "connection rejected: rejected by the peer program",
 		lookupReason(3):        "connection rejected: no QP",
 		lookupReason(5):        "connection rejected: RejectReason(261)",
-		RejectInvalidServiceID: "connection rejected: nobody listens on that port",
+		RejectInvalidServiceID: "connection rejected: no listener on that port",
 		RejectReason(99):       "connection rejected: RejectReason(99)",
 	} {
 		if got := (&RejectedError{Reason: reason}).Error(); got != want {

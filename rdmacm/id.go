@@ -255,7 +255,7 @@ func (id *ID) SetAFOnly(on bool) error {
 func (id *ID) SetAckTimeout(d time.Duration) error {
 	exponent, err := ackTimeoutExponent(d)
 	if err != nil {
-		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not from 0 to " + maxAckTimeout.String()}
+		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not in the range from 0 to " + maxAckTimeout.String()}
 	}
 	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{exponent})
 }
@@ -282,7 +282,7 @@ func ackTimeoutExponent(d time.Duration) (uint8, error) {
 // setIDOption sets an option of level RDMA_OPTION_ID.
 func setIDOption[T [1]uint8 | [1]int32](id *ID, name string, option uint32, value T) error {
 	return hinted("set option "+name, id, setOption(id, abi.RDMA_OPTION_ID, option, value), map[syscall.Errno]string{
-		syscall.EINVAL: "too late in the ID's life, or a value that the transport doesn't have",
+		syscall.EINVAL: "the ID is past the state for this option, or the transport does not support the value",
 		syscall.ENOSYS: "this kernel has no such option",
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-const needPrivilege = "a port below 1024 needs CAP_NET_BIND_SERVICE; with any other, " + newCredentials
+const needPrivilege = "a port below 1024 needs CAP_NET_BIND_SERVICE; for any other port, " + newCredentials
 
 var bindHints = map[syscall.Errno]string{
 	syscall.EACCES:        needPrivilege,
@@ -146,7 +146,7 @@ func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
 		return nil
 	}
 	return &OpError{Op: "use the " + what, Object: info.Name, Err: syscall.EXDEV,
-		Hint: fmt.Sprintf("needed is one on the RDMA device with index %d", a.DeviceIndex)}
+		Hint: fmt.Sprintf("it must belong to the RDMA device with index %d", a.DeviceIndex)}
 }
 
 // QueryGID returns the GIDs of both ends of the path.

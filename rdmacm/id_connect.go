@@ -67,11 +67,11 @@ func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
 var errPrivateData = errors.New("private data too long")
 
 var connectHints = map[syscall.Errno]string{
-	syscall.EINVAL:       "wrong state for it, or, unless the transport is iWARP, private data too long",
+	syscall.EINVAL:       "wrong state, or, unless the transport is iWARP, private data too long",
 	syscall.ENOMEM:       "more responder resources or initiator depth than the device has, or out of memory",
-	syscall.ECONNREFUSED: "nobody listens on that port",
+	syscall.ECONNREFUSED: "no listener on that port",
 	syscall.ENOTCONN:     "the connection is gone",
-	syscall.ENOENT:       "the peer gave up meanwhile, or the ID is destroyed",
+	syscall.ENOENT:       "the peer has given up, or the ID is destroyed",
 }
 
 // Accept accepts a connect request. It first moves an attached queue pair to RTS, except on iWARP, where

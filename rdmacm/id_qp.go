@@ -73,7 +73,7 @@ func (id *ID) InitQPAttr(state verbs.QPState) (*verbs.QPAttr, verbs.QPAttrMask, 
 	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
 	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
 		return nil, 0, hinted("init QP attributes for "+state.String(), id, closedError(err),
-			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection is not that far, or over"})
+			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection has not reached that state or is over"})
 	}
 	attr, mask := qpAttr(&r.resp), verbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
 	attr.State = state // the kernel does not set it for iWARP

@@ -47,7 +47,7 @@ const notSupported = syscall.Errno(524)
 const joinOp = "join multicast group"
 
 var joinHints = map[syscall.Errno]string{
-	syscall.EINVAL:     "only a datagram ID with a device joins, after EventAddrResolved or Bind to an address and not after Connect or Listen",
+	syscall.EINVAL:     "only a datagram ID with a device can join: after EventAddrResolved or Bind to an address, and before Connect or Listen",
 	syscall.ENODEV:     "the network interface with the ID's address has gone",
 	syscall.ENOSYS:     "iWARP has no multicast",
 	syscall.EOPNOTSUPP: "the kernel has no IPv6 multicast over RoCE v2",

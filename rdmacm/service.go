@@ -53,12 +53,12 @@ func (id *ID) ResolveService(name string, serviceID uint64) error {
 
 var serviceHints = map[syscall.Errno]string{
 	syscall.EINVAL:     newCommand,
-	syscall.ENODATA:    "ResolveService has found none",
+	syscall.ENODATA:    "ResolveService found none",
 	syscall.ENOSYS:     onlyInfiniBand,
 	syscall.EOPNOTSUPP: onlyInfiniBand,
 }
 
-const onlyInfiniBand = "only InfiniBand has a subnet administrator, which Linux 6.12 can't ask yet"
+const onlyInfiniBand = "only InfiniBand has a subnet administrator, which Linux 6.12 can't query yet"
 
 // maxServices is how many services fit into an answer.
 const maxServices = 6

@@ -22,7 +22,7 @@ func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 		ok = gather(p.qp, k)
 	}
 	if !ok {
-		f.mistake(p, "a send names local memory or a key that is not its own")
+		f.mistake(p, "a send uses local memory outside its PD, or an invalid local key")
 		p.qp.Raise(abi.IB_EVENT_QP_FATAL)
 		return abi.IB_WC_LOC_PROT_ERR
 	}
@@ -97,7 +97,7 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 		return f.messageERDMA(to, k)
 	}
 	if !aligned(k.w) || !isOpen(to, k) {
-		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
 		return abi.IB_WC_REM_ACCESS_ERR
 	}
 	switch {
@@ -113,7 +113,7 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	}
 	r := to.takeRecv()
 	if r == nil {
-		f.mistake(to, "immediate data came, and no receive was posted")
+		f.mistake(to, "immediate data arrived, but no receive was posted")
 		return abi.IB_WC_REM_OP_ERR
 	}
 	f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
@@ -125,19 +125,19 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 func (f *Fabric) messageERDMA(to *pair, k *packet) (status uint32) {
 	r := to.takeRecv()
 	if r == nil {
-		f.mistake(to, "a message came, and no receive was posted")
+		f.mistake(to, "a message arrived, but no receive was posted")
 		return abi.IB_WC_REM_OP_ERR
 	}
 	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))}
 	switch {
 	case len(k.data) > roomIn(r.SGL):
-		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		f.mistake(to, "a message of %d bytes does not fit in its receive", len(k.data))
 		wc.Status = abi.IB_WC_LOC_LEN_ERR
 	case !scatter(to.qp, r.SGL, k.data):
-		f.mistake(to, "a receive names memory that it may not fill")
+		f.mistake(to, "a receive names memory that it may not write")
 		wc.Status = abi.IB_WC_LOC_PROT_ERR
 	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
-		f.mistake(to, "there is no key %#x to end", k.w.Imm)
+		f.mistake(to, "no key %#x to invalidate", k.w.Imm)
 		wc.Status = abi.IB_WC_REM_INV_REQ_ERR
 	}
 	if wc.Status != abi.IB_WC_SUCCESS {

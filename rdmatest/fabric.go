@@ -217,7 +217,7 @@ func (f *Fabric) nothingLeft() {
 		return
 	}
 	if left := f.leaks(); len(left) > 0 {
-		f.t.Errorf("rdmatest: left at the end of the test: %q", left)
+		f.t.Errorf("rdmatest: not closed at the end of the test: %q", left)
 	}
 }
 
@@ -228,7 +228,7 @@ func (f *Fabric) noneIdle() {
 		idle = append(idle, d.faults.idle()...)
 	}
 	for _, fault := range idle {
-		f.t.Errorf("rdmatest: %s: %s never happened; Fault.Optional allows that", fault.at, fault.what)
+		f.t.Errorf("rdmatest: %s: %s never happened; set Fault.Optional to allow that", fault.at, fault.what)
 	}
 }
 

@@ -15,12 +15,12 @@ func (mlx5Rules) check(f *Fabric, p *pair, k *packet) uint32 {
 		return abi.IB_WC_LOC_QP_OP_ERR
 	case k.w.Opcode == abi.IB_UVERBS_WR_BIND_MW:
 		if !p.qp.Bind(&k.w.Bind) {
-			f.mistake(p, "a window can't be bound so")
+			f.mistake(p, "invalid memory window bind")
 			return abi.IB_WC_MW_BIND_ERR
 		}
 		return abi.IB_WC_SUCCESS
 	case fetches(k.w) && !mayUse(p.qp, k.w.SGL, true):
-		f.mistake(p, "what is read may not be written where it shall go")
+		f.mistake(p, "the local memory for the data read is not writable")
 		return abi.IB_WC_LOC_PROT_ERR
 	}
 	if status := (rxeRules{}).check(f, p, k); status != abi.IB_WC_SUCCESS {

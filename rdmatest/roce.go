@@ -137,20 +137,20 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	case right(k.w) == 0:
 		return f.message(p, to, k, r)
 	case to.qp.QPAccess()&right(k.w) != right(k.w):
-		f.mistake(to, "the queue pair does not let its peer do opcode %d", k.w.Opcode)
+		f.mistake(to, "the queue pair does not allow its peer opcode %d", k.w.Opcode)
 		return invalid
 	case !isOpen(to, k):
-		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
 		if r != nil {
 			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_ACCESS_ERR}, false)
 		}
 		return refused
 	case !aligned(k.w):
-		f.mistake(to, "opcode %d at %#x, which is no multiple of 8", k.w.Opcode, k.w.RemoteAddr)
+		f.mistake(to, "opcode %d at %#x, which is not a multiple of 8", k.w.Opcode, k.w.RemoteAddr)
 		return invalid
 	case fetches(k.w):
 		if data := f.fetch(to, k); !p.qp.KeepFetched(k.w, data) && !scatter(p.qp, k.w.SGL, data) {
-			f.mistake(p, "what was read has nowhere to go")
+			f.mistake(p, "the local memory for the data read is not writable")
 			return verdict{status: abi.IB_WC_LOC_PROT_ERR}
 		}
 	case len(k.data) > 0:
@@ -165,7 +165,7 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 // message is a SEND.
 func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	if long := len(k.data) > roomIn(r.SGL); long || !to.qp.Keep(r, k.data) && !scatter(to.qp, r.SGL, k.data) {
-		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		f.mistake(to, "a message of %d bytes does not fit in its receive", len(k.data))
 		status, v := to.d.rules.(roce).unfit(long)
 		to.qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
 		if !isReliable(p.qp) {
@@ -176,7 +176,7 @@ func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))}
 	if k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV {
 		if !to.qp.Invalidate(k.w.Imm) {
-			f.mistake(to, "there is no key %#x to end", k.w.Imm)
+			f.mistake(to, "no key %#x to invalidate", k.w.Imm)
 			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
 			return verdict{ends: true} // it was acknowledged before
 		}

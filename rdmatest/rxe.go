@@ -24,7 +24,7 @@ func (rxeRules) check(f *Fabric, p *pair, k *packet) uint32 {
 		}
 	}
 	if !ok {
-		f.mistake(p, "a send names local memory or a key that is not its own")
+		f.mistake(p, "a send uses local memory outside its PD, or an invalid local key")
 		return abi.IB_WC_WR_FLUSH_ERR
 	}
 	return abi.IB_WC_SUCCESS
@@ -66,7 +66,7 @@ func (rxeRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again tim
 	var r *fakeverbs.Recv
 	if takes(k.w) && !dropped(to, k) {
 		if r = to.takeRecv(); r == nil {
-			f.mistake(to, "a message came, and no receive was posted")
+			f.mistake(to, "a message arrived, but no receive was posted")
 			if !reliable {
 				return abi.IB_WC_SUCCESS, 0
 			}

@@ -30,7 +30,7 @@ func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 		}
 	}
 	if status != abi.IB_WC_SUCCESS {
-		f.mistake(p, "a send names local memory or a key that is not its own")
+		f.mistake(p, "a send uses local memory outside its PD, or an invalid local key")
 		p.qp.Raise(event)
 	}
 	return status
@@ -70,7 +70,7 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 		return f.messageSIW(to, k)
 	}
 	if n := reach(k); n > 0 && !to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w)) {
-		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
+		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
 		switch {
 		case fetches(k.w) && to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, 0): // siw asks a READ for no more than the key
 			scatter(p.qp, k.w.SGL, f.fetch(to, k))
@@ -97,18 +97,18 @@ func (f *Fabric) messageSIW(to *pair, k *packet) (event uint32, ok bool) {
 	r := to.takeRecv()
 	switch {
 	case r == nil:
-		f.mistake(to, "a message came, and no receive was posted")
+		f.mistake(to, "a message arrived, but no receive was posted")
 		return 0, false
 	case len(k.data) > roomIn(r.SGL):
-		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		f.mistake(to, "a message of %d bytes does not fit in its receive", len(k.data))
 		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_LOC_LEN_ERR}, false)
 		return abi.IB_EVENT_QP_FATAL, false
 	case !scatter(to.qp, r.SGL, k.data):
-		f.mistake(to, "a receive names memory that it may not fill")
+		f.mistake(to, "a receive names memory that it may not write")
 		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_GENERAL_ERR}, false)
 		return abi.IB_EVENT_QP_ACCESS_ERR, false
 	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
-		f.mistake(to, "there is no key %#x to end", k.w.Imm)
+		f.mistake(to, "no key %#x to invalidate", k.w.Imm)
 		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
 		return 0, true // siw goes on
 	}

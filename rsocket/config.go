@@ -29,7 +29,8 @@ type Config struct {
 	Mappings int
 
 	// KeepAlive is how often the connection checks that the peer is still there. Zero
-	// stands for 15 seconds. If it is negative, the connection never checks.
+	// stands for 15 seconds. If it is negative, the connection never checks. A check sends an
+	// empty message. For that an idle connection has a timer, but no goroutine.
 	KeepAlive time.Duration
 }
 

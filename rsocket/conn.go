@@ -64,15 +64,17 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 // gone, which a keep-alive finds out.
 const mpaTimeout = 10 * time.Second
 
+// keepAlive handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
 func (c *Conn) keepAlive(period time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.broken {
 		return
 	}
+	c.progress()
 	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
 	c.stream.keepAlive()
-	c.watch()
+	c.calls.Tend() // without a call that waits, the next keep-alive finds a failure
 	c.alive.Reset(period)
 }
 

@@ -112,7 +112,7 @@ func (ms *mappings) add(pd *uverbs.PD, b []byte) (*Mapping, error) {
 		i = len(ms.held)
 	}
 	if i == ms.most {
-		return nil, fmt.Errorf("the peer takes %d mappings at a time: %w", ms.most, syscall.ENOMEM)
+		return nil, fmt.Errorf("the peer takes at most %d mappings at a time: %w", ms.most, syscall.ENOMEM)
 	}
 	mr, err := pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m mapping) marshal(order binary.ByteOrder) []byte {
 // once.
 func (s *stream) gotMapping(i uint32) error {
 	if uint64(i) >= uint64(len(s.mapped)) {
-		return violation("mapping %d, there is room for %d", i, len(s.mapped))
+		return violation("mapping %d of at most %d", i, len(s.mapped))
 	}
 	entry := s.own.mappings[i*mappingSize:][:mappingSize]
 	var b [offerSize]byte

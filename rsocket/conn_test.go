@@ -199,6 +199,33 @@ func TestArmIgnored(t *testing.T) {
 	})
 }
 
+// TestKeepAliveArms: a keep-alive arms the send queue only if a call waits for events. An idle connection
+// pays for no system call on rxe, and its end wakes nobody.
+func TestKeepAliveArms(t *testing.T) {
+	f := newFabric(t, rdmatest.RXE)
+	a, _ := f.pair(Config{})
+	a.alive = time.AfterFunc(time.Hour, func() {})
+	defer a.alive.Stop()
+	_, resume := f.Pause()
+	defer resume()
+	for _, waiting := range []bool{false, true} {
+		a.mu.Lock()
+		a.calls.Waiting = waiting
+		a.mu.Unlock()
+		a.keepAlive(time.Hour)
+		a.mu.Lock()
+		want := netconn.ArmedForNone
+		if waiting {
+			want = netconn.ArmedForFailures
+		}
+		if a.stream.sent == 0 || a.sends.Armed != want {
+			t.Errorf("waiting %v: %d slots in use, armed %v", waiting, a.stream.sent, a.sends.Armed)
+		}
+		a.calls.Waiting = false
+		a.mu.Unlock()
+	}
+}
+
 // TestKeepAliveSilent: over iWARP the side that accepted sends keep-alives to a peer that has
 // never spoken, but not before that peer has the answer to its connect request.
 func TestKeepAliveSilent(t *testing.T) {

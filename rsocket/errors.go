@@ -8,7 +8,7 @@ import (
 )
 
 // ErrProtocol is the error of a connection whose peer violated the rsocket protocol or does not speak it.
-var ErrProtocol = errors.New("the peer does not keep to the rsocket protocol")
+var ErrProtocol = errors.New("the peer broke the rsocket protocol")
 
 // ErrNotMapped is the error of a WriteAt to an offset where the peer has mapped no memory.
 var ErrNotMapped = errors.New("the peer has mapped no memory there")

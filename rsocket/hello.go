@@ -40,7 +40,7 @@ func (h *hello) marshal() []byte {
 // parseHello parses and checks a peer's private data. InfiniBand and RoCE pad it, so more bytes are valid.
 func parseHello(b []byte) (hello, error) {
 	if len(b) < helloSize {
-		return hello{}, violation("%d bytes of private data, rsocket has %d", len(b), helloSize)
+		return hello{}, violation("%d bytes of private data, want %d", len(b), helloSize)
 	}
 	h := hello{
 		bigEndian: b[1]&flagBigEndian != 0,
@@ -53,11 +53,11 @@ func parseHello(b []byte) (hello, error) {
 	}
 	switch {
 	case b[0] != version:
-		return hello{}, violation("version %d, this is version %d", b[0], version)
+		return hello{}, violation("version %d, want %d", b[0], version)
 	case h.credits == 0:
 		return hello{}, violation("no credits in the private data")
 	case h.table.length < tableEntries:
-		return hello{}, violation("a table for %d offers, it takes %d", h.table.length, tableEntries)
+		return hello{}, violation("a table for %d offers, want %d", h.table.length, tableEntries)
 	}
 	return h, nil
 }

@@ -37,7 +37,7 @@ func (r *receiver) arrived(n uint32) error {
 	rest := min(r.offered-r.filled, uint64(r.half)-r.filled%uint64(r.half))
 	switch {
 	case uint64(n) > rest:
-		return violation("a message of %d bytes, the rest of the offer is %d", n, rest)
+		return violation("a message of %d bytes, but %d bytes are left of the offer", n, rest)
 	case r.seq+r.unread == r.sent:
 		return violation("a message beyond the credits")
 	}

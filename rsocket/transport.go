@@ -108,7 +108,7 @@ func (v *transport) received(wc *verbs.WC) (word, error) {
 	case v.iwarp && wc.ByteLen == wordSize && wc.WRID < uint64(v.recvs):
 		return word(v.order.Uint32(v.own.Bytes()[v.sends+int(wc.WRID)*wordSize:])), nil
 	}
-	return 0, violation("a message of %d bytes that is no word", wc.ByteLen)
+	return 0, violation("a message of %d bytes that is not a control word", wc.ByteLen)
 }
 
 // post implements link.

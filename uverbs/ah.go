@@ -110,7 +110,7 @@ func ahHint(err error, attr *verbs.AHAttr) string {
 	case !errors.Is(err, syscall.EINVAL):
 		return createHint(err)
 	case !attr.Global:
-		return "RoCE needs a Global address: DGID and SGIDIndex"
+		return "RoCE needs a Global address, with DGID and SGIDIndex"
 	}
 	return "no such port, or " + emptySlotHint + ", of DGID's family"
 }
@@ -172,7 +172,7 @@ func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error)
 func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
 	const op = "find the sender of a message to"
 	if wc == nil || wc.Status != verbs.StatusSuccess {
-		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error names one")
+		return nil, d.fail(op, syscall.EINVAL, "only a successful completion names the sender")
 	}
 	attr := &verbs.AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
 	if wc.Flags&verbs.WCGRH == 0 {
@@ -201,7 +201,7 @@ func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, e
 		return nil, err
 	}
 	if p.LinkLayer == verbs.LinkEthernet || p.GRHRequired {
-		return nil, d.fail("find the sender of a message to", syscall.EINVAL, "the completion has no WCGRH, without which RoCE names no sender; is it that of a receive?")
+		return nil, d.fail("find the sender of a message to", syscall.EINVAL, "the completion has no WCGRH flag, and RoCE needs the GRH to name the sender: is it the completion of a receive?")
 	}
 	return attr, nil
 }
@@ -209,9 +209,9 @@ func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, e
 func (g *GRH) unanswerable() string {
 	switch {
 	case g.DGID.IsMulticast():
-		return fmt.Sprintf("it came to the multicast group %v, which is no GID to answer from: make the address with ParseGRH and ChooseGID", g.DGID)
+		return fmt.Sprintf("it was sent to multicast group %v, which can't be the source of an answer: make the address with ParseGRH and ChooseGID", g.DGID)
 	case g.SGID.IsMulticast() || g.SGID.Addr().IsUnspecified():
-		return fmt.Sprintf("its sender has the address %v, which is nobody's", g.SGID)
+		return fmt.Sprintf("its source address %v is not a unicast address", g.SGID)
 	}
 	return ""
 }
@@ -228,5 +228,5 @@ func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
 			return e.Index, nil
 		}
 	}
-	return 0, d.fail("find the sender of a message to", verbs.ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))
+	return 0, d.fail("find the sender of a message to", verbs.ErrNoGID, fmt.Sprintf("it was sent to %v, which is not, or no longer, a GID of port %d", g.DGID.Addr(), port))
 }

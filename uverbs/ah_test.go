@@ -86,8 +86,8 @@ func TestAHAttrFromWCRefused(t *testing.T) {
 		grh  []byte
 		want string
 	}{
-		{"no completion", 1, nil, good, "only a completion"},
-		{"failed", 1, &verbs.WC{Flags: verbs.WCGRH, Status: verbs.StatusWRFlushErr}, good, "only a completion"},
+		{"no completion", 1, nil, good, "only a successful completion"},
+		{"failed", 1, &verbs.WC{Flags: verbs.WCGRH, Status: verbs.StatusWRFlushErr}, good, "only a successful completion"},
 		{"no GRH", 1, &verbs.WC{}, good, "no WCGRH"},
 		{"short", 1, grh, good[:39], "40 bytes"},
 		{"none", 1, grh, nil, "40 bytes"},
@@ -95,10 +95,10 @@ func TestAHAttrFromWCRefused(t *testing.T) {
 		{"TCP", 1, grh, ipv6GRH(6, "2001:db8::9", "2001:db8::1"), "neither UDP nor InfiniBand"},
 		{"multicast", 1, grh, ipv4GRH(0, "10.0.0.9", "239.0.0.1"), "multicast group ::ffff:239.0.0.1"},
 		{"IPv6 multicast", 1, grh, ipv6GRH(17, "2001:db8::9", "ff0e::1"), "multicast group ff0e::1"},
-		{"from a group", 1, grh, ipv4GRH(0, "239.0.0.1", "10.0.0.1"), "nobody's"},
-		{"from nobody", 1, grh, ipv6GRH(17, "::", "2001:db8::1"), "nobody's"},
-		{"not ours", 1, grh, ipv4GRH(0, "10.0.0.9", "10.0.0.8"), "it came to 10.0.0.8"},
-		{"beyond 255", 1, grh, ipv4GRH(0, "10.0.0.9", "10.0.0.3"), "it came to 10.0.0.3"},
+		{"from a group", 1, grh, ipv4GRH(0, "239.0.0.1", "10.0.0.1"), "not a unicast address"},
+		{"from nobody", 1, grh, ipv6GRH(17, "::", "2001:db8::1"), "not a unicast address"},
+		{"not ours", 1, grh, ipv4GRH(0, "10.0.0.9", "10.0.0.8"), "it was sent to 10.0.0.8"},
+		{"beyond 255", 1, grh, ipv4GRH(0, "10.0.0.9", "10.0.0.3"), "it was sent to 10.0.0.3"},
 		{"no such port", 257, grh, good, "of port 257"},
 	} {
 		attr, err := dev.AHAttrFromWC(c.port, c.wc, c.grh)

@@ -54,7 +54,7 @@ func (d *Device) afterHint(err error) string {
 	if !ioctl.Unsupported(err) {
 		return ""
 	}
-	return fmt.Sprintf("completion counters are newer than Linux 7.2, and driver %v may have none", d.info.Driver)
+	return fmt.Sprintf("completion counters need a kernel newer than Linux 7.2, and driver %v may not support them", d.info.Driver)
 }
 
 // CreateCompCounter creates a completion counter, whose numbers are 0. [QP.AttachCompCounter]

@@ -92,7 +92,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
 	if p, ok := cq.dev.provider.(driver.CQInliner); opts.MaxInline > 0 && (!ok || opts.MaxInline > p.MaxCQInline()) {
-		return fmt.Errorf("%w: messages of %d bytes in completions", verbs.ErrNotSupported, opts.MaxInline)
+		return fmt.Errorf("%w: inline messages of %d bytes in completions", verbs.ErrNotSupported, opts.MaxInline)
 	}
 	c := cq.dev.creation(nil)
 	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil,
@@ -354,7 +354,7 @@ func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
 func (cq *CQ) Moderate(count uint16, period time.Duration) error {
 	const op, moderate = "moderate", 1
 	if period < 0 || period.Microseconds() > math.MaxUint16 {
-		return cq.fail(op, syscall.EINVAL, fmt.Sprintf("a period is %d µs at most", math.MaxUint16))
+		return cq.fail(op, syscall.EINVAL, fmt.Sprintf("the period is at most %d µs", math.MaxUint16))
 	}
 	return cq.using(op, func() error {
 		in := &abi.IbUverbsExModifyCq{CqHandle: cq.handle, AttrMask: moderate,
@@ -373,7 +373,7 @@ func (cq *CQ) moderateHint(err error) string {
 	if failed != nil || !errors.Is(err, syscall.EINVAL) {
 		return ""
 	}
-	return fmt.Sprintf("the device takes a count of %d and a period of %d µs at most", a.CQModerationMaxCount, a.CQModerationMaxPeriod)
+	return fmt.Sprintf("the device takes a count of at most %d and a period of at most %d µs", a.CQModerationMaxCount, a.CQModerationMaxPeriod)
 }
 
 // Resize changes the size of the CQ to at least entries completions. The CQ may shrink, but
@@ -424,7 +424,7 @@ func (cq *CQ) issueResize(r *driver.ResizeCQ, u driver.UHW, extra []driver.Attr)
 
 func resizeHint(err error, entries int) string {
 	if errors.Is(err, syscall.EINVAL) {
-		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the CQ holds", entries)
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the number of completions in the CQ", entries)
 	}
 	return ""
 }

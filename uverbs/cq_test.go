@@ -151,7 +151,7 @@ func TestResizeRefused(t *testing.T) {
 	w.complete(t, 0, 5)
 	for _, entries := range []int{4, 0, -1} {
 		err := w.cq.Resize(entries)
-		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the CQ holds", entries)) {
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the number of completions in the CQ", entries)) {
 			t.Error(err)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	if len(wcs) == 0 {
-		return 0, cq.fail("wait for", syscall.EINVAL, "there is no room for a completion")
+		return 0, cq.fail("wait for", syscall.EINVAL, "no room for a completion")
 	}
 	cq.events.Join()
 	defer cq.events.Leave()

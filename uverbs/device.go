@@ -262,7 +262,7 @@ func (d *Device) QueryClock() (ticks uint64, err error) {
 	err = d.using("query the clock of", func() error {
 		p, ok := d.provider.(driver.ClockReader)
 		if !ok {
-			return d.fail("query the clock of", verbs.ErrNotSupported, "it has no clock that programs can read")
+			return d.fail("query the clock of", verbs.ErrNotSupported, "the device has no clock that programs can read")
 		}
 		if ticks, err = p.Clock(); err != nil {
 			return d.fail("query the clock of", err, "")

@@ -104,7 +104,7 @@ func TestModify(t *testing.T) {
 		t.Error(diff)
 	}
 	err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP goes to RTS only by connecting it") {
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP enters RTS only when it is connected") {
 		t.Error(err)
 	}
 }
@@ -154,7 +154,7 @@ func TestOtherABI(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := dev.CreateCQ(1, nil)
-	if !errors.Is(err, verbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, the provider linked in 1 to 1") {
+	if !errors.Is(err, verbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver has ABI 2, the linked provider supports 1 to 1") {
 		t.Error(err)
 	}
 }
@@ -244,8 +244,8 @@ func TestInfoProvider(t *testing.T) {
 	}{
 		{siw0, ""},
 		{rxe0, ""},
-		{uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, ABI: 1}, "uverbs: use device on qib0: no provider: this program links none for driver qib"},
-		{uverbs.DeviceInfo{Name: "rxe9", Driver: verbs.DriverRXE, ABI: 9}, "uverbs: use device on rxe9: no provider: the kernel's rxe driver speaks ABI 9, the provider linked in 2 to 2"},
+		{uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, ABI: 1}, "uverbs: use device on qib0: no provider: this program links no provider for driver qib"},
+		{uverbs.DeviceInfo{Name: "rxe9", Driver: verbs.DriverRXE, ABI: 9}, "uverbs: use device on rxe9: no provider: the kernel's rxe driver has ABI 9, the linked provider supports 2 to 2"},
 	} {
 		err := test.info.Provider()
 		switch {
@@ -269,9 +269,9 @@ func TestModerate(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for want, err := range map[string]error{
-		"a period is 65535 µs at most": w.cq.Moderate(1, time.Second),
-		"65535 µs":                     w.cq.Moderate(1, -1),
-		"a count of 1000 and a period of 4000 µs at mos": w.cq.Moderate(1001, 0),
+		"the period is at most 65535 µs": w.cq.Moderate(1, time.Second),
+		"65535 µs":                       w.cq.Moderate(1, -1),
+		"a count of at most 1000 and a period of at most 4000 µs": w.cq.Moderate(1001, 0),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -331,7 +331,7 @@ func TestRegMRAt(t *testing.T) {
 	if err := w.k.User.Write(iova+100, []byte{42}); err != nil || b[100] != 42 {
 		t.Error(err, b[100])
 	}
-	if _, err := w.pd.RegMRAt(b, iova+8, 0); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "different places of their pages") {
+	if _, err := w.pd.RegMRAt(b, iova+8, 0); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "different offsets within a page") {
 		t.Error(err)
 	}
 	if err := mr.Close(); err != nil {

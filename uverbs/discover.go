@@ -130,7 +130,7 @@ func probeDriver(f ioctl.File) verbs.DriverID {
 
 func haveDevices(infos []DeviceInfo) string {
 	if len(infos) == 0 {
-		return "there is none; `rdmalink add siw0 type siw netdev eth0` makes a software one"
+		return "there are none; `rdmalink add siw0 type siw netdev eth0` adds a software device"
 	}
 	names := make([]string, len(infos))
 	for i, info := range infos {
@@ -172,7 +172,7 @@ func deviceFromSysfs(root, dir string) (DeviceInfo, error) {
 	ma, errMajor := strconv.ParseUint(major, 10, 32)
 	mi, errMinor := strconv.ParseUint(minor, 10, 32)
 	if attr.err == nil && (errMajor != nil || errMinor != nil) {
-		return info, fmt.Errorf("%s/dev: %s:%s is no device number", dir, major, minor)
+		return info, fmt.Errorf("%s/dev: %s:%s is not a device number", dir, major, minor)
 	}
 	info.rdev = makedev(uint32(ma), uint32(mi))
 	ib := filepath.Join(root, "class/infiniband", info.Name)
@@ -202,7 +202,7 @@ func (r *sysfsReader) number(dir, name string, base int) uint64 {
 	s := r.text(dir, name)
 	n, err := strconv.ParseUint(s, base, 64)
 	if err != nil && r.err == nil {
-		r.err = fmt.Errorf("%s/%s: %q is no number", dir, name, s)
+		r.err = fmt.Errorf("%s/%s: %q is not a number", dir, name, s)
 	}
 	return n
 }
@@ -215,7 +215,7 @@ func (r *sysfsReader) number(dir, name string, base int) uint64 {
 func (info DeviceInfo) Provider() error {
 	p := driver.Lookup(info.Driver)
 	if p == nil {
-		return info.noProvider(fmt.Sprintf("this program links none for driver %v", info.Driver))
+		return info.noProvider(fmt.Sprintf("this program links no provider for driver %v", info.Driver))
 	}
 	if why := info.mismatch(p); why != "" {
 		return info.noProvider(why)
@@ -226,7 +226,7 @@ func (info DeviceInfo) Provider() error {
 // mismatch returns why a provider does not fit the kernel's driver, or "".
 func (info DeviceInfo) mismatch(p driver.Driver) string {
 	if low, high := p.ABI(); info.ABI < low || info.ABI > high {
-		return fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", info.Driver, info.ABI, low, high)
+		return fmt.Sprintf("the kernel's %v driver has ABI %d, the linked provider supports %d to %d", info.Driver, info.ABI, low, high)
 	}
 	return ""
 }

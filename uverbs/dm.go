@@ -47,7 +47,7 @@ func (d *Device) AllocDM(length, align uint64) (*DM, error) {
 		return nil, d.noProvider("allocate", "DM")
 	}
 	if align != 0 && bits.OnesCount64(align) != 1 {
-		return nil, &Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "align is no power of two"}
+		return nil, &Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "align is not a power of two"}
 	}
 	dm := &DM{dev: d, length: length}
 	if err := dm.attach("DM", &d.object); err != nil {
@@ -92,7 +92,7 @@ func (dm *DM) issueAlloc(r *driver.AllocDM, u driver.UHW, extra []driver.Attr) e
 
 func (d *Device) dmHint(err error, length uint64) string {
 	if a, failed := d.Attr(); failed == nil && length > a.MaxDMSize && !errors.Is(err, verbs.ErrNotSupported) {
-		return fmt.Sprintf("%d bytes are more than the device has (%d)", length, a.MaxDMSize)
+		return fmt.Sprintf("%d bytes is more than the device has (%d)", length, a.MaxDMSize)
 	}
 	return createHint(err)
 }

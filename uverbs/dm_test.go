@@ -85,11 +85,11 @@ func TestDMRefused(t *testing.T) {
 	w := newDM(t)
 	reg := func(dm *uverbs.DM, offset uint64, length int) error { return failed(w.pd.RegDM(dm, offset, length, 0)) }
 	for want, err := range map[string]error{
-		"no power of two":            failed(w.dev.AllocDM(8, 3)),
-		"no device memory is named":  reg(nil, 0, 1),
-		"0 bytes from 0 on":          reg(w.dm, 0, 0),
-		"2 bytes from 4095 on":       reg(w.dm, 4095, 2),
-		"1 bytes from 4097 on":       reg(w.dm, 4097, 1),
+		"not a power of two":         failed(w.dev.AllocDM(8, 3)),
+		"no device memory given":     reg(nil, 0, 1),
+		"0 bytes at offset 0":        reg(w.dm, 0, 0),
+		"2 bytes at offset 4095":     reg(w.dm, 4095, 2),
+		"1 bytes at offset 4097":     reg(w.dm, 4097, 1),
 		"AccessLocalWrite":           failed(w.pd.RegDM(w.dm, 0, 8, verbs.AccessRemoteWrite)),
 		"the offset is negative":     failed(w.dm.ReadAt(nil, -1)),
 		"write DM 2 on hollow0: inv": failed(w.dm.WriteAt(make([]byte, 4), 2)),

@@ -344,7 +344,7 @@ func TestRoCEHints(t *testing.T) {
 		{w.ud.AttachMcast(fakeverbs.IPv4GID, 0), syscall.EINVAL, "a multicast GID begins with ff"},
 		{w.ud.DetachMcast(group, 0), syscall.EINVAL, ""},
 		{w.cq.Resize(1 << 20), syscall.EINVAL, "1048576 is more than the device allows"},
-		{w.srq.SetLimit(1000), syscall.EINVAL, "1000 is more than the SRQ has room for"},
+		{w.srq.SetLimit(1000), syscall.EINVAL, "1000 is more than the SRQ's capacity of"},
 		{w.srq.Resize(1 << 21), syscall.EINVAL, "2097152 is more than the device allows"},
 		{w.srq.Resize(0), syscall.EINVAL, "maxWR is 0"},
 		{w.mr.Rereg(uverbs.ReregOptions{Access: &writable}), syscall.EINVAL, "need AccessLocalWrite too"},

@@ -51,7 +51,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 	}
 	specs, counters, err := encodeSpecs(opts.Specs)
 	if opts.Port > math.MaxUint8 {
-		err = fmt.Errorf("port %d: the kernel takes %d at most", opts.Port, math.MaxUint8)
+		err = fmt.Errorf("port %d: the kernel takes at most %d", opts.Port, math.MaxUint8)
 	}
 	if err != nil {
 		return nil, qp.fail("create a flow of", syscall.EINVAL, err.Error())
@@ -74,7 +74,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 
 func encodeSpecs(all []flow.Spec) (b []byte, counters []*Counters, err error) {
 	if len(all) > 10 {
-		return nil, nil, errors.New("a flow has 10 specs at most")
+		return nil, nil, errors.New("a flow has at most 10 specs")
 	}
 	for i, s := range all {
 		if s == nil {
@@ -140,9 +140,9 @@ func (f *Flow) issueCreate(opts *FlowOptions, specs []byte, u driver.UHW, extra 
 func (qp *QP) flowHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL) && qp.typ != verbs.QPTypeRawPacket && qp.typ != verbs.QPTypeUD:
-		return "flows are given to RAW_PACKET and UD QPs only"
+		return "only RAW_PACKET and UD QPs take flows"
 	case unsupported(err):
-		return "there are no such flow rules for such a QP, or no flow rules at all"
+		return "the device does not support this flow rule for this type of QP, or no flow rules at all"
 	}
 	return createHint(err)
 }
@@ -262,7 +262,7 @@ func (c *Counters) Read(values []uint64, cached bool) error {
 
 func countersHint(err error) string {
 	if errors.Is(err, syscall.EINVAL) {
-		return "no flow has them, or there is no room for the largest index that is counted"
+		return "no flow uses the counters, or the largest counted index does not fit"
 	}
 	return ""
 }

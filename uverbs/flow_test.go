@@ -102,7 +102,7 @@ func TestFlowCounted(t *testing.T) {
 		}
 	}
 	fresh := must[*uverbs.Counters](t)(w.dev.CreateCounters())
-	if err := fresh.Read(make([]uint64, 1), false); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "no flow has them") {
+	if err := fresh.Read(make([]uint64, 1), false); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "no flow uses the counters") {
 		t.Error(err)
 	}
 	if err := errors.Join(fresh.Count(flow.CounterBytes, 0), fresh.Count(flow.CounterPackets, 1)); err != nil {
@@ -141,11 +141,11 @@ func TestFlowRefused(t *testing.T) {
 	defer rc.Close()
 	specs := func(s ...flow.Spec) error { return failed(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: s})) }
 	for want, err := range map[string]error{
-		"10 specs at most":              specs(slices.Repeat([]flow.Spec{flow.Drop{}}, 11)...),
+		"at most 10 specs":              specs(slices.Repeat([]flow.Spec{flow.Drop{}}, 11)...),
 		"spec 1 is nil":                 specs(flow.Drop{}, nil),
 		"names no counters":             specs((*uverbs.Counters)(nil)),
 		"port 256":                      failed(w.qp.CreateFlow(&uverbs.FlowOptions{Port: 256})),
-		"RAW_PACKET and UD QPs only":    failed(rc.CreateFlow(nil)),
+		"only RAW_PACKET and UD QPs":    failed(rc.CreateFlow(nil)),
 		"create flow on hollow0: inva":  specs(&flow.VXLAN{Val: 1 << 24}),
 		"create flow on hollow0: inval": failed(w.qp.CreateFlow(&uverbs.FlowOptions{Type: flow.AllDefault, Flags: flow.DontTrap})),
 	} {

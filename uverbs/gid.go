@@ -142,10 +142,10 @@ func familyRank(g verbs.GID) int {
 // advice returns a hint for a port without an allowed GID. It lists the GIDs of the port and
 // says how to add one.
 func (c *GIDChoice) advice(table []verbs.GIDEntry, link verbs.LinkLayer) string {
-	have := "the port has none"
+	have := "the port has no GIDs"
 	netdev := "the network device"
 	if len(table) > 0 {
-		have = "the port has " + gidList(table)
+		have = "the port has GIDs " + gidList(table)
 		if i, err := net.InterfaceByIndex(int(table[0].NetdevIndex)); err == nil {
 			netdev = i.Name
 		}

@@ -110,11 +110,11 @@ func TestChooseGIDRefused(t *testing.T) {
 		want   []string
 	}{
 		{"down", port1{verbs.LinkEthernet, 1, both}, nil, []string{"the port is DOWN"}},
-		{"empty", port1{verbs.LinkEthernet, active, nil}, nil, []string{"has none", "ip addr add"}},
+		{"empty", port1{verbs.LinkEthernet, active, nil}, nil, []string{"has no GIDs", "ip addr add"}},
 		{"no IPv4", port1{verbs.LinkEthernet, active, v6}, &uverbs.GIDChoice{IPv4: true}, []string{"0 fe80::1 (RoCE v1), 1 fe80::1 (RoCE v2)", "add an address to"}},
 		{"no such address", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("10.9.9.9")}, []string{"5 10.0.0.1 (RoCE v2)", "add 10.9.9.9 to"}},
 		{"beyond 255", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("10.0.0.3")}, []string{"256 10.0.0.3"}},
-		{"InfiniBand", port1{verbs.LinkInfiniBand, active, nil}, nil, []string{"the port has none"}},
+		{"InfiniBand", port1{verbs.LinkInfiniBand, active, nil}, nil, []string{"the port has no GIDs"}},
 	} {
 		_, dev := openPort(t, &c.port)
 		_, err := dev.ChooseGID(1, c.choice)

@@ -37,7 +37,7 @@ const ipv4Offset = 20
 
 func parseGRH(b []byte) (g GRH, why string) {
 	if len(b) < GRHSize {
-		return g, "it has 40 bytes, the first of the receive buffer"
+		return g, "the GRH is the first 40 bytes of the receive buffer"
 	}
 	b = b[:GRHSize]
 	switch ip4 := b[ipv4Offset:]; {
@@ -46,7 +46,7 @@ func parseGRH(b []byte) (g GRH, why string) {
 	case b[0]>>4 == 6, ip4[0]>>4 == 4:
 		return parseIPv4(ip4), ""
 	}
-	return g, "this is neither an IPv6 nor an IPv4 header"
+	return g, "neither an IPv6 nor an IPv4 header"
 }
 
 func parseIPv4(b []byte) GRH {

@@ -24,11 +24,11 @@ func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	missing := lacked(attr, access)
 	switch unlisted := access & (verbs.AccessZeroBased | verbs.AccessHugeTLB); {
 	case missing != 0:
-		hint = fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", missing)
+		hint = fmt.Sprintf("the device or this kernel does not support %v (see DeviceAttr)", missing)
 	case unlisted != 0 && ioctl.Unsupported(err): // no capability bit exists for these
-		hint = fmt.Sprintf("the driver takes no %v", unlisted)
+		hint = fmt.Sprintf("the driver does not support %v", unlisted)
 	case access&verbs.AccessFlushPersistent != 0 && errors.Is(err, syscall.EINVAL):
-		return "FlushPersistent wants persistent memory", err
+		return "FlushPersistent needs persistent memory", err
 	default:
 		return "", err
 	}
@@ -88,7 +88,7 @@ func (d *Device) capHint(err error, limits func(*verbs.DeviceAttr) []limit) stri
 	}
 	for _, l := range limits(attr) {
 		if l.asked > l.most {
-			return fmt.Sprintf("%s %d is more than the device allows, which is %d (DeviceAttr.%s)", l.field, l.asked, l.most, l.from)
+			return fmt.Sprintf("%s %d is more than the device's limit of %d (DeviceAttr.%s)", l.field, l.asked, l.most, l.from)
 		}
 	}
 	return ""
@@ -103,7 +103,7 @@ func (qp *QP) createHint(err error, c verbs.QPCap) string {
 	}); hint != "" || c.MaxInline == 0 || !errors.Is(err, syscall.EINVAL) {
 		return hint
 	}
-	return fmt.Sprintf("MaxInline %d may be more than the driver allows, which does not report its limit", c.MaxInline)
+	return fmt.Sprintf("MaxInline %d may be more than the driver allows (it does not report its limit)", c.MaxInline)
 }
 
 func (s *SRQ) createHint(err error, o *SRQOptions) string {
@@ -117,7 +117,7 @@ func (s *SRQ) createHint(err error, o *SRQOptions) string {
 
 func (cq *CQ) createHint(err error, entries int, vector uint32) string {
 	if vector >= cq.dev.compVectors && errors.Is(err, syscall.EINVAL) {
-		return fmt.Sprintf("CompVector %d is not below Device.CompVectors, which is %d", vector, cq.dev.compVectors)
+		return fmt.Sprintf("CompVector %d is not below Device.CompVectors (%d)", vector, cq.dev.compVectors)
 	}
 	return cq.dev.capHint(err, func(a *verbs.DeviceAttr) []limit {
 		return []limit{{"entries", entryCount(entries), a.MaxCQE, "MaxCQE"}}

@@ -32,7 +32,7 @@ func memlockHint(size int) string {
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
 		return ""
 	}
-	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB on top of what is pinned: raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK (siw of Linux 6.1 wants the limit raised all the same)",
+	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB more than is pinned already: raise the limit (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or grant CAP_IPC_LOCK (for siw of Linux 6.1 only the limit counts)",
 		lim.Cur>>10, (size+1023)>>10)
 }
 
@@ -41,7 +41,7 @@ func makedev(major, minor uint32) uint64 { return unix.Mkdev(major, minor) }
 func nodeHint(err error, info DeviceInfo) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && info.rdev != 0:
-		return fmt.Sprintf("make the node (`mknod -m 666 %s c %d %d`), or give it to the container (--device %s)",
+		return fmt.Sprintf("create the node (`mknod -m 666 %s c %d %d`), or pass it to the container (--device %s)",
 			info.Node, unix.Major(info.rdev), unix.Minor(info.rdev), info.Node)
 	case errors.Is(err, unix.EACCES):
 		return fmt.Sprintf("allow reading and writing it (`chmod 666 %s`)", info.Node)

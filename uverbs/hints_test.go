@@ -23,16 +23,16 @@ func TestCapHint(t *testing.T) {
 	srq := func(o uverbs.SRQOptions) error { return failed(w.pd.CreateSRQ(&o)) }
 	const huge = 1<<32 - 1
 	for want, err := range map[string]error{
-		"MaxSendWR 4294967295 is more than the device allows, which is 1048576 (DeviceAttr.MaxQPWR)": qp(verbs.QPCap{MaxSendWR: huge}),
-		"MaxRecvWR 4294967295 is more":     qp(verbs.QPCap{MaxRecvWR: huge}),
-		"MaxSendSGE 33 is more":            qp(verbs.QPCap{MaxSendSGE: 33}),
-		"MaxRecvSGE 33 is more":            qp(verbs.QPCap{MaxRecvSGE: 33}),
-		"MaxInline 513 may be more":        qp(verbs.QPCap{MaxInline: 513}),
-		"MaxWR is 0":                       srq(uverbs.SRQOptions{}),
-		"MaxWR 4294967295 is more":         srq(uverbs.SRQOptions{MaxWR: huge}),
-		"MaxSGE 28 is more":                srq(uverbs.SRQOptions{MaxWR: 1, MaxSGE: 28}),
-		"entries 40000 is more":            failed(w.dev.CreateCQ(40000, nil)),
-		"not below Device.CompVectors, wh": failed(w.dev.CreateCQ(1, &uverbs.CQOptions{CompVector: fakeverbs.CompVectors})),
+		"MaxSendWR 4294967295 is more than the device's limit of 1048576 (DeviceAttr.MaxQPWR)": qp(verbs.QPCap{MaxSendWR: huge}),
+		"MaxRecvWR 4294967295 is more":   qp(verbs.QPCap{MaxRecvWR: huge}),
+		"MaxSendSGE 33 is more":          qp(verbs.QPCap{MaxSendSGE: 33}),
+		"MaxRecvSGE 33 is more":          qp(verbs.QPCap{MaxRecvSGE: 33}),
+		"MaxInline 513 may be more":      qp(verbs.QPCap{MaxInline: 513}),
+		"MaxWR is 0":                     srq(uverbs.SRQOptions{}),
+		"MaxWR 4294967295 is more":       srq(uverbs.SRQOptions{MaxWR: huge}),
+		"MaxSGE 28 is more":              srq(uverbs.SRQOptions{MaxWR: 1, MaxSGE: 28}),
+		"entries 40000 is more":          failed(w.dev.CreateCQ(40000, nil)),
+		"not below Device.CompVectors (": failed(w.dev.CreateCQ(1, &uverbs.CQOptions{CompVector: fakeverbs.CompVectors})),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

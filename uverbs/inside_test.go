@@ -111,7 +111,7 @@ func TestOffloads(t *testing.T) {
 
 // A hint is given for the error that it explains and for no other.
 func TestHintsFit(t *testing.T) {
-	const types = "windows are of type 1 or 2"
+	const types = "a window has type 1 or 2"
 	for _, c := range []struct {
 		err  syscall.Errno
 		typ  verbs.MWType

@@ -106,7 +106,7 @@ func (mr *MR) register(access verbs.Access) error {
 			return hint, err
 		}
 		if page := uint64(os.Getpagesize() - 1); errors.Is(err, syscall.EINVAL) && (mr.iova^address(mr.data))&page != 0 {
-			return "the memory and iova lie at different places of their pages", err
+			return "the memory and iova have different offsets within a page", err
 		}
 		return pd.dev.lack(err, access)
 	})
@@ -243,7 +243,7 @@ func (mr *MR) Close() error {
 	err := mr.close(mr.destroy, mr.release)
 	var e *Error
 	if errors.Is(err, syscall.EINVAL) && errors.As(err, &e) {
-		e.Hint = "a memory window is bound to it: end that or close it first"
+		e.Hint = "a memory window is bound to it: invalidate or close the window first"
 	}
 	return err
 }
@@ -337,7 +337,7 @@ func (mr *MR) Rereg(opts ReregOptions) error {
 			return mr.failNull("change")
 		}
 		if mr.lent {
-			return mr.fail("change", syscall.EPERM, "it was imported: the process that made it may change it")
+			return mr.fail("change", syscall.EPERM, "it was imported: only the process that created it may change it")
 		}
 		in := &abi.IbUverbsReregMr{MrHandle: mr.handle}
 		if opts.Access != nil {
@@ -389,7 +389,7 @@ func reregHint(err error, in *abi.IbUverbsReregMr) string {
 	case !errors.Is(err, syscall.EINVAL):
 		return ""
 	case in.Flags == 0:
-		return "neither PD nor Access is to change"
+		return "neither PD nor Access changes"
 	}
 	return accessHint(verbs.Access(in.AccessFlags))
 }
@@ -403,7 +403,7 @@ func reregHint(err error, in *abi.IbUverbsReregMr) string {
 func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
 	const op = "advise on memory of"
 	if len(sgl) == 0 || len(sgl) > maxAdvised {
-		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list has 1 to %d entries", maxAdvised))
+		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list must have 1 to %d entries", maxAdvised))
 	}
 	for i, s := range sgl {
 		if s.Length == verbs.BadLength {
@@ -453,7 +453,7 @@ func adviseHint(err error) string {
 	case errors.Is(err, syscall.EFAULT):
 		return "memory of the list is outside its region, or not mapped"
 	case ioctl.Unsupported(err):
-		return "the device has no on-demand paging, or no such advice (DeviceAttr.ODP)"
+		return "the device does not support on-demand paging, or this advice (DeviceAttr.ODP)"
 	}
 	return ""
 }

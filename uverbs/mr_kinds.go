@@ -26,9 +26,9 @@ func (pd *PD) RegDM(dm *DM, offset uint64, length int, access verbs.Access) (*MR
 	}
 	switch {
 	case dm == nil:
-		return refuse("no device memory is named")
+		return refuse("no device memory given")
 	case length <= 0 || offset > dm.length || uint64(length) > dm.length-offset:
-		return refuse(fmt.Sprintf("%d bytes from %d on are not in %d bytes of device memory", length, offset, dm.length))
+		return refuse(fmt.Sprintf("%d bytes at offset %d don't fit in %d bytes of device memory", length, offset, dm.length))
 	}
 	mr := &MR{pd: pd, length: length, memory: &memory{file: pd.dev.file}}
 	create := func(access verbs.Access) error { return mr.issueDM(dm, offset, access) }
@@ -115,18 +115,18 @@ const dmaBufAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.Acc
 func dmaBufHint(err error, offset, iova uint64, access verbs.Access) string {
 	switch page := uint64(os.Getpagesize() - 1); {
 	case ioctl.Unsupported(err) && access&^dmaBufAccess == 0:
-		return "the driver takes no dma-bufs"
+		return "the driver does not support dma-bufs"
 	case !errors.Is(err, syscall.EINVAL):
 		return ""
 	case offset&page != iova&page:
-		return "offset and iova lie at different places of their pages"
+		return "offset and iova have different offsets within a page"
 	case access&^dmaBufAccess != 0:
-		return "such a region has LocalWrite, remote rights and RelaxedOrdering at most"
+		return "such a region can have only LocalWrite, remote rights and RelaxedOrdering"
 	}
 	if hint := accessHint(access); hint != "" {
 		return hint
 	}
-	return "the descriptor is no dma-buf's, or offset and length leave it"
+	return "the descriptor is not a dma-buf, or offset and length exceed it"
 }
 
 // RegMRFor is like [PD.RegMR], but the device accesses the memory with the hints of a DMA handle.
@@ -143,7 +143,7 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access verbs.Access) (*MR, error) {
 	case len(b) == 0:
 		return refuse("the memory is empty")
 	case dmah == nil:
-		return refuse("no DMA handle is named")
+		return refuse("no DMA handle given")
 	}
 	mr := &MR{pd: pd, data: b, length: len(b), iova: address(b), pin: pd.dev.file.pin(b), memory: &memory{file: pd.dev.file}}
 	create := func(access verbs.Access) error {
@@ -200,7 +200,7 @@ func (pd *PD) RegImplicitMR(access verbs.Access) (*MR, error) {
 			return hint, err
 		}
 		if a, failed := pd.dev.Attr(); failed == nil && errors.Is(err, syscall.EINVAL) && a.ODP.General&verbs.ODPImplicit == 0 {
-			return "the device pages no whole address space (DeviceAttr.ODP)", fmt.Errorf("%w (%w)", verbs.ErrNotSupported, err)
+			return "the device can't page a whole address space (DeviceAttr.ODP)", fmt.Errorf("%w (%w)", verbs.ErrNotSupported, err)
 		}
 		return mrHint(err, access, 0), err
 	})

@@ -77,13 +77,13 @@ func TestRegDMABufRefused(t *testing.T) {
 		hint         string
 	}{
 		{length: 0, want: syscall.EINVAL, hint: "at least one byte"},
-		{length: 1, offset: 8, iova: 16, want: syscall.EINVAL, hint: "different places of their pages"},
-		{length: 1, access: verbs.AccessOnDemand, want: syscall.EINVAL, hint: "RelaxedOrdering at most"},
+		{length: 1, offset: 8, iova: 16, want: syscall.EINVAL, hint: "different offsets within a page"},
+		{length: 1, access: verbs.AccessOnDemand, want: syscall.EINVAL, hint: "and RelaxedOrdering"},
 		{length: 1, access: verbs.AccessRemoteWrite, want: syscall.EINVAL, hint: "AccessLocalWrite"},
-		{length: 1<<16 + 1, want: syscall.EINVAL, hint: "no dma-buf's, or offset and length leave it"},
-		{length: 1, offset: 1 << 63, want: syscall.EINVAL, hint: "leave it"},
-		{length: math.MaxInt, offset: 1 << 12, want: syscall.EINVAL, hint: "leave it"},
-		{length: 1, fail: syscall.EOPNOTSUPP, want: verbs.ErrNotSupported, hint: "takes no dma-bufs"},
+		{length: 1<<16 + 1, want: syscall.EINVAL, hint: "not a dma-buf, or offset and length exceed it"},
+		{length: 1, offset: 1 << 63, want: syscall.EINVAL, hint: "exceed it"},
+		{length: math.MaxInt, offset: 1 << 12, want: syscall.EINVAL, hint: "exceed it"},
+		{length: 1, fail: syscall.EOPNOTSUPP, want: verbs.ErrNotSupported, hint: "does not support dma-bufs"},
 		{length: 1, fail: syscall.ENOMEM, want: syscall.ENOMEM},
 	} {
 		if c.fail != nil {

@@ -218,13 +218,13 @@ func TestAccessLacking(t *testing.T) {
 		unsupported bool
 		want        string
 	}{
-		{plain, verbs.AccessOnDemand, syscall.EINVAL, true, "not supported (invalid argument): the device, or this kernel, has no OnDemand"}, // Linux 6.1
-		{plain, verbs.AccessOnDemand, syscall.EOPNOTSUPP, true, "has no OnDemand"},                                                           // Linux 6.12
-		{plain, all, syscall.EINVAL, true, "has no RemoteAtomic|MWBind|OnDemand|FlushGlobal|FlushPersistent ("},
+		{plain, verbs.AccessOnDemand, syscall.EINVAL, true, "not supported (invalid argument): the device or this kernel does not support OnDemand"}, // Linux 6.1
+		{plain, verbs.AccessOnDemand, syscall.EOPNOTSUPP, true, "does not support OnDemand"},                                                         // Linux 6.12
+		{plain, all, syscall.EINVAL, true, "does not support RemoteAtomic|MWBind|OnDemand|FlushGlobal|FlushPersistent ("},
 		{full, all, syscall.EINVAL, false, "invalid argument"},
 		{full, verbs.AccessRelaxedOrdering, syscall.EINVAL, false, "invalid argument"},
-		{full, 1 << 10, syscall.EINVAL, true, "has no 0x400"},
-		{plain, verbs.AccessHugeTLB | verbs.AccessZeroBased, syscall.EOPNOTSUPP, true, "the driver takes no ZeroBased|HugeTLB"},
+		{full, 1 << 10, syscall.EINVAL, true, "does not support 0x400"},
+		{plain, verbs.AccessHugeTLB | verbs.AccessZeroBased, syscall.EOPNOTSUPP, true, "the driver does not support ZeroBased|HugeTLB"},
 		{plain, verbs.AccessHugeTLB, syscall.EINVAL, false, "invalid argument"},
 		{plain, verbs.AccessRemoteWrite | verbs.AccessOnDemand, syscall.EINVAL, false, "need AccessLocalWrite too"},
 		{plain, verbs.AccessOnDemand, syscall.EIO, false, "input/output error"},
@@ -295,7 +295,7 @@ func TestAdviseMR(t *testing.T) {
 		t.Error(err)
 	}
 	for errno, hint := range map[syscall.Errno]string{
-		syscall.EPERM: "not writable", syscall.EFAULT: "outside its region", syscall.EOPNOTSUPP: "no on-demand paging", syscall.ENOENT: "region of another PD",
+		syscall.EPERM: "not writable", syscall.EFAULT: "outside its region", syscall.EOPNOTSUPP: "does not support on-demand paging", syscall.ENOENT: "region of another PD",
 		syscall.EIO: "input/output error",
 	} {
 		k.Fail("ADVISE_MR", 0, errno)

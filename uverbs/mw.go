@@ -115,7 +115,7 @@ func (mw *MW) issueDestroy() error {
 
 func mwHint(err error, typ verbs.MWType) string {
 	if errors.Is(err, syscall.EINVAL) && typ != verbs.MWType1 && typ != verbs.MWType2 {
-		return "windows are of type 1 or 2"
+		return "a window has type 1 or 2"
 	}
 	return createHint(err)
 }
@@ -132,7 +132,7 @@ func IncRKey(key uint32) uint32 { return key&^0xff | (key+1)&0xff }
 // C: ibv_bind_mw
 func (mw *MW) Bind(qp *QP, wrID uint64, flags verbs.SendFlags, b verbs.BindMW) error {
 	if mw.typ != verbs.MWType1 {
-		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
+		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is a window of %v: post OpBindMW", mw.typ))
 	}
 	return mw.alone("bind", func() error {
 		b.MW, b.RKey = mw, IncRKey(mw.RKey())
@@ -156,13 +156,13 @@ func (qp *QP) bind(b *verbs.BindMW, hold bool) error {
 	mr, isMR := b.MR.(*MR)
 	switch {
 	case known && mw == nil:
-		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: no window to bind", verbs.ErrInvalidWR)
 	case !known || b.MR != nil && !isMR:
 		return fmt.Errorf("%w: the window or its MR is not of package uverbs", verbs.ErrInvalidWR)
 	case mw.pd != qp.pd || mr != nil && mr.pd != qp.pd:
-		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: the window, its MR and the QP must have the same PD", verbs.ErrInvalidWR)
 	case (b.RKey^mw.RKey())>>8 != 0: // a device may ignore the upper bytes
-		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", verbs.ErrInvalidWR, b.RKey, mw.RKey())
+		return fmt.Errorf("%w: %#x is not a key of the window: the current key is %#x, and IncRKey returns the next", verbs.ErrInvalidWR, b.RKey, mw.RKey())
 	}
 	if hold {
 		if err := mw.holdQP(&qp.object); err != nil {

@@ -32,7 +32,7 @@ func portHint(err error) string {
 	if errors.Is(err, syscall.ENODEV) {
 		return "its network device is gone: close the device"
 	}
-	return "ports count from 1"
+	return "ports are numbered from 1"
 }
 
 func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *verbs.PortAttr {
@@ -82,7 +82,7 @@ func (d *Device) methodHint(err error, object, method string) string {
 	if !ioctl.Unsupported(err) {
 		return ""
 	}
-	return fmt.Sprintf("method %s of object %s is of Linux 7.2, and driver %v may have none", method, object, d.info.Driver)
+	return fmt.Sprintf("method %s of object %s needs Linux 7.2, and driver %v may not support it", method, object, d.info.Driver)
 }
 
 // QueryPKey returns an entry of a port's partition key table. It reads sysfs, because the

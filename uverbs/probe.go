@@ -51,7 +51,7 @@ func (d *Device) Probe(v Verb) error {
 			return s.finish(p.try(s))
 		}
 	}
-	return d.fail("probe", syscall.EINVAL, fmt.Sprintf("there is no verb %q (see Verbs)", string(v)))
+	return d.fail("probe", syscall.EINVAL, fmt.Sprintf("no verb %q (see Verbs)", string(v)))
 }
 
 // scratch creates the objects of a probe and closes them in the opposite order.
@@ -545,7 +545,7 @@ func (d *Device) noOpcode(op string) error {
 	if d.provider == nil {
 		return d.noProvider(op, "device")
 	}
-	return d.fail(op, verbs.ErrNotSupported, "its QPs take no such work request (Device.Supports)")
+	return d.fail(op, verbs.ErrNotSupported, "its QPs don't support this work request (Device.Supports)")
 }
 
 // emptySlot returns nil for the error of a GID that is not set, which only a kernel with the method
@@ -603,7 +603,7 @@ func (s *scratch) adviseMR() error {
 	}
 	err = mr.pd.AdviseMR(verbs.MRPrefetch, true, []verbs.SGE{mr.SGE(0, mr.Len())})
 	if !paged && !unsupported(err) {
-		return mr.fail("advise on", verbs.ErrNotSupported, "the device has no on-demand paging (DeviceAttr.ODP)")
+		return mr.fail("advise on", verbs.ErrNotSupported, "the device does not support on-demand paging (DeviceAttr.ODP)")
 	}
 	return err
 }
@@ -615,7 +615,7 @@ func (s *scratch) connect() error {
 		return err
 	}
 	if s.info.NodeType == verbs.NodeRNIC {
-		return qp.fail("connect", verbs.ErrNotSupported, "iWARP's are connected by package rdmacm")
+		return qp.fail("connect", verbs.ErrNotSupported, "package rdmacm connects iWARP QPs")
 	}
 	to, err := s.self()
 	if err != nil {

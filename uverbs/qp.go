@@ -93,9 +93,9 @@ func (o *QPOptions) check() error {
 	case o == nil || o.SendCQ == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
 	case o.Type == verbs.QPTypeXRCTarget:
-		return errors.New("a target QP is made of an XRC domain: XRCD.CreateQP")
+		return errors.New("a target QP belongs to an XRC domain: create it with XRCD.CreateQP")
 	case o.Type == verbs.QPTypeXRCInitiator && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
-		return errors.New("an XRC initiator receives nothing: no RecvCQ, no SRQ, no MaxRecvWR")
+		return errors.New("an XRC initiator does not receive: leave RecvCQ, SRQ and MaxRecvWR unset")
 	case o.Type != verbs.QPTypeXRCInitiator && o.RecvCQ == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
 	}
@@ -107,7 +107,7 @@ func (qp *QP) create(opts *QPOptions) error {
 		return verbs.ErrNotSupported
 	}
 	if opts.MaxTSOHeader > 0 && !qp.dev.Supports(qp.typ, verbs.OpTSO) {
-		return fmt.Errorf("%w: %v QPs of this device have no %v", verbs.ErrNotSupported, qp.typ, verbs.OpTSO)
+		return fmt.Errorf("%w: %v QPs of this device don't support %v", verbs.ErrNotSupported, qp.typ, verbs.OpTSO)
 	}
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
@@ -255,7 +255,7 @@ func (qp *QP) withECE(op string, f func(driver.ECESetter) error) error {
 	return qp.using(op, func() error {
 		s, ok := qp.ring.(driver.ECESetter)
 		if !ok {
-			return qp.fail(op, verbs.ErrNotSupported, "the device has no options of enhanced connection establishment")
+			return qp.fail(op, verbs.ErrNotSupported, "the device does not support enhanced connection establishment (ECE)")
 		}
 		qp.sq.Lock()
 		defer qp.sq.Unlock()

@@ -51,7 +51,7 @@ func (qp *QP) checkPacing(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return fmt.Errorf("%w: MaxBurst and TypicalPacket need a RateLimit", syscall.EINVAL)
 	}
 	if d, err := qp.dev.Attr(); err != nil || !d.PacketPacing.Burst {
-		return errors.Join(err, fmt.Errorf("%w: the device's rate limits have no MaxBurst and TypicalPacket", verbs.ErrNotSupported))
+		return errors.Join(err, fmt.Errorf("%w: the device does not support MaxBurst and TypicalPacket", verbs.ErrNotSupported))
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 		{verbs.QPAttrAltPath, "AltPKeyIndex", a.AltPKeyIndex, math.MaxUint16},
 	} {
 		if mask&f.bit != 0 && f.value > f.most {
-			return fmt.Sprintf("%s is %d, the kernel takes %d at most", f.name, f.value, f.most)
+			return fmt.Sprintf("%s is %d, but the kernel takes at most %d", f.name, f.value, f.most)
 		}
 	}
 	if s := addressTooWide(&a.AH); mask&verbs.QPAttrAV != 0 && s != "" {
@@ -330,9 +330,9 @@ func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 func addressTooWide(a *verbs.AHAttr) string {
 	switch {
 	case a.Port > math.MaxUint8:
-		return fmt.Sprintf("Port is %d, the kernel takes %d at most", a.Port, math.MaxUint8)
+		return fmt.Sprintf("Port is %d, but the kernel takes at most %d", a.Port, math.MaxUint8)
 	case a.SGIDIndex > math.MaxUint8:
-		return fmt.Sprintf("SGIDIndex is %d, the kernel takes %d at most", a.SGIDIndex, math.MaxUint8)
+		return fmt.Sprintf("SGIDIndex is %d, but the kernel takes at most %d", a.SGIDIndex, math.MaxUint8)
 	}
 	return ""
 }
@@ -358,7 +358,7 @@ func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) stri
 		to = from
 	}
 	if qp.dev.info.NodeType == verbs.NodeRNIC && (to == verbs.QPStateRTR || to == verbs.QPStateRTS) {
-		return fmt.Sprintf("an iWARP QP goes to %v only by connecting it: use package rdmacm", to)
+		return fmt.Sprintf("an iWARP QP enters %v only when it is connected: use package rdmacm", to)
 	}
 	if why := qpstate.Explain(qp.typ, from, to, mask); why != "" {
 		return why
@@ -388,15 +388,15 @@ func (qp *QP) explainValues(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 		bad  bool
 		hint string
 	}{
-		{verbs.QPAttrPort, a.Port == 0, "Port counts from 1"},
+		{verbs.QPAttrPort, a.Port == 0, "Port is numbered from 1"},
 		{verbs.QPAttrAV, a.AH.Port == 0, "AH.Port must be the QP's port"},
-		{verbs.QPAttrAltPath, a.AltPort == 0 || a.AltPort != a.AltAH.Port, "AltPort counts from 1, and AltAH.Port must be the same"},
-		{verbs.QPAttrAV, !a.AH.Global, "RoCE needs a Global AH: DGID and SGIDIndex"},
+		{verbs.QPAttrAltPath, a.AltPort == 0 || a.AltPort != a.AltAH.Port, "AltPort is numbered from 1, and AltAH.Port must be the same"},
+		{verbs.QPAttrAV, !a.AH.Global, "RoCE needs a Global AH, with DGID and SGIDIndex"},
 		{verbs.QPAttrTimeout, a.Timeout > 31, "Timeout is at most 31"},
 		{verbs.QPAttrRetryCnt, a.RetryCnt > 7, "RetryCnt is at most 7"},
 		{verbs.QPAttrRNRRetry, a.RNRRetry > 7, "RNRRetry is at most 7"},
 		{verbs.QPAttrMinRNRTimer, a.MinRNRTimer > 31, "MinRNRTimer is at most 31"},
-		{verbs.QPAttrPathMTU, a.PathMTU.Bytes() == 0, "PathMTU is none of MTU256 to MTU4096"},
+		{verbs.QPAttrPathMTU, a.PathMTU.Bytes() == 0, "PathMTU is not one of MTU256 to MTU4096"},
 	} {
 		if mask&v.bit != 0 && v.bad {
 			return v.hint
@@ -433,4 +433,4 @@ func unreachable(err error) bool {
 	return false
 }
 
-const noRouteHint = "no way to DGID from the network device behind SGIDIndex: is the address right, and of the same family, and does the peer answer (`ip neigh`)?"
+const noRouteHint = "no route to DGID from the network device of SGIDIndex: is the address right, and of the same family, and does the peer answer (`ip neigh`)?"

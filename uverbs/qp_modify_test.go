@@ -43,10 +43,10 @@ func TestExplainModify(t *testing.T) {
 		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: verbs.AHAttr{Port: 1}}, verbs.QPAttrAV, syscall.EINVAL, "needs a Global AH"},
 		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: good}, verbs.QPAttrAV, syscall.EINVAL, "check AH.Port"},
 		{verbs.QPStateRTS, 0, verbs.QPAttr{AltPort: 1, AltAH: verbs.AHAttr{Port: 2}}, verbs.QPAttrAltPath, syscall.EINVAL, "AltAH.Port must be the same"},
-		{verbs.QPStateInit, 0, verbs.QPAttr{State: verbs.QPStateRTR, AH: good, PathMTU: 6}, verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN, syscall.EINVAL, "none of MTU256 to MTU4096"},
-		{verbs.QPStateInit, 0, verbs.QPAttr{}, verbs.QPAttrPort, syscall.EINVAL, "Port counts from 1"},
+		{verbs.QPStateInit, 0, verbs.QPAttr{State: verbs.QPStateRTR, AH: good, PathMTU: 6}, verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN, syscall.EINVAL, "not one of MTU256 to MTU4096"},
+		{verbs.QPStateInit, 0, verbs.QPAttr{}, verbs.QPAttrPort, syscall.EINVAL, "Port is numbered from 1"},
 		{verbs.QPStateInit, 0, verbs.QPAttr{QKey: 1 << 31}, verbs.QPAttrQKey, syscall.EPERM, "CAP_NET_RAW"},
-		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: good}, verbs.QPAttrAV, syscall.EHOSTUNREACH, "no way to DGID"},
+		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: good}, verbs.QPAttrAV, syscall.EHOSTUNREACH, "no route to DGID"},
 		{verbs.QPStateRTS, 0, verbs.QPAttr{}, verbs.QPAttrAccess, syscall.EIO, "input/output error"},
 	} {
 		answer = abi.IbUverbsQueryQpResp{QpState: uint8(c.from), SqDraining: c.draining}
@@ -112,14 +112,14 @@ func TestTooWide(t *testing.T) {
 		attr verbs.QPAttr
 		mask verbs.QPAttrMask
 	}{
-		"Port is 257, the kernel takes 255":             {verbs.QPAttr{Port: 257}, verbs.QPAttrPort},
-		"PKeyIndex is 65536, the kernel takes 65535":    {verbs.QPAttr{PKeyIndex: 1 << 16}, verbs.QPAttrPKeyIndex},
-		"AltPort is 257, the kernel takes 255":          {verbs.QPAttr{AltPort: 257}, verbs.QPAttrAltPath},
-		"AltPKeyIndex is 65536, the kernel takes 65535": {verbs.QPAttr{AltPKeyIndex: 1 << 16}, verbs.QPAttrAltPath},
-		"AH.Port is 257, the kernel takes 255":          {verbs.QPAttr{AH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAV},
-		"AH.SGIDIndex is 256, the kernel takes 255":     {verbs.QPAttr{AH: verbs.AHAttr{SGIDIndex: 256}}, verbs.QPAttrAV},
-		"AltAH.Port is 257, the kernel takes 255":       {verbs.QPAttr{AltAH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAltPath},
-		"AltAH.SGIDIndex is 511, the kernel takes 255":  {verbs.QPAttr{AltAH: verbs.AHAttr{SGIDIndex: 511}}, verbs.QPAttrAltPath},
+		"Port is 257, but the kernel takes at most 255":             {verbs.QPAttr{Port: 257}, verbs.QPAttrPort},
+		"PKeyIndex is 65536, but the kernel takes at most 65535":    {verbs.QPAttr{PKeyIndex: 1 << 16}, verbs.QPAttrPKeyIndex},
+		"AltPort is 257, but the kernel takes at most 255":          {verbs.QPAttr{AltPort: 257}, verbs.QPAttrAltPath},
+		"AltPKeyIndex is 65536, but the kernel takes at most 65535": {verbs.QPAttr{AltPKeyIndex: 1 << 16}, verbs.QPAttrAltPath},
+		"AH.Port is 257, but the kernel takes at most 255":          {verbs.QPAttr{AH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAV},
+		"AH.SGIDIndex is 256, but the kernel takes at most 255":     {verbs.QPAttr{AH: verbs.AHAttr{SGIDIndex: 256}}, verbs.QPAttrAV},
+		"AltAH.Port is 257, but the kernel takes at most 255":       {verbs.QPAttr{AltAH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAltPath},
+		"AltAH.SGIDIndex is 511, but the kernel takes at most 255":  {verbs.QPAttr{AltAH: verbs.AHAttr{SGIDIndex: 511}}, verbs.QPAttrAltPath},
 	} {
 		if err := w.qp.Modify(&c.attr, c.mask); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

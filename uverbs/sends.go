@@ -45,7 +45,7 @@ func (qp *QP) Sends() *Sends {
 	case s.list == nil && qp.slowPath:
 		refused = verbs.ErrClosed
 	case qp.typ == verbs.QPTypeUD || qp.typ == verbs.QPTypeXRCInitiator:
-		refused = fmt.Errorf("%w: requests of %v name a peer, which Sends has no argument for; use PostSend", verbs.ErrNotSupported, qp.typ)
+		refused = fmt.Errorf("%w: %v requests name a peer, for which Sends has no argument: use PostSend", verbs.ErrNotSupported, qp.typ)
 	}
 	s.begun = true
 	s.builder.StartSends(refused)
@@ -89,7 +89,7 @@ func (s *Sends) WriteInline(id uint64, flags verbs.SendFlags, data []byte, addr 
 // C: ibv_wr_complete
 func (s *Sends) Ring() (n int, err error) {
 	if !s.begun {
-		return 0, s.qp.sendError(fmt.Errorf("%w: Ring without Sends before it", syscall.EINVAL))
+		return 0, s.qp.sendError(fmt.Errorf("%w: Ring without an earlier send", syscall.EINVAL))
 	}
 	s.begun = false
 	if s.list != nil {

@@ -243,9 +243,9 @@ func (s *SRQ) modifyHint(err error, maxWR, limit uint32) string {
 	case !errors.Is(err, syscall.EINVAL):
 		return ""
 	case maxWR > 0:
-		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxSRQWR), or less than the receives posted or the limit", maxWR)
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxSRQWR), or less than the number of posted receives or the limit", maxWR)
 	}
-	return fmt.Sprintf("%d is more than the SRQ has room for, which is %d", limit, s.maxWR)
+	return fmt.Sprintf("%d is more than the SRQ's capacity of %d", limit, s.maxWR)
 }
 
 func (s *SRQ) issueModify(r *driver.ModifySRQ, u driver.UHW, extra []driver.Attr) error {

@@ -232,7 +232,7 @@ func (w *WQ) issueModify(attr *rss.WQAttr, mask rss.WQAttrMask, u driver.UHW, ex
 
 func (w *WQ) modifyHint(err error, attr *rss.WQAttr, mask rss.WQAttrMask) string {
 	if mask&rss.WQAttrState != 0 && w.state == rss.WQStateErr && attr.State == rss.WQStateReady {
-		return "a WQ goes from ERR to RDY by RESET"
+		return "a WQ goes from ERR to RDY through RESET"
 	}
 	return createHint(err)
 }
@@ -257,7 +257,7 @@ type RWQIndTable struct {
 // C: ibv_create_rwq_ind_table
 func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {
 	if bits.OnesCount(uint(len(wqs))) != 1 {
-		return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "a table has 1, 2, 4, … WQs"}
+		return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "the number of WQs must be a power of two"}
 	}
 	t := &RWQIndTable{dev: d}
 	parents := []*object{&d.object}

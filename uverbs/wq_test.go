@@ -132,15 +132,15 @@ func TestWQRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for want, err := range map[string]error{
-		"name a CQ":                  failed(w.pd.CreateWQ(nil)),
-		"1, 2, 4, … WQs":             failed(w.dev.CreateRWQIndTable([]*uverbs.WQ{q, q, q})),
-		"has 1, 2":                   failed(w.dev.CreateRWQIndTable(nil)),
-		"a WQ is nil":                failed(w.dev.CreateRWQIndTable([]*uverbs.WQ{nil})),
-		"must name a table":          failed(w.pd.CreateRSSQP(nil)),
-		"no attributes":              q.Modify(nil, rss.WQAttrState),
-		"from ERR to RDY by RESET":   q.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState),
-		"modify WQ":                  q.Modify(&rss.WQAttr{}, 0),
-		"create WQ on hollow0: inva": failed(w.pd.CreateWQ(&uverbs.WQOptions{CQ: w.cq})),
+		"name a CQ":                     failed(w.pd.CreateWQ(nil)),
+		"a power of two":                failed(w.dev.CreateRWQIndTable([]*uverbs.WQ{q, q, q})),
+		"be a power of two":             failed(w.dev.CreateRWQIndTable(nil)),
+		"a WQ is nil":                   failed(w.dev.CreateRWQIndTable([]*uverbs.WQ{nil})),
+		"must name a table":             failed(w.pd.CreateRSSQP(nil)),
+		"no attributes":                 q.Modify(nil, rss.WQAttrState),
+		"from ERR to RDY through RESET": q.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState),
+		"modify WQ":                     q.Modify(&rss.WQAttr{}, 0),
+		"create WQ on hollow0: inva":    failed(w.pd.CreateWQ(&uverbs.WQOptions{CQ: w.cq})),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

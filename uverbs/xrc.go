@@ -115,11 +115,11 @@ func (x *XRCD) asObject() *object {
 func xrcdHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
-		return "the file has no domain: give os.O_CREATE to make one (or " + limitHint + ")"
+		return "the file has no domain: pass os.O_CREATE to create one (or " + limitHint + ")"
 	case errors.Is(err, syscall.EINVAL):
-		return "the file has a domain already, which os.O_EXCL refuses, or there are flags beside os.O_CREATE and os.O_EXCL"
+		return "the file has a domain already, which os.O_EXCL refuses, or flags other than os.O_CREATE and os.O_EXCL are set"
 	case ioctl.Unsupported(err):
-		return "the driver has no XRC"
+		return "the driver does not support XRC"
 	}
 	return ""
 }
@@ -206,7 +206,7 @@ func (qp *QP) issueOpen(x *XRCD, num uint32) error {
 
 func targetHint(op string, err error) string {
 	if op == "open" && errors.Is(err, syscall.EINVAL) {
-		return "the domain has no target QP of that number"
+		return "the domain has no target QP with that number"
 	}
 	return createHint(err)
 }

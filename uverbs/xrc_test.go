@@ -107,15 +107,15 @@ func TestXRCRefused(t *testing.T) {
 		return failed(w.pd.CreateQP(&o))
 	}
 	for want, err := range map[string]error{
-		"QPOptions must name SendCQ":  failed(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator})),
-		"initiator receives nothing":  failed(w.pd.CreateQP(receiving)),
-		"no RecvCQ, no SRQ":           failed(w.pd.CreateQP(withSRQ)),
-		"made of an XRC domain":       ordinary(uverbs.QPOptions{Type: verbs.QPTypeXRCTarget}),
-		"name both XRCD and CQ":       failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, XRCD: w.xrcd})),
-		"or neither":                  failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, CQ: w.cq})),
-		"no target QP of that number": failed(w.xrcd.OpenQP(12345)),
-		"flags beside os.O_CREATE":    failed(w.dev.OpenXRCD(file, os.O_TRUNC)),
-		"invalid argument":            ordinary(uverbs.QPOptions{SRQ: w.srq}),
+		"QPOptions must name SendCQ":    failed(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator})),
+		"initiator does not receive":    failed(w.pd.CreateQP(receiving)),
+		"leave RecvCQ, SRQ":             failed(w.pd.CreateQP(withSRQ)),
+		"belongs to an XRC domain":      ordinary(uverbs.QPOptions{Type: verbs.QPTypeXRCTarget}),
+		"name both XRCD and CQ":         failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, XRCD: w.xrcd})),
+		"or neither":                    failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, CQ: w.cq})),
+		"no target QP with that number": failed(w.xrcd.OpenQP(12345)),
+		"flags other than os.O_CREATE":  failed(w.dev.OpenXRCD(file, os.O_TRUNC)),
+		"invalid argument":              ordinary(uverbs.QPOptions{SRQ: w.srq}),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -140,7 +140,7 @@ func TestXRCShared(t *testing.T) {
 		defer f.Close()
 		return w.dev.OpenXRCD(f, flag)
 	}
-	if _, err := open(one, 0); !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "give os.O_CREATE") {
+	if _, err := open(one, 0); !errors.Is(err, syscall.EAGAIN) || !strings.Contains(err.Error(), "pass os.O_CREATE") {
 		t.Error(err)
 	}
 	mine := must[*uverbs.XRCD](t)(open(one, os.O_CREATE|os.O_EXCL))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,31 @@ func TestHostilePeers(t *testing.T) {
 					t.Errorf("%q, %v", got, err)
 				}
 			})
+		}
+	}
+}
+
+// TestWrongCompletion: a completion of a receive that was never posted ends the connection.
+func TestWrongCompletion(t *testing.T) {
+	for _, wrid := range []uint64{recvs, 1 << 63, 1<<64 - 1} {
+		for _, opcode := range []verbs.WCOpcode{verbs.WCRecv, verbs.WCRecvRDMAWithImm} {
+			a, _ := newFabric(t, rdmatest.RXE).pair(Config{})
+			wc := verbs.WC{WRID: wrid, Opcode: opcode, ByteLen: commandSize}
+			if opcode == verbs.WCRecvRDMAWithImm {
+				wc.Flags = verbs.WCWithImm
+			}
+			err := func() error {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.verbs.arrived(&wc, &a.stream)
+				return a.stream.failed
+			}()
+			if !errors.Is(err, syscall.ECONNRESET) || errors.Is(err, ErrProtocol) {
+				t.Errorf("%#x: %v", wrid, err)
+			}
+			if _, err := a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%#x: %v", wrid, err)
+			}
 		}
 	}
 }

@@ -86,9 +86,12 @@ func (v *transport) postRecvs(n int) error {
 	return err
 }
 
-// arrived passes the message of a completed receive to the stream.
+// arrived passes the message of a completed receive to the stream. The completion may be in memory that the kernel
+// writes, as on rxe, so its WRID is checked too.
 func (v *transport) arrived(wc *verbs.WC, s *stream) {
 	switch {
+	case wc.WRID >= recvs:
+		s.fail(v.reset(fmt.Errorf("the device completed receive %d of %d", wc.WRID, recvs)))
 	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:
 		s.noticed(wc.Imm)
 	case wc.Opcode == verbs.WCRecv && wc.Flags&verbs.WCWithImm == 0 && wc.ByteLen <= commandSize:

@@ -14,6 +14,7 @@ import (
 type exporter struct {
 	source   *metrics.Collector
 	watcher  *metrics.Watcher
+	pods     *podResources
 	failures *failureLog
 }
 
@@ -46,45 +47,49 @@ var processLabels = []string{"device", "pid", "process", "kernel", "cgroup", "po
 var (
 	up           = gauge("rdma_up", "Whether the devices could be listed.")
 	scrapeErrors = gauge("rdma_scrape_errors", "Parts of this scrape that failed or were cut short.", "part", "device")
-	deviceInfo   = gauge("rdma_device_info", "An RDMA device; the value is 1.",
+	deviceInfo   = gauge("rdma_device_info", "Information about an RDMA device; the value is always 1.",
 		"device", "driver", "protocol", "node_type", "node_guid", "sys_image_guid", "firmware", "parent")
-	deviceObjects = gauge("rdma_device_objects", "Objects on a device, those of the kernel's users included.", "device", "kind")
-	deviceLimit   = gauge("rdma_device_objects_limit", "The most objects that a device supports.", "device", "kind")
-	deviceCounter = counter("rdma_device_driver_total", "What the driver counts for a device as a whole.", "device", "counter")
+	deviceObjects = gauge("rdma_device_objects", "Number of objects on a device, including those of kernel modules.", "device", "kind")
+	deviceLimit   = gauge("rdma_device_objects_limit", "Maximum number of objects that a device supports.", "device", "kind")
+	deviceCounter = counter("rdma_device_driver_total", "Counters of the driver for the device as a whole.", "device", "counter")
 
-	portInfo = gauge("rdma_port_info", "A port; the value is 1.",
+	portInfo = gauge("rdma_port_info", "Information about a port; the value is always 1.",
 		"device", "port", "netdev")
 	portActive    = gauge("rdma_port_active", "Whether a port can carry traffic.", "device", "port")
-	portState     = gauge("rdma_port_state", "Logical state: 1 down, 2 init, 3 armed, 4 active, 5 active_defer.", "device", "port")
-	portPhys      = gauge("rdma_port_physical_state", "Physical state: 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error recovery, 7 test.", "device", "port")
-	portRate      = gauge("rdma_port_rate_bytes_per_second", "Rate of the link.", "device", "port")
-	portMTU       = gauge("rdma_port_mtu_bytes", "Active path MTU: the payload of a packet.", "device", "port")
-	portNetdevMTU = gauge("rdma_port_netdev_mtu_bytes", "MTU of the network device below a port.", "device", "port", "netdev")
-	portGID       = gauge("rdma_port_gid_info", "A GID of a port; the value is 1.", "device", "port", "index", "gid", "type")
-	portOptional  = gauge("rdma_port_optional_enabled", "Whether an optional counter counts: rdmalink statistic set link DEV/PORT optional-counters NAMES.", "device", "port", "counter")
-	portCounter   = counter("rdma_port_driver_total", "What the driver counts at a port and no other metric has.", "device", "port", "counter")
-	deviceValue   = gauge("rdma_device_driver_value", "What the driver measures for a device as a whole and lists among its counters.", "device", "counter")
-	portValue     = gauge("rdma_port_driver_value", "What the driver measures at a port and lists among its counters.", "device", "port", "counter")
-	portFalls     = counter("rdma_port_value_resets_total", "Times that a counter of a port fell: it was reset or wrapped around.", "device", "port")
+	portState     = gauge("rdma_port_state", "Logical state of a port: 1 down, 2 init, 3 armed, 4 active, 5 active_defer.", "device", "port")
+	portPhys      = gauge("rdma_port_physical_state", "Physical state of a port: 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error recovery, 7 test.", "device", "port")
+	portRate      = gauge("rdma_port_rate_bytes_per_second", "Rate of the link in bytes per second.", "device", "port")
+	portMTU       = gauge("rdma_port_mtu_bytes", "Active path MTU, the maximum payload of a packet, in bytes.", "device", "port")
+	portNetdevMTU = gauge("rdma_port_netdev_mtu_bytes", "MTU of the network device of a port, in bytes.", "device", "port", "netdev")
+	portGID       = gauge("rdma_port_gid_info", "Information about a GID of a port; the value is always 1.", "device", "port", "index", "gid", "type")
+	portOptional  = gauge("rdma_port_optional_enabled", "Whether an optional counter is enabled. To enable counters: rdmalink statistic set link DEV/PORT optional-counters NAMES.", "device", "port", "counter")
+	portCounter   = counter("rdma_port_driver_total", "Counters of the driver for a port that have no other metric.", "device", "port", "counter")
+	deviceValue   = gauge("rdma_device_driver_value", "Values of the driver for the device as a whole that are listed as counters but may decrease.", "device", "counter")
+	portValue     = gauge("rdma_port_driver_value", "Values of the driver for a port that are listed as counters but may decrease.", "device", "port", "counter")
+	portFalls     = counter("rdma_port_value_resets_total", "Number of times that a counter of a port decreased because it was reset or wrapped around.", "device", "port")
 
-	processObjects = gauge("rdma_process_objects", "Objects of a process or kernel module.", append(processLabels, "kind")...)
-	processMR      = gauge("rdma_process_mr_bytes", "Length of the memory regions of a process; those that overlap count twice.", processLabels...)
-	processPinned  = gauge("rdma_process_pinned_bytes", "Memory that drivers have pinned for a process.", "pid", "process", "pod_uid")
-	processMemlock = gauge("rdma_process_memlock_limit_bytes", "RLIMIT_MEMLOCK of a process; +Inf if it has none or CAP_IPC_LOCK.", "pid", "process", "pod_uid")
-	processesCut   = gauge("rdma_processes_summed_up", "Processes that share one series because there are too many.")
+	processObjects = gauge("rdma_process_objects", "Number of objects of a process or kernel module.", append(processLabels, "kind")...)
+	processMR      = gauge("rdma_process_mr_bytes", "Total length of the memory regions of a process in bytes. Regions that overlap count more than once.", processLabels...)
+	processPinned  = gauge("rdma_process_pinned_bytes", "Memory that drivers have pinned for a process, in bytes.", "pid", "process", "pod_uid")
+	processMemlock = gauge("rdma_process_memlock_limit_bytes", "RLIMIT_MEMLOCK of a process in bytes. It is +Inf without a limit or with CAP_IPC_LOCK.", "pid", "process", "pod_uid")
+	processesCut   = gauge("rdma_processes_summed_up", "Number of processes that are summed up in the series \"others\".")
 
-	cgroupUse   = gauge("rdma_cgroup_resources", "Use of the rdma controller of a cgroup.", "cgroup", "device", "resource")
-	cgroupLimit = gauge("rdma_cgroup_resources_limit", "Limit of the rdma controller of a cgroup; +Inf if it has none.", "cgroup", "device", "resource")
+	devicePod = gauge("rdma_device_pod_info", "A device that the kubelet has allocated to a container of a pod; the value is always 1.",
+		"device", "namespace", "pod", "container", "resource", "id")
+	podsAnswer = gauge("rdma_podresources_last_success_timestamp_seconds", "Time of the kubelet's last answer about the devices of its pods, in seconds since the epoch.")
 
-	pfcEnabled  = gauge("rdma_netdev_pfc_enabled", "Whether PFC pauses a priority rather than drop its packets.", "netdev", "priority")
+	cgroupUse   = gauge("rdma_cgroup_resources", "Use of a resource of the rdma controller by a cgroup.", "cgroup", "device", "resource")
+	cgroupLimit = gauge("rdma_cgroup_resources_limit", "Limit of a resource of the rdma controller for a cgroup. It is +Inf without a limit.", "cgroup", "device", "resource")
+
+	pfcEnabled  = gauge("rdma_netdev_pfc_enabled", "Whether PFC is enabled for a priority.", "netdev", "priority")
 	pfcSent     = counter("rdma_netdev_pfc_sent_total", "PFC frames sent for a priority, if the driver counts them.", "netdev", "priority")
 	pfcReceived = counter("rdma_netdev_pfc_received_total", "PFC frames received for a priority, if the driver counts them.", "netdev", "priority")
-	trustDSCP   = gauge("rdma_netdev_trust_dscp", "Whether the priority of a packet comes from its DSCP.", "netdev")
-	qdiscECN    = gauge("rdma_netdev_qdisc_ecn", "Whether a queue of the kernel marks packets before it drops some.", "netdev", "qdisc")
+	trustDSCP   = gauge("rdma_netdev_trust_dscp", "Whether the priority of a packet is derived from its DSCP.", "netdev")
+	qdiscECN    = gauge("rdma_netdev_qdisc_ecn", "Whether a queueing discipline marks packets with ECN.", "netdev", "qdisc")
 
-	allEvents    = counter("rdma_events_total", "Events of all devices and ports since the exporter runs. Series of a new device begin with an event; this one has an increase.", "event")
-	deviceEvents = counter("rdma_device_events_total", "Devices added, removed (or moved to another network namespace) and renamed since the exporter runs.", "device", "event")
-	portEvents   = counter("rdma_port_events_total", "Times that a port became active or was no longer active since the exporter runs.", "device", "port", "event")
+	allEvents    = counter("rdma_events_total", "Number of events of all devices and ports since the exporter started. The series exist from the start, unlike those of one device, so increase() counts the first event.", "event")
+	deviceEvents = counter("rdma_device_events_total", "Number of times that a device was added, removed (or moved to another network namespace) or renamed since the exporter started.", "device", "event")
+	portEvents   = counter("rdma_port_events_total", "Number of times that a port became active, or stopped being active, since the exporter started.", "device", "port", "event")
 )
 
 // portMetrics holds the families of metrics.Metrics.
@@ -146,6 +151,7 @@ func (e *exporter) Collect(ch chan<- prometheus.Metric) {
 		p.device(&s.Devices[i])
 	}
 	p.processes(s)
+	e.allocations(p, s)
 	for _, n := range s.Netdevs {
 		p.netdev(n)
 	}
@@ -256,6 +262,24 @@ func (p *page) processes(s *metrics.Snapshot) {
 	for _, c := range s.Cgroups {
 		p.add(cgroupUse, float64(c.Current), c.Path, c.Device, c.Resource)
 		p.add(cgroupLimit, amount(c.Max), c.Path, c.Device, c.Resource)
+	}
+}
+
+// allocations adds the pods to which the kubelet has allocated devices.
+func (e *exporter) allocations(p *page, s *metrics.Snapshot) {
+	last, at, err := e.pods.state()
+	if err != nil {
+		s.Errors = append(s.Errors, metrics.Error{Part: "podresources", Err: err})
+	}
+	if at.IsZero() {
+		return
+	}
+	p.add(podsAnswer, float64(at.UnixMilli())/1e3)
+	devices := deviceNames(s.Devices)
+	for _, a := range last {
+		for _, device := range devices[deviceKey(a.id)] {
+			p.add(devicePod, 1, device, a.namespace, a.pod, a.container, a.resource, a.id)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func machine() (*metrics.Collector, *nltest.Kernel) {
 func scrape(t testing.TB, source *metrics.Collector, watcher *metrics.Watcher) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	handler(source, watcher, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	handler(source, watcher, new(podResources), slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -209,7 +209,7 @@ func TestNetdev(t *testing.T) {
 // TestLint applies promtool's rules to the metrics.
 func TestLint(t *testing.T) {
 	source, _ := machine()
-	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}, &failureLog{log: slog.New(slog.DiscardHandler)}})
+	problems, err := testutil.CollectAndLint(&exporter{source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), &failureLog{log: slog.New(slog.DiscardHandler)}})
 	if err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
@@ -374,7 +374,7 @@ func TestBounds(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	source, kernel := machine()
-	h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, slog.New(slog.DiscardHandler))
+	h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.DiscardHandler))
 	for code, err := range map[int]error{http.StatusOK: nil, http.StatusServiceUnavailable: syscall.EPROTONOSUPPORT} {
 		kernel.Fail = map[uint16]error{1: err}
 		w := httptest.NewRecorder()
@@ -428,7 +428,7 @@ func manyQPs(n uint32) *metrics.Collector {
 
 // BenchmarkScrape scrapes 5,000 QPs, which must take less than 50 ms.
 func BenchmarkScrape(b *testing.B) {
-	h := handler(manyQPs(5000), &metrics.Watcher{}, slog.New(slog.DiscardHandler))
+	h := handler(manyQPs(5000), &metrics.Watcher{}, new(podResources), slog.New(slog.DiscardHandler))
 	b.ReportAllocs()
 	for b.Loop() {
 		w := httptest.NewRecorder()

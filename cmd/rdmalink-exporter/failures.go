@@ -31,7 +31,7 @@ func (l *failureLog) add(part, device string, err error) {
 	if !l.remember(f) {
 		return
 	}
-	l.log.Warn("a scrape lacks a part", "part", f.part, "device", f.device, "err", f.cause)
+	l.log.Warn("part of a scrape failed", "part", f.part, "device", f.device, "err", f.cause)
 }
 
 // remember reports whether the failure is to be logged. If too many are remembered, new ones are not.

@@ -20,7 +20,7 @@ func TestFailuresLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, kernel := machine()
 		var out bytes.Buffer
-		h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, slog.New(slog.NewTextHandler(&out, nil)))
+		h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.NewTextHandler(&out, nil)))
 		lines := func() string {
 			out.Reset()
 			for range 3 {

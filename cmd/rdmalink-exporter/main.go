@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,13 +48,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("rdmalink-exporter", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var addresses listOf
-	flags.Var(&addresses, "web.listen-address", "serve at this TCP `address`, by default "+defaultAddress+"; may be given more than once")
-	config := flags.String("web.config.file", "", "read TLS certificates and users for basic authentication from this `file`, in the format of exporter-toolkit")
-	socket := flags.Bool("web.systemd-socket", false, "use the sockets of systemd's socket activation in place of addresses")
-	interval := flags.Duration("interval", time.Second, "look for events this often")
+	flags.Var(&addresses, "web.listen-address", "listen on this TCP `address`; may be given more than once (default "+defaultAddress+")")
+	config := flags.String("web.config.file", "", "read the settings of TLS and basic authentication from this `file`, in the format of exporter-toolkit")
+	socket := flags.Bool("web.systemd-socket", false, "use systemd's socket activation instead of addresses")
+	interval := flags.Duration("interval", time.Second, "`interval` at which devices and ports are checked for events")
 	proc := flags.String("proc", "/proc", "read processes from this `directory`")
 	sys := flags.String("sys", "/sys", "read sysfs and cgroups from this `directory`")
-	pods := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory` of the kubelet's")
+	podLogs := flags.String("pods", "/var/log/pods", "read the names of Kubernetes pods from this `directory`, to which the kubelet writes logs")
+	kubelet := flags.String("podresources", "", "ask the kubelet at this `socket` which devices its pods have (default "+kubeletSocket+" if it exists)")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -70,20 +72,22 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		addresses = listOf{defaultAddress}
 	}
 	source := metrics.New()
-	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*pods)
+	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*podLogs)
 	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	pods := &podResources{socket: *kubelet}
+	if pods.socket == "" {
+		pods.socket, pods.optional = kubeletSocket, true
+	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		watcher.Run(ctx, *interval)
-		close(done)
-	}()
-	err := serve(ctx, handler(source, watcher, log), &web.FlagConfig{
+	var background sync.WaitGroup
+	background.Go(func() { watcher.Run(ctx, *interval) })
+	background.Go(func() { pods.run(ctx, podResourcesInterval) })
+	err := serve(ctx, handler(source, watcher, pods, log), &web.FlagConfig{
 		WebListenAddresses: (*[]string)(&addresses), WebSystemdSocket: socket, WebConfigFile: config,
 	}, log)
 	stop()
-	<-done
+	background.Wait()
 	if err != nil {
 		fmt.Fprintf(stderr, "rdmalink-exporter: %v\n", err)
 		return 1
@@ -124,23 +128,37 @@ func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slo
 }
 
 // handler returns the handler of /metrics, of /healthz, and of a page at / that links to both.
-func handler(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) http.Handler {
+func handler(source *metrics.Collector, watcher *metrics.Watcher, pods *podResources, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, log), promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, pods, log), promhttp.HandlerOpts{
 		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError,
 		Timeout: scrapeTimeout, MaxRequestsInFlight: maxScrapes,
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /healthz", http.TimeoutHandler(health(source), scrapeTimeout, "the kernel does not answer\n"))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
+	})
+	return mux
+}
+
+// health returns the handler of /healthz, without its time limit. Requests that wait for the kernel are limited
+// as scrapes are.
+func health(source *metrics.Collector) http.Handler {
+	waiting := make(chan struct{}, maxScrapes)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case waiting <- struct{}{}:
+			defer func() { <-waiting }()
+		default:
+			http.Error(w, "too many requests wait for the kernel", http.StatusServiceUnavailable)
+			return
+		}
 		if _, err := source.RDMA.Devices(); err != nil {
 			http.Error(w, metrics.Printable(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
-	})
-	return mux
 }
 
 // errorLog logs the errors of promhttp.
@@ -151,8 +169,8 @@ func (l errorLog) Println(v ...any) {
 }
 
 // registry returns a registry with the metrics of the machine and of this process.
-func registry(source *metrics.Collector, watcher *metrics.Watcher, log *slog.Logger) *prometheus.Registry {
+func registry(source *metrics.Collector, watcher *metrics.Watcher, pods *podResources, log *slog.Logger) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&exporter{source, watcher, &failureLog{log: log}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&exporter{source, watcher, pods, &failureLog{log: log}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

@@ -75,7 +75,7 @@ func TestServe(t *testing.T) {
 	done := make(chan error, 1)
 	no := false
 	go func() {
-		done <- serve(ctx, handler(source, &metrics.Watcher{RDMA: source.RDMA}, log),
+		done <- serve(ctx, handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), log),
 			&web.FlagConfig{WebListenAddresses: &[]string{address}, WebSystemdSocket: &no, WebConfigFile: &config}, log)
 	}()
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
@@ -121,7 +121,7 @@ func TestServe(t *testing.T) {
 func stuck(release <-chan struct{}) http.Handler {
 	source, kernel := machine()
 	source.RDMA.Kernel = changing{kernel, func(uint16) { <-release }}
-	return handler(source, &metrics.Watcher{RDMA: source.RDMA}, slog.New(slog.DiscardHandler))
+	return handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.DiscardHandler))
 }
 
 // TestScrapeTimeout checks that a scrape ends though the kernel does not answer.
@@ -136,6 +136,31 @@ func TestScrapeTimeout(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
+	})
+}
+
+// TestHealthTimeout checks that /healthz fails in time though the kernel does not answer, and at once if
+// eight requests wait for the kernel already.
+func TestHealthTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := stuck(release)
+		for i := range maxScrapes + 1 {
+			w, begin, want := httptest.NewRecorder(), time.Now(), scrapeTimeout
+			if i == maxScrapes {
+				want = 0
+			}
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+			if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != want { // of the bubble's clock
+				t.Error(i, w.Code, took)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil)); w.Code != http.StatusOK {
+			t.Error(w.Code, w.Body)
+		}
 	})
 }
 

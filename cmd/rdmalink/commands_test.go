@@ -19,8 +19,8 @@ import (
 // TestDevinfoLine checks the command line; package devinfo tests the output.
 func TestDevinfoLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
-		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx4_0)\n"},
-		"devinfo siw0 x": {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink devinfo [DEV] (more: rdmalink devinfo -h)\n"},
+		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (available: siw0, mlx4_0)\n"},
+		"devinfo siw0 x": {Code: 2, Err: "rdmalink: unexpected argument \"x\"\nUsage: rdmalink devinfo [DEV] (more: rdmalink devinfo -h)\n"},
 	} {
 		tool, _, nets := clitest.Informed()
 		if diff := cmp.Diff(want, runLine(tool, line, nets)); diff != "" {
@@ -39,9 +39,9 @@ func TestDevinfoLine(t *testing.T) {
 // findings.
 func TestDoctorLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
-		"doctor siw9":       {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx4_0)\n"},
+		"doctor siw9":       {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (available: siw0, mlx4_0)\n"},
 		"doctor --selftest": {Code: 2, Err: "rdmalink: --selftest needs the device: doctor --selftest DEV\nUsage: rdmalink doctor [DEV] (more: rdmalink doctor -h)\n"},
-		"doctor siw0 x":     {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink doctor [DEV] (more: rdmalink doctor -h)\n"},
+		"doctor siw0 x":     {Code: 2, Err: "rdmalink: unexpected argument \"x\"\nUsage: rdmalink doctor [DEV] (more: rdmalink doctor -h)\n"},
 	} {
 		tool, _, nets := clitest.Informed()
 		if diff := cmp.Diff(want, runLine(tool, line, nets)); diff != "" {
@@ -97,7 +97,7 @@ func TestQPStates(t *testing.T) {
 		"qp states":          {0, "mlx5_0 lqpn 17 RC pid 7", ""},
 		"qp st RC -j":        {0, `"type":"RC","from":"RESET"`, ""},
 		"qp states xrc":      {2, "", `"xrc": expected one of rc, uc, ud`},
-		"qp states rc uc":    {2, "", `"uc" is one word too many`},
+		"qp states rc uc":    {2, "", `unexpected argument "uc"`},
 		"qp":                 {2, "", "expected one of states, help"},
 		"qp states --svg /x": {0, "", ""},
 	} {
@@ -152,13 +152,13 @@ func TestUsageErrors(t *testing.T) {
 		"add siw0 type":                 "expected TYPE (siw or rxe)" + add,
 		"add siw0 type siw lo":          "\"lo\": expected netdev" + add,
 		"add siw0 type siw netdev":      "expected NETDEV" + add,
-		"add siw0 type siw netdev lo 1": "\"1\" is one word too many" + add,
+		"add siw0 type siw netdev lo 1": "unexpected argument \"1\"" + add,
 		"add siw0 --fax":                "\"--fax\": expected one of --keep-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --js=1":               "--js takes no value" + add,
 		"del":                           "expected DEV\nUsage: rdmalink del DEV (more: rdmalink del -h)\n",
-		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del DEV (more: rdmalink link del -h)\n",
-		"show siw0/x":                   "\"siw0/x\": the port is a number from 1\nUsage: rdmalink show [DEV[/PORT]] (more: rdmalink show -h)\n",
-		"show siw0/0":                   "\"siw0/0\": the port is a number from 1\nUsage: rdmalink show [DEV[/PORT]] (more: rdmalink show -h)\n",
+		"link del a b":                  "unexpected argument \"b\"\nUsage: rdmalink link del DEV (more: rdmalink link del -h)\n",
+		"show siw0/x":                   "\"siw0/x\": the port must be a number from 1\nUsage: rdmalink show [DEV[/PORT]] (more: rdmalink show -h)\n",
+		"show siw0/0":                   "\"siw0/0\": the port must be a number from 1\nUsage: rdmalink show [DEV[/PORT]] (more: rdmalink show -h)\n",
 		"show -jq":                      "\"-q\": expected one of --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force\nUsage: rdmalink show [DEV[/PORT]] (more: rdmalink show -h)\n",
 	} {
 		tool, kernel, nets := clitest.Machine()

@@ -25,8 +25,8 @@ import (
 func main() {
 	dev := flag.String("dev", "siw0", "use this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	conns := flag.Int("conns", 1000, "so `many` connections")
-	rounds := flag.Int("rounds", 10, "as a client, send so `many` messages on each")
+	conns := flag.Int("conns", 1000, "`number` of connections")
+	rounds := flag.Int("rounds", 10, "as a client, `number` of messages to send on each")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "echo [options] serves; echo [options] ADDRESS asks a server.")
 		flag.PrintDefaults()

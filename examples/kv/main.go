@@ -143,7 +143,7 @@ func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte, t
 	}
 	stored, value, _ := bytes.Cut(bytes.TrimRight(entry[4:], "\x00"), []byte{0})
 	if !bytes.Equal(stored, key) {
-		return fmt.Errorf("nothing is stored as %q", key)
+		return fmt.Errorf("no value for key %q", key)
 	}
 	_, err = fmt.Fprintf(to, "%s\n", value)
 	return err

@@ -79,7 +79,7 @@ func reach(ctx context.Context, address string) (*remote, error) {
 	where := conn.PrivateData()
 	if len(where) < 12 {
 		conn.Close()
-		return nil, fmt.Errorf("%s is no replica", address)
+		return nil, fmt.Errorf("%s is not a replica", address)
 	}
 	mr, err := conn.PD().AllocMR(logSize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
 	if err != nil {

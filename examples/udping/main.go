@@ -27,7 +27,7 @@ const grh, size = 40, 8
 
 func main() {
 	listen := flag.String("listen", "", "answer at this `address`")
-	n := flag.Int("n", 5, "ask so `many` times")
+	n := flag.Int("n", 5, "`number` of requests")
 	flag.Parse()
 	ask, text := ping, flag.Arg(0)
 	if *listen != "" {

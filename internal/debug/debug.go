@@ -62,7 +62,7 @@ func choose(words string) {
 		}
 	}
 	if unknown != nil {
-		write(fmt.Sprintf("%s: unknown: %s (known are ioctl, cm and netlink, separated by commas)", Variable, strings.Join(unknown, ", ")))
+		write(fmt.Sprintf("%s: unknown: %s (want ioctl, cm or netlink, separated by commas)", Variable, strings.Join(unknown, ", ")))
 	}
 }
 

@@ -20,7 +20,7 @@ func TestWords(t *testing.T) {
 		"ioctl":                  {on: [3]bool{true, false, false}},
 		"cm,netlink":             {on: [3]bool{false, true, true}},
 		" ioctl, cm ,,netlink, ": {on: [3]bool{true, true, true}},
-		"all,cm,\x1b[2J":         {[3]bool{false, true, false}, "goverbs: GOVERBS_DEBUG: unknown: \"all\", \"\\x1b[2J\" (known are ioctl, cm and netlink, separated by commas)\n"},
+		"all,cm,\x1b[2J":         {[3]bool{false, true, false}, "goverbs: GOVERBS_DEBUG: unknown: \"all\", \"\\x1b[2J\" (want ioctl, cm or netlink, separated by commas)\n"},
 	} {
 		var b bytes.Buffer
 		restore := Capture(&b, words)

@@ -54,7 +54,7 @@ type QP interface {
 // NoQueues is a QP without queues: an XRC target QP, or one of CreateRSSQP.
 type NoQueues struct{}
 
-var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)
+var errNoQueues = fmt.Errorf("%w: the QP has no queues", verbs.ErrNotSupported)
 
 // PostSend implements QP.
 func (NoQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
@@ -131,7 +131,7 @@ type Idler interface{ Idle() bool }
 // queue supports, or an SGE with [verbs.BadLength].
 func SumSGL(sgl []verbs.SGE, most int) (bytes uint64, err error) {
 	if len(sgl) > most {
-		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", verbs.ErrInvalidWR, len(sgl), most)
+		return 0, fmt.Errorf("%w: %d SGEs, but the queue takes at most %d", verbs.ErrInvalidWR, len(sgl), most)
 	}
 	for i := range sgl {
 		n := sgl[i].Length // read once

@@ -135,7 +135,10 @@ type Error struct {
 // Device is an RDMA device.
 type Device struct {
 	netlinkrdma.Device
-	Driver   verbs.DriverID
+	Driver verbs.DriverID
+	// Bus is the name of the hardware in sysfs: a PCI address, or that of an auxiliary device, such as
+	// mlx5_core.sf.4. It is empty if the device has none.
+	Bus      string
 	Limits   *verbs.DeviceAttr // nil if the device could not be opened
 	Objects  []netlinkrdma.Resource
 	Ports    []Port
@@ -238,6 +241,11 @@ func (c *Collector) device(s *Snapshot, u *users, d netlinkrdma.Device) {
 func (c *Collector) read(s *Snapshot, objects *objects, d netlinkrdma.Device) Device {
 	one := Device{Device: d}
 	dir := sysDir(d.Name)
+	if dir != "" && c.Sys != nil {
+		if link, err := fs.ReadLink(c.Sys, path.Join(dir, "device")); err == nil {
+			one.Bus = path.Base(link)
+		}
+	}
 	if char, err := c.RDMA.UverbsCharDev(d.Index); err == nil {
 		one.Driver = verbs.DriverID(char.DriverID)
 	}

@@ -134,7 +134,7 @@ func TestHostile(t *testing.T) {
 		{"", "closed the connection"},
 		{"GET / HTTP/1.1\r\n\r\n", `got "GET / HTTP/1.1\r\n"`},
 		{"SSH-2.0", `got "SSH-2.0", which is 7 of 16 bytes`},
-		{"5.60" + strings.Repeat("\x00", 12), "calls itself 5.60"},
+		{"5.60" + strings.Repeat("\x00", 12), "runs perftest 5.60"},
 		{version + "\xff\xff\xff\xff", "receive the page size"},
 		{version + "\x00\x00\x10\x00\x00\x00\x00\x00", "receive the size of a cache line"},
 		{version + "\x00\x00\x10\x00\x00\x00\x00\x409\x00", `got "9\x00", want an MTU's code`},

@@ -82,7 +82,7 @@ func (s stream) fill(message []byte, from, to int) error {
 	case n > 0:
 		return fmt.Errorf("got %.120q, which is %d of %d bytes: %w", message[:n], n, len(message), err)
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("the peer closed the connection, and should have said there why: %w", err)
+		return fmt.Errorf("the peer closed the connection; its output should say why: %w", err)
 	}
 	return err
 }

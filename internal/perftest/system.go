@@ -60,7 +60,7 @@ func parseVersion(b []byte) (string, error) {
 	case len(b) != versionSize || !nul || err != nil || number < 0 || number > 1e6:
 		return "", fmt.Errorf("got %.60q, want a version number in %d bytes", b, versionSize)
 	case number < oldest:
-		return "", fmt.Errorf("the peer's perftest calls itself %s; %.2f is the oldest that speaks like this", text, oldest)
+		return "", fmt.Errorf("the peer runs perftest %s; the oldest supported version is %.2f", text, oldest)
 	}
 	return string(text), nil
 }

@@ -25,7 +25,7 @@ type cq struct {
 // would take zeros for the first arm.
 func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if r.CQE > maxCQE {
-		return nil, fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, r.CQE, uint32(maxCQE))
+		return nil, fmt.Errorf("%w: a CQ of %d entries, devices have at most %d", verbs.ErrNotSupported, r.CQE, uint32(maxCQE))
 	}
 	r.CQE = pow2(max(r.CQE, minCQE))
 	buf, err := r.Alloc(int(r.CQE)*blockSize, nil)
@@ -43,7 +43,7 @@ func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 		return nil, err
 	}
 	if r.CQE = resp.NumCqe; resp.CqId > maxCQN {
-		return nil, fmt.Errorf("erdma: the kernel makes CQ %d, which can't be", resp.CqId)
+		return nil, fmt.Errorf("erdma: the kernel returned invalid CQ number %d", resp.CqId)
 	}
 	ring, err := mmap.NewLapConsumer[cqe](buf, resp.NumCqe, 0, cqeOwner)
 	if err != nil {

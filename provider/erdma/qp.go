@@ -33,9 +33,9 @@ type qp struct {
 func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	switch {
 	case r.Type == verbs.QPTypeUD && c.roce:
-		return nil, fmt.Errorf("%w: the kernel gives user space no address handles of erdma, without which UD QPs can't send", verbs.ErrNotSupported)
+		return nil, fmt.Errorf("%w: the kernel's erdma driver has no address handles for user space, which UD QPs need to send", verbs.ErrNotSupported)
 	case r.Type != verbs.QPTypeRC || r.SRQ != nil:
-		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", verbs.ErrNotSupported)
+		return nil, fmt.Errorf("%w: erdma supports only RC QPs with their own receive queues", verbs.ErrNotSupported)
 	}
 	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel has no QP without
 	if r.Cap.MaxSendWR > mostWR || r.Cap.MaxRecvWR > mostWR {
@@ -78,10 +78,10 @@ func aligned(n uint32) int { return (int(n)*blockSize + queueAlign - 1) &^ (queu
 // adopt checks and stores the kernel's answer.
 func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCreateQp) error {
 	if resp.QpId != r.Num || resp.QpId > maxQPN {
-		return fmt.Errorf("erdma: the kernel says that QP %d is %d to the device, which can't be", r.Num, resp.QpId)
+		return fmt.Errorf("erdma: the kernel returned invalid number %[2]d for QP %[1]d", r.Num, resp.QpId)
 	}
 	if resp.NumSqe > 1<<15 || resp.NumRqe > 1<<15 || resp.RqOffset > math.MaxInt32 || resp.NumSqe < maxBlocks {
-		return fmt.Errorf("erdma: the kernel offers queues of %d and %d entries, the second at %#x, which can't be",
+		return fmt.Errorf("erdma: the kernel returned invalid queues of %d and %d entries, the second at offset %#x",
 			resp.NumSqe, resp.NumRqe, resp.RqOffset)
 	}
 	if err := q.sq.init(buf, 0, resp.NumSqe); err != nil {

@@ -12,7 +12,7 @@ import (
 // PostRecv queues receives. It rings for each receive, because the doorbell takes one.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	if q.state == verbs.QPStateReset {
-		return 0, fmt.Errorf("%w: the QP is in %v, receives can be posted from INIT on", syscall.EINVAL, q.state)
+		return 0, fmt.Errorf("%w: the QP is in %v; receives can be posted from INIT on", syscall.EINVAL, q.state)
 	}
 	pi := q.rq.produced.Load()
 	room := q.rq.room(pi)

@@ -32,9 +32,9 @@ func TestRoCEStates(t *testing.T) {
 	}
 	for range 2 { // a new QP, and one that was put into RESET
 		n, err := w.qp.PostSend(send)
-		refused(n, err, "in RESET, sends can be posted from RTS on")
+		refused(n, err, "in RESET; sends can be posted from RTS on")
 		n, err = w.qp.PostRecv([]verbs.RecvWR{{}})
-		refused(n, err, "in RESET, receives can be posted from INIT on")
+		refused(n, err, "in RESET; receives can be posted from INIT on")
 		if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestRoCEStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := w.qp.PostSend(send)
-	refused(n, err, "in INIT, sends can be posted from RTS on")
+	refused(n, err, "in INIT; sends can be posted from RTS on")
 	w.postRecv(t, verbs.RecvWR{})
 	attr, err := w.qp.Query()
 	if err != nil || attr.State != verbs.QPStateInit {

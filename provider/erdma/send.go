@@ -14,7 +14,7 @@ import (
 // PostSend queues sends and rings the doorbell once.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if q.state < verbs.QPStateRTS {
-		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
+		return 0, fmt.Errorf("%w: the QP is in %v; sends can be posted from RTS on", syscall.EINVAL, q.state)
 	}
 	pi := q.sq.produced.Load()
 	room := q.sq.room(pi)
@@ -129,19 +129,19 @@ func (q *qp) check(r *request) error {
 	length, err := driver.SumSGL(r.sgl, q.maxSGE)
 	switch l := r.op.layout; {
 	case l == unknown, l == atomicLayout && !q.ctx.atomics:
-		return fmt.Errorf("%w: this erdma device has no %v", verbs.ErrNotSupported, r.wr.Opcode)
+		return fmt.Errorf("%w: this erdma device does not support %v", verbs.ErrNotSupported, r.wr.Opcode)
 	case err != nil:
 		return err
 	case r.flags&^allFlags != 0:
 		return fmt.Errorf("%w: unknown flags %#x", verbs.ErrInvalidWR, uint32(r.flags&^allFlags))
 	case length > math.MaxUint32:
-		return fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, length, uint32(math.MaxUint32))
+		return fmt.Errorf("%w: %d bytes in all, but a message has at most %d", verbs.ErrInvalidWR, length, uint32(math.MaxUint32))
 	case l == sendLayout || l == writeLayout:
 		if r.inline != nil {
 			length, err = uint64(len(r.inline)), r.checkInline()
 		}
 	case r.inline != nil:
-		err = fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, r.wr.Opcode)
+		err = fmt.Errorf("%w: %v takes no Inline data", verbs.ErrInvalidWR, r.wr.Opcode)
 	case l == invLayout && len(r.sgl) > 0:
 		err = fmt.Errorf("%w: %v takes no SGL", verbs.ErrInvalidWR, r.wr.Opcode)
 	case l == readLayout && len(r.sgl) != 1:
@@ -158,7 +158,7 @@ func (r *request) checkInline() error {
 	case len(r.sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case len(r.inline) > maxInline:
-		return fmt.Errorf("%w: %d bytes inline, erdma takes %d (send more from registered memory, with SGL)",
+		return fmt.Errorf("%w: %d bytes inline, but erdma takes at most %d (send more from registered memory, with SGL)",
 			verbs.ErrInvalidWR, len(r.inline), maxInline)
 	}
 	return nil

@@ -47,7 +47,7 @@ func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
 func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 	a := &r.Attr
 	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH == 0 {
-		return nil, fmt.Errorf("%w: this kernel does not tell the MAC of a RoCE address", verbs.ErrNotSupported)
+		return nil, fmt.Errorf("%w: this kernel does not report the MAC of a RoCE address", verbs.ErrNotSupported)
 	}
 	source, err := c.device.GID(a.Port, a.SGIDIndex)
 	if err != nil {

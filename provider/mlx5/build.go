@@ -34,7 +34,7 @@ func (q *qp) StartSends(refused error) {
 
 // notYet returns the error of sends before RTS.
 func (q *qp) notYet() error {
-	return fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
+	return fmt.Errorf("%w: the QP is in %v; sends can be posted from RTS on", syscall.EINVAL, q.state)
 }
 
 // setLimit sets the limit as far as the queue has room for plain requests.
@@ -60,7 +60,7 @@ func (q *qp) RingSends() (int, error) {
 	return int(n), err
 }
 
-var errNotStarted = fmt.Errorf("%w: no list of sends was begun", syscall.EINVAL)
+var errNotStarted = fmt.Errorf("%w: no list of sends was started", syscall.EINVAL)
 
 // add writes the request in q.built.wr, as PostSend does.
 func (q *qp) add() {

@@ -90,7 +90,7 @@ func (q *cq) create(r *driver.CreateCQ) error {
 		return err
 	}
 	if q.num = resp.Cqn; q.num > cqeNumberMask {
-		return fmt.Errorf("mlx5: the kernel makes CQ %#x, which can't be", q.num)
+		return fmt.Errorf("mlx5: the kernel returned invalid CQ number %#x", q.num)
 	}
 	q.doorbell = words(0, q.num)
 	return nil
@@ -102,7 +102,7 @@ const maxUARInRequest = 1<<16 - 1
 // alloc makes a queue for more than n entries, none of which is valid.
 func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	if n >= maxCQE {
-		return fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, n, uint32(maxCQE-1))
+		return fmt.Errorf("%w: a CQ of %d entries, devices have at most %d", verbs.ErrNotSupported, n, uint32(maxCQE-1))
 	}
 	entries := pow2(n + 1)
 	slots := entries * q.step
@@ -169,7 +169,7 @@ func (q *cq) Destroy(do func() error) error {
 	return err
 }
 
-var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
+var errLost = fmt.Errorf("%w: the queue was lost when it was resized: close the object that it belongs to", verbs.ErrClosed)
 
 // Poll reads completions. It skips those that match no work request. It reads successful sends and
 // writes of one QP, the most frequent completions, by itself, and leaves the rest to mixed.
@@ -392,16 +392,16 @@ func (q *cq) extend(want verbs.WCExtMask) error {
 	const packet = verbs.WCExtFlowTag | verbs.WCExtVLAN | verbs.WCExtChecksum
 	switch {
 	case want&^(verbs.WCExtTimestamp|verbs.WCExtWallClock|packet) != 0:
-		return fmt.Errorf("%w: this mlx5 provider knows no field %#x", verbs.ErrNotSupported, uint32(want))
+		return fmt.Errorf("%w: unknown completion field %#x", verbs.ErrNotSupported, uint32(want))
 	case want&verbs.WCExtFlowTag != 0 && !q.ctx.indexed:
-		return fmt.Errorf("%w: completions of this mlx5 device have the QP's number where others have the flow tag", verbs.ErrNotSupported)
+		return fmt.Errorf("%w: completions of this mlx5 device have the QP number in place of the flow tag", verbs.ErrNotSupported)
 	}
 	q.ext = want
 	if want&verbs.WCExtWallClock == 0 {
 		return nil
 	}
 	if q.ctx.limits.ClockInfoVersions&1 == 0 {
-		return fmt.Errorf("%w: this kernel does not publish how to make times of the device's clock", verbs.ErrNotSupported)
+		return fmt.Errorf("%w: this kernel does not report how to convert the device's clock to time", verbs.ErrNotSupported)
 	}
 	return q.ctx.clock.open(q.ctx.device)
 }
@@ -468,7 +468,7 @@ var (
 	layer4s = [8]verbs.WCExtFlags{1: verbs.WCExtTCP, 2: verbs.WCExtUDP, 3: verbs.WCExtTCP, 4: verbs.WCExtTCP}
 )
 
-var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")
+var errNoMarker = errors.New("mlx5: the old queue of a resized CQ has no end marker: close the CQ")
 
 // Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
 // after all entries of the device. The device counts the marker as an entry, so the entries

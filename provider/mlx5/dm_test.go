@@ -16,7 +16,7 @@ func TestHostileDM(t *testing.T) {
 			ioctl.Answer(r, abi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, &start)
 		}
 	}
-	if dm, err := w.dev.AllocDM(64, 0); err == nil || !strings.Contains(err.Error(), "begin at 4088 of a page") {
+	if dm, err := w.dev.AllocDM(64, 0); err == nil || !strings.Contains(err.Error(), "at offset 4088 of a page") {
 		t.Errorf("%v, %v", dm, err)
 	}
 	if left := w.k.DMs(); len(left) > 0 {

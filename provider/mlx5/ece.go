@@ -23,7 +23,7 @@ func (c *mlx5Context) hasECE() bool {
 	return c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_ECE != 0
 }
 
-var errNoECE = fmt.Errorf("%w: this mlx5 device or its kernel has no options of enhanced connection establishment", verbs.ErrNotSupported)
+var errNoECE = fmt.Errorf("%w: this mlx5 device or its kernel does not support enhanced connection establishment (ECE)", verbs.ErrNotSupported)
 
 // ECE implements driver.ECESetter.
 func (e *ece) ECE() (verbs.ECE, error) {
@@ -39,7 +39,7 @@ func (e *ece) SetECE(to verbs.ECE) error {
 	case !e.offered:
 		return errNoECE
 	case to.VendorID != vendorMellanox:
-		return fmt.Errorf("%w: options of vendor %#x, the device has those of %#x", verbs.ErrNotSupported, to.VendorID, vendorMellanox)
+		return fmt.Errorf("%w: ECE options of vendor %#x, but the device has those of %#x", verbs.ErrNotSupported, to.VendorID, vendorMellanox)
 	}
 	e.want, e.options = to.Options, 0
 	return nil

@@ -98,13 +98,13 @@ func (c *mlx5Context) checkLimits() error {
 	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
-		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)
+		return fmt.Errorf("mlx5: the kernel chose completion format %d, which was not requested", l.CqeVersion)
 	case line < 8 || line > page || line&(line-1) != 0:
-		return fmt.Errorf("mlx5: the kernel tells of cache lines of %d bytes, which can't be", line)
+		return fmt.Errorf("mlx5: the kernel returned invalid cache line size %d", line)
 	case l.BfRegSize > uarSize-uarSend || l.BfRegSize%(2*blockSize) != 0:
-		return fmt.Errorf("mlx5: the kernel tells of registers of %d bytes, which can't be", l.BfRegSize)
+		return fmt.Errorf("mlx5: the kernel returned invalid register size %d", l.BfRegSize)
 	case l.BfRegSize*uarRegisters > uarSize-uarSend:
-		return fmt.Errorf("mlx5: the kernel tells of registers of %d bytes, of which a UAR has no room for two", l.BfRegSize)
+		return fmt.Errorf("mlx5: the kernel returned register size %d, but a UAR must hold two registers", l.BfRegSize)
 	}
 	l.MaxSendWqebb, l.MaxRecvWr, l.MaxSrqRecvWr = min(l.MaxSendWqebb, indexMask+1), min(l.MaxRecvWr, indexMask+1), min(l.MaxSrqRecvWr, indexMask)
 	return nil

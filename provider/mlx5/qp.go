@@ -115,11 +115,11 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 func (q *qp) adopt(num, register uint32) error {
 	c := q.ctx
 	if q.num = num; num > cqeNumberMask {
-		return fmt.Errorf("mlx5: the kernel makes QP %#x, which can't be", num)
+		return fmt.Errorf("mlx5: the kernel returned invalid QP number %#x", num)
 	}
 	if !c.registers.dynamic {
 		if register >= uint32(len(c.registers.send)) || c.registers.send[register] == nil {
-			return fmt.Errorf("mlx5: the kernel chooses register %d of %d, which can't be", register, len(c.registers.send))
+			return fmt.Errorf("mlx5: the kernel chose invalid register %d of %d", register, len(c.registers.send))
 		}
 		q.register = c.registers.send[register]
 	}
@@ -269,7 +269,7 @@ func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 	switch r.Type {
 	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket:
 	default:
-		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
+		return s, fmt.Errorf("%w: this mlx5 provider supports only RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
 	}
 	s.cap = r.Cap
 	if err := c.sendSizes(&s, overhead(r.Type), align(r.MaxTSOHeader, segmentSize)); err != nil {
@@ -296,12 +296,12 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead, headers uint32) error {
 	}
 	bytes := uint64(want.MaxSendWR) * uint64(size)
 	if bytes > uint64(c.limits.MaxSendWqebb)*blockSize {
-		return fmt.Errorf("%w: %d sends of %d bytes, the device has queues of %d blocks of %d bytes",
+		return fmt.Errorf("%w: %d sends of %d bytes, but the device's queues have at most %d blocks of %d bytes",
 			verbs.ErrNotSupported, want.MaxSendWR, size, c.limits.MaxSendWqebb, blockSize)
 	}
 	ring := pow2(uint32(bytes))
 	if s.blocks = ring / blockSize; s.blocks > c.limits.MaxSendWqebb {
-		return fmt.Errorf("%w: a send queue of %d blocks, the device has at most %d", verbs.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
+		return fmt.Errorf("%w: a send queue of %d blocks, but the device's have at most %d", verbs.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
 	}
 	want.MaxSendWR, want.MaxInline = ring/size, 0
 	if size > overhead { // by at least a segment; rdma-core's result is negative otherwise
@@ -313,7 +313,7 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead, headers uint32) error {
 func (c *mlx5Context) receiveSizes(s *sizes, shared bool) error {
 	want, most := &s.cap, uint32(c.limits.MaxRqDescSz)
 	if want.MaxRecvWR > c.limits.MaxRecvWr { // for an SRQ, too, as in the kernel
-		return fmt.Errorf("%w: %d receives, the device's queues have at most %d", verbs.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
+		return fmt.Errorf("%w: %d receives, but the device's queues have at most %d", verbs.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
 	}
 	if shared || want.MaxRecvWR == 0 {
 		want.MaxRecvWR, want.MaxRecvSGE = 0, 0

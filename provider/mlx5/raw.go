@@ -84,7 +84,7 @@ func (q *qp) postFrames(number uint32, wrs []verbs.SendWR) (n int, segs uint32) 
 // wants there, the part before a VLAN tag with the tag, or the headers of a TSO.
 func (q *qp) checkFrame(r *request) error {
 	if r.flags&verbs.SendIPCsum != 0 && !q.ctx.checksums {
-		return fmt.Errorf("%w: this mlx5 device fills in no checksums", verbs.ErrNotSupported)
+		return fmt.Errorf("%w: this mlx5 device does not fill in checksums", verbs.ErrNotSupported)
 	}
 	r.vlan, r.mss = r.wr.VLAN, 0
 	if r.op.code == opTSO {
@@ -123,11 +123,11 @@ func (q *qp) checkTSO(r *request) error {
 	case most == 0:
 		return fmt.Errorf("%w: the QP was created without MaxTSOHeader", verbs.ErrNotSupported)
 	case len(r.inline) < least || n > most:
-		return fmt.Errorf("%w: %d bytes of headers with the tag, the QP takes %d to %d (QPOptions.MaxTSOHeader asks for more)", verbs.ErrInvalidWR, n, least, most)
+		return fmt.Errorf("%w: %d bytes of headers with the tag, but the QP takes %d to %d (QPOptions.MaxTSOHeader asks for more)", verbs.ErrInvalidWR, n, least, most)
 	case r.wr.MSS == 0:
 		return fmt.Errorf("%w: the MSS is 0", verbs.ErrInvalidWR)
 	case length == 0 || length > uint64(q.ctx.tso.MaxTso):
-		return fmt.Errorf("%w: %d bytes of payload, the device takes 1 to %d (DeviceAttr.TSO)", verbs.ErrInvalidWR, length, q.ctx.tso.MaxTso)
+		return fmt.Errorf("%w: %d bytes of payload, but the device takes 1 to %d (DeviceAttr.TSO)", verbs.ErrInvalidWR, length, q.ctx.tso.MaxTso)
 	}
 	r.mss, r.front, r.inline = r.wr.MSS, r.inline, nil
 	if r.vlan != 0 {
@@ -142,7 +142,7 @@ func (q *qp) readFront(r *request) error {
 	for _, s := range r.sgl {
 		part := rest[:min(len(rest), int(s.Length))]
 		if !q.ctx.device.Read(s.LKey, s.Addr, part) {
-			return fmt.Errorf("%w: the first %d bytes of a frame stand in the request on this mlx5 device or with a VLAN tag, and key %#x opens no region that has them",
+			return fmt.Errorf("%w: the first %d bytes of a frame must be copied into the work request (on this mlx5 device, or for a VLAN tag), and no region with key %#x contains them",
 				verbs.ErrInvalidWR, len(r.front), s.LKey)
 		}
 		if rest = rest[len(part):]; len(rest) == 0 {
@@ -153,7 +153,7 @@ func (q *qp) readFront(r *request) error {
 }
 
 func errShortFrame(length, least int) error {
-	return fmt.Errorf("%w: a frame of %d bytes, this mlx5 device wants %d at least", verbs.ErrInvalidWR, length, least)
+	return fmt.Errorf("%w: a frame of %d bytes, but this mlx5 device needs at least %d", verbs.ErrInvalidWR, length, least)
 }
 
 // insertTag returns headers with a VLAN tag, in memory that may overlap them. Devices insert

@@ -40,7 +40,7 @@ func (q *recvQueue) reset() {
 }
 
 var (
-	errReset       = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
+	errReset       = fmt.Errorf("%w: the QP is in RESET; receives can be posted from INIT on", syscall.EINVAL)
 	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", verbs.ErrInvalidWR)
 )
 

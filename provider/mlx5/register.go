@@ -106,7 +106,7 @@ func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
 	}
 	u = uar{handle: attrs[0].Handle, number: number}
 	if u.page, err = c.device.MapPage(int64(offset), int(length)); err == nil && uint32(u.page.Len()/uarSize) < max(c.limits.NumUarsPerPage, 1) {
-		err = fmt.Errorf("mlx5: the kernel offers %d UARs in %d bytes, which can't be", c.limits.NumUarsPerPage, length)
+		err = fmt.Errorf("mlx5: the kernel returned invalid mapping of %d UARs in %d bytes", c.limits.NumUarsPerPage, length)
 	}
 	if err != nil {
 		return uar{}, errors.Join(err, u.free(c))
@@ -129,7 +129,7 @@ func (s *registers) mapStatic(c *mlx5Context) error {
 	l := &c.limits
 	perPage, size := max(l.NumUarsPerPage, 1), c.device.PageSize()
 	if l.TotBfregs%(uarRegisters*perPage) != 0 || l.TotBfregs > maxStatic || perPage > uint32(size/uarSize) {
-		return fmt.Errorf("mlx5: the kernel offers %d registers in pages of %d UARs, which can't be", l.TotBfregs, perPage)
+		return fmt.Errorf("mlx5: the kernel returned invalid mapping of %d registers in pages of %d UARs", l.TotBfregs, perPage)
 	}
 	for i := range l.TotBfregs / (uarRegisters * perPage) {
 		page, err := c.device.MapPage(int64(i)*int64(size), size)

@@ -247,7 +247,7 @@ const (
 func (q *qp) check(r *request) error {
 	wr := r.wr
 	if r.op.form == formNone {
-		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", verbs.ErrNotSupported, q.typ, wr.Opcode)
+		return fmt.Errorf("%w: %v QPs of this mlx5 device don't support %v", verbs.ErrNotSupported, q.typ, wr.Opcode)
 	}
 	known := allFlags
 	if q.typ == verbs.QPTypeRawPacket {
@@ -286,20 +286,20 @@ func (q *qp) checkData(r *request) error {
 	case r.inline == nil:
 		return nil
 	case form == formAtomic || op == verbs.OpRDMARead:
-		return fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
+		return fmt.Errorf("%w: %v takes no Inline data", verbs.ErrInvalidWR, op)
 	case op == verbs.OpTSO: // Inline has the headers
 		return nil
 	case len(r.sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case uint64(len(r.inline)) > uint64(q.maxInline):
-		return fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
+		return fmt.Errorf("%w: %d bytes inline, but the QP takes at most %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
 			verbs.ErrInvalidWR, len(r.inline), q.maxInline)
 	}
 	return nil
 }
 
 func errTooLong(length uint64) error {
-	return fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, length, uint32(maxDataLength))
+	return fmt.Errorf("%w: %d bytes in all, but a message has at most %d", verbs.ErrInvalidWR, length, uint32(maxDataLength))
 }
 
 func (r *request) findAH() error {
@@ -308,7 +308,7 @@ func (r *request) findAH() error {
 	}
 	to, ok := r.wr.AH.Data().(*ah)
 	if !ok {
-		return fmt.Errorf("%w: the AH is closed, or another provider's", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: the AH is closed, or belongs to another provider", verbs.ErrInvalidWR)
 	}
 	r.ah = to
 	return nil
@@ -330,7 +330,7 @@ func (q *qp) checkKeys(r *request) error {
 		return nil
 	}
 	if r.wr.Bind == nil || r.wr.Bind.MW == nil {
-		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: no window to bind", verbs.ErrInvalidWR)
 	}
 	q.binding = binding{BindMW: *r.wr.Bind}
 	b := &q.binding
@@ -339,7 +339,7 @@ func (q *qp) checkKeys(r *request) error {
 	case b.MR == nil && b.Length > 0:
 		return fmt.Errorf("%w: a window of %d bytes needs an MR", verbs.ErrInvalidWR, b.Length)
 	case b.Length > maxDataLength:
-		return fmt.Errorf("%w: a window of %d bytes, mlx5 binds at most %d", verbs.ErrNotSupported, b.Length, uint32(maxDataLength))
+		return fmt.Errorf("%w: a window of %d bytes, but mlx5 binds at most %d", verbs.ErrNotSupported, b.Length, uint32(maxDataLength))
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (s *srq) init(r *driver.CreateSRQ) (err error) {
 		return tooLarge("receives", most)
 	}
 	if r.MaxWR > c.limits.MaxSrqRecvWr {
-		return fmt.Errorf("%w: an SRQ of %d receives, the device's have at most %d", verbs.ErrNotSupported, r.MaxWR, c.limits.MaxSrqRecvWr)
+		return fmt.Errorf("%w: an SRQ of %d receives, but the device's have at most %d", verbs.ErrNotSupported, r.MaxWR, c.limits.MaxSrqRecvWr)
 	}
 	s.size = max(pow2(1+r.MaxSGE), 2)
 	n := pow2(r.MaxWR + 1)

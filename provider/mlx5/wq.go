@@ -80,7 +80,7 @@ func (w *wq) Modify(r *driver.ModifyWQ) error {
 func (c *mlx5Context) CreateRSSQP(r *driver.CreateRSSQP) error {
 	req := abi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(r.Hash.Fields), RxHashFunction: uint8(r.Hash.Function), RxKeyLen: uint8(len(r.Hash.Key))}
 	if len(r.Hash.Key) > len(req.RxHashKey) {
-		return fmt.Errorf("%w: a key of %d bytes, the kernel takes %d", verbs.ErrNotSupported, len(r.Hash.Key), len(req.RxHashKey))
+		return fmt.Errorf("%w: a key of %d bytes, want %d", verbs.ErrNotSupported, len(r.Hash.Key), len(req.RxHashKey))
 	}
 	copy(req.RxHashKey[:], r.Hash.Key)
 	var resp abi.Mlx5IbCreateQpResp

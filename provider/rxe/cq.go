@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	errCorrupt = fmt.Errorf("%w: the queue is lost, close what it belongs to", mmap.ErrIndex)
-	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
+	errCorrupt = fmt.Errorf("%w: the queue is lost: close the object that it belongs to", mmap.ErrIndex)
+	errLost    = fmt.Errorf("%w: the queue was lost when it was resized: close the object that it belongs to", verbs.ErrClosed)
 )
 
 // cq is a completion queue. It is armed with a system call.

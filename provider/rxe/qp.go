@@ -31,7 +31,7 @@ type qp struct {
 
 func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if service(r.Type) == 0 {
-		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", verbs.ErrNotSupported)
+		return nil, fmt.Errorf("%w: rxe supports only RC, UC and UD QPs", verbs.ErrNotSupported)
 	}
 	// With 0 SGEs the kernel would leave no room for inline data either.
 	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-var errReset = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
+var errReset = fmt.Errorf("%w: the QP is in RESET; receives can be posted from INIT on", syscall.EINVAL)
 
 // Sizes of the fixed parts of the entries, and of the SGEs that follow.
 const (
@@ -86,7 +86,7 @@ func isOne(sgl []verbs.SGE, maxSGE int) bool {
 func lengthOf(sgl []verbs.SGE, maxSGE int) (uint32, error) {
 	sum, err := driver.SumSGL(sgl, maxSGE)
 	if err == nil && sum > maxMessage {
-		err = fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, sum, uint32(maxMessage))
+		err = fmt.Errorf("%w: %d bytes in all, but a message has at most %d", verbs.ErrInvalidWR, sum, uint32(maxMessage))
 	}
 	return uint32(sum), err
 }

@@ -72,11 +72,11 @@ func TestOlderKernel(t *testing.T) {
 		wr    verbs.SendWR
 		wants string
 	}{
-		{0, flush(verbs.FlushGlobal), "this kernel's rxe has no FLUSH"},
-		{0, write, "this kernel's rxe has no ATOMIC_WRITE"},
+		{0, flush(verbs.FlushGlobal), "this kernel's rxe does not support FLUSH"},
+		{0, write, "this kernel's rxe does not support ATOMIC_WRITE"},
 		{abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL, flush(verbs.FlushGlobal), ""},
-		{abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL, flush(verbs.FlushGlobal | verbs.FlushPersistent), "no flush of type 0x3"},
-		{abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT, flush(verbs.FlushGlobal), "no flush of type 0x1"},
+		{abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL, flush(verbs.FlushGlobal | verbs.FlushPersistent), "does not support flush type 0x3"},
+		{abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT, flush(verbs.FlushGlobal), "does not support flush type 0x1"},
 		{abi.IB_UVERBS_DEVICE_ATOMIC_WRITE, write, ""},
 	} {
 		w := on(c.caps)
@@ -108,12 +108,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, Flags: 1 << 3}, "unknown flags 0x8"},
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, Flags: 1<<31 | verbs.SendSignaled}, "unknown flags 0x80000000"},
-		{rc, verbs.SendWR{Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 4)}, "4 SGEs, the queue takes 3"},
+		{rc, verbs.SendWR{Opcode: verbs.OpSend, SGL: make([]verbs.SGE, 4)}, "4 SGEs, but the queue takes at most 3"},
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, SGL: huge}, "2147483649 bytes in all"},
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1<<32 - 2}, {Length: 1<<32 - 2}, {Length: 4}}}, "8589934592 bytes in all"},
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{}, {Length: verbs.BadLength}}}, "SGE 1 has BadLength"},
 		{rc, verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{{Length: verbs.BadLength}}}, "SGE 0 has BadLength"},
-		{rc, verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, the QP takes 48 (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)"},
+		{rc, verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, but the QP takes at most 48 (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)"},
 		{rc, verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 1), SGL: eight}, "both SGL and Inline"},
 		{rc, verbs.SendWR{Opcode: verbs.OpRDMARead, Inline: make([]byte, 1)}, "RDMA_READ takes no Inline"},
 		{rc, verbs.SendWR{Opcode: verbs.OpLocalInv, Inline: make([]byte, 1)}, "LOCAL_INV takes no Inline"},
@@ -122,21 +122,21 @@ func TestRefusals(t *testing.T) {
 		{rc, verbs.SendWR{Opcode: verbs.OpBindMW}, "no window to bind"},
 		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{}}, "no window to bind"},
 		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: (*uverbs.MW)(nil)}}, "no window to bind"},
-		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: ud.mw}}, "must be of one PD"},
+		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: ud.mw}}, "must have the same PD"},
 		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: rc.mw, Length: 1}}, "a window of 1 bytes needs an MR"},
 		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: rc.mw}, SGL: eight}, "BIND_MW takes no SGL"},
-		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: rc.mw, RKey: rc.mw.RKey() + 256}}, "is no key of the window"},
-		{rc, verbs.SendWR{Opcode: verbs.OpFetchAdd}, "takes 8 bytes, SGL names 0"},
-		{rc, verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: huge[1:]}, "takes 8 bytes, SGL names 1"},
+		{rc, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: rc.mw, RKey: rc.mw.RKey() + 256}}, "is not a key of the window"},
+		{rc, verbs.SendWR{Opcode: verbs.OpFetchAdd}, "takes 8 bytes, but SGL has 0"},
+		{rc, verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: huge[1:]}, "takes 8 bytes, but SGL has 1"},
 		{rc, verbs.SendWR{Opcode: verbs.OpAtomicWrite, Inline: make([]byte, 7)}, "ATOMIC_WRITE takes its 8 bytes from Inline"},
 		{rc, verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: eight}, "ATOMIC_WRITE takes its 8 bytes from Inline"},
-		{rc, verbs.SendWR{Opcode: verbs.OpFlush}, "unknown type of flush 0x0"},
-		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 5}}, "unknown type of flush 0x5"},
-		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 1, Level: 2}}, "unknown level of flush 0x2"},
-		{ud, verbs.SendWR{Opcode: verbs.OpSend}, "sends to an AH, and there is none"},
+		{rc, verbs.SendWR{Opcode: verbs.OpFlush}, "unknown flush type 0x0"},
+		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 5}}, "unknown flush type 0x5"},
+		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 1, Level: 2}}, "unknown flush level 0x2"},
+		{ud, verbs.SendWR{Opcode: verbs.OpSend}, "needs an AH"},
 		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: dead}, "the AH is closed"},
 		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: strange}, "belong to different PDs"},
-		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: ud.ah, SGL: []verbs.SGE{{Length: 4097}}}, "no port's MTU is above 4096"},
+		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: ud.ah, SGL: []verbs.SGE{{Length: 4097}}}, "the largest MTU is 4096"},
 	} {
 		good := verbs.SendWR{Opcode: verbs.OpSend, AH: c.w.ah}
 		n, err := c.w.qp.PostSend([]verbs.SendWR{good, c.wr, good})

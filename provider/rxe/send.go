@@ -15,7 +15,7 @@ import (
 // until a later doorbell.
 func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	if s := q.state; s < verbs.QPStateRTS {
-		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
+		return 0, fmt.Errorf("%w: the QP is in %v; sends can be posted from RTS on", syscall.EINVAL, s)
 	}
 	slots, n, err := q.sq.Room(len(wrs))
 	if err != nil {
@@ -56,7 +56,7 @@ func (q *qp) retryDoorbell(err error) error {
 }
 
 func errDoorbell(err error) error {
-	return fmt.Errorf("%w: the kernel was not told of what is queued, the next post tells it", err)
+	return fmt.Errorf("%w: the work requests are queued, but the kernel was not notified; the next post notifies it", err)
 }
 
 // full returns the error for a request that has no room in the queue: the error of check,
@@ -150,7 +150,7 @@ func (q *qp) check(wr *verbs.SendWR) (err error) {
 	}
 	r.length, err = q.checkData(r)
 	if err == nil && r.has&withAtomic != 0 && r.length != atomicSize {
-		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", verbs.ErrInvalidWR, r.op, atomicSize, r.length)
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, but SGL has %d", verbs.ErrInvalidWR, r.op, atomicSize, r.length)
 	}
 	if len(r.sgl) > 1 {
 		r.has |= withRest
@@ -179,11 +179,11 @@ func (q *qp) checkData(r *request) (length uint32, err error) {
 	case has&withSGL == 0 && len(sgl) > 0:
 		return 0, fmt.Errorf("%w: %v takes no SGL", verbs.ErrInvalidWR, op)
 	case has&withInline == 0 && inline != nil:
-		return 0, fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
+		return 0, fmt.Errorf("%w: %v takes no Inline data", verbs.ErrInvalidWR, op)
 	case len(sgl) > 0 && inline != nil:
 		return 0, fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case op != verbs.OpAtomicWrite && len(inline) > q.maxInline:
-		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
+		return 0, fmt.Errorf("%w: %d bytes inline, but the QP takes at most %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
 			verbs.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return uint32(len(inline)), nil
@@ -276,9 +276,9 @@ func (o *opcode) isIn(caps verbs.DeviceCap) bool { return o.needs == 0 || o.need
 // refusal returns the error for an opcode that the QP does not support.
 func refusal(op verbs.Opcode, t verbs.QPType) error {
 	if int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) {
-		return fmt.Errorf("%w: this kernel's rxe has no %v", verbs.ErrNotSupported, op)
+		return fmt.Errorf("%w: this kernel's rxe does not support %v", verbs.ErrNotSupported, op)
 	}
-	return fmt.Errorf("%w: rxe has no %v on %v QPs", verbs.ErrNotSupported, op, t)
+	return fmt.Errorf("%w: rxe does not support %v on %v QPs", verbs.ErrNotSupported, op, t)
 }
 
 func service(t verbs.QPType) services {
@@ -331,9 +331,9 @@ const maxDatagram = 4096
 func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address *verbs.AH, length uint32) error {
 	switch {
 	case address == nil:
-		return fmt.Errorf("%w: a UD QP sends to an AH, and there is none", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: a UD QP needs an AH", verbs.ErrInvalidWR)
 	case length > maxDatagram:
-		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", verbs.ErrInvalidWR, length, maxDatagram)
+		return fmt.Errorf("%w: %d bytes on a UD QP, but the largest MTU is %d", verbs.ErrInvalidWR, length, maxDatagram)
 	}
 	to, open := address.Data().(*ah)
 	switch {
@@ -349,12 +349,12 @@ func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address *verbs.AH,
 func (q *qp) putFlush(e *abi.RxeSendWqe, wr *verbs.SendWR, f verbs.Flush) error {
 	switch {
 	case f.Type == 0 || f.Type&^(verbs.FlushGlobal|verbs.FlushPersistent) != 0:
-		return fmt.Errorf("%w: unknown type of flush %#x", verbs.ErrInvalidWR, uint8(f.Type))
+		return fmt.Errorf("%w: unknown flush type %#x", verbs.ErrInvalidWR, uint8(f.Type))
 	case f.Level > verbs.FlushMR:
-		return fmt.Errorf("%w: unknown level of flush %#x", verbs.ErrInvalidWR, uint8(f.Level))
+		return fmt.Errorf("%w: unknown flush level %#x", verbs.ErrInvalidWR, uint8(f.Level))
 	case f.Type&verbs.FlushGlobal != 0 && q.caps&verbs.DeviceCapFlushGlobal == 0,
 		f.Type&verbs.FlushPersistent != 0 && q.caps&verbs.DeviceCapFlushPersistent == 0:
-		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", verbs.ErrNotSupported, uint8(f.Type))
+		return fmt.Errorf("%w: this kernel's rxe does not support flush type %#x", verbs.ErrNotSupported, uint8(f.Type))
 	}
 	putLength(&e.Dma, f.Length, 0)
 	*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, Length: f.Length, Type: uint8(f.Type), Level: uint8(f.Level)}
@@ -392,14 +392,14 @@ func (q *qp) putBind(e *abi.RxeSendWqe, asked *verbs.BindMW) error {
 	return err
 }
 
-var errNoWindow = fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
+var errNoWindow = fmt.Errorf("%w: no window to bind", verbs.ErrInvalidWR)
 
 // putInvalidate fills in the key to invalidate. For LOCAL_INV of a window it also records
 // that the binding ends. The key of a SEND_WITH_INV is the peer's.
 func (q *qp) putInvalidate(e *abi.RxeSendWqe, has parts, rkey uint32) error {
 	e.Wr.Ex = rkey
 	if has&withSGL == 0 && isWindow(rkey) && !q.unbind(rkey) {
-		return fmt.Errorf("%w: %#x is the key of no window of type 2 that is bound", verbs.ErrInvalidWR, rkey)
+		return fmt.Errorf("%w: %#x is not the key of a bound window of type 2", verbs.ErrInvalidWR, rkey)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func TestWrongState(t *testing.T) {
 	send := func() error { return second(w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, AH: w.ah}})) }
 	recv := func() error { return second(w.qp.PostRecv(make([]verbs.RecvWR, 1))) }
 	for range 2 {
-		refused(send(), "the QP is in RESET, sends can be posted from RTS on")
-		refused(recv(), "the QP is in RESET, receives can be posted from INIT on")
+		refused(send(), "the QP is in RESET; sends can be posted from RTS on")
+		refused(recv(), "the QP is in RESET; receives can be posted from INIT on")
 		if err := w.qp.Init(&verbs.QPAttr{QKey: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -268,8 +268,8 @@ func TestSecondResetFails(t *testing.T) {
 	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's
 	move := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 	for want, err := range map[string]error{
-		"the QP is in RESET, sends can be posted from RTS on":     send,
-		"the QP is in RESET, receives can be posted from INIT on": recv,
+		"the QP is in RESET; sends can be posted from RTS on":     send,
+		"the QP is in RESET; receives can be posted from INIT on": recv,
 		"no RC QP goes from RESET to RTS":                         move,
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {

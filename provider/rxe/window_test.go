@@ -91,7 +91,7 @@ func TestWindowEnds(t *testing.T) {
 	}
 	refused := func(when string, key uint32) {
 		t.Helper()
-		if err := end(key); !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "is the key of no window of type 2 that is bound") {
+		if err := end(key); !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "is not the key of a bound window of type 2") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestWindowPD(t *testing.T) {
 	mw := must[*uverbs.MW](t)(other.AllocMW(verbs.MWType1))
 	mr := must[*uverbs.MR](t)(other.AllocMR(1, verbs.AccessMWBind, nil))
 	for _, err := range []error{bindOn(w.qp, mw, w.mr), bindOn(w.qp, w.mw, mr)} {
-		if !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "the window, its MR and the QP must be of one PD") {
+		if !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "the window, its MR and the QP must have the same PD") {
 			t.Errorf("%v", err)
 		}
 	}

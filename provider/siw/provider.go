@@ -34,7 +34,7 @@ type siwContext struct{ device driver.Device }
 // the memory's address (siw_reg_user_mr, TestRegMRAtSiw).
 func (*siwContext) RegMR(r *driver.RegMR) error {
 	if r.IOVA != r.Addr {
-		return fmt.Errorf("%w: siw names memory by its own addresses only", verbs.ErrNotSupported)
+		return fmt.Errorf("%w: siw needs an iova equal to the memory's address", verbs.ErrNotSupported)
 	}
 	req := abi.SiwUreqRegMr{StagKey: uint8(rand.Uint32())}
 	var resp abi.SiwUrespRegMr

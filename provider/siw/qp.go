@@ -189,14 +189,14 @@ func wireFlags(f verbs.SendFlags) uint32 {
 // connection.
 func (q *qp) check(wr *verbs.SendWR, op uint8, flags verbs.SendFlags, sgl []verbs.SGE, inline []byte) error {
 	if op == 0 {
-		return fmt.Errorf("%w: siw has no %v", verbs.ErrNotSupported, wr.Opcode)
+		return fmt.Errorf("%w: siw does not support %v", verbs.ErrNotSupported, wr.Opcode)
 	}
 	length, err := driver.SumSGL(sgl, q.maxSGE)
 	switch {
 	case err != nil:
 		return err
 	case length > maxMessage:
-		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", verbs.ErrInvalidWR, length, maxMessage)
+		return fmt.Errorf("%w: %d bytes in all, but siw sends at most %d", verbs.ErrInvalidWR, length, maxMessage)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
 		return fmt.Errorf("%w: a read on siw takes exactly one SGE", verbs.ErrInvalidWR)
 	case op&isRead != 0 && flags&verbs.SendFence != 0:
@@ -208,7 +208,7 @@ func (q *qp) check(wr *verbs.SendWR, op uint8, flags verbs.SendFlags, sgl []verb
 	case len(sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case len(inline) > q.maxInline:
-		return fmt.Errorf("%w: %d bytes inline, siw takes %d (send more from registered memory, with SGL)", verbs.ErrInvalidWR, len(inline), q.maxInline)
+		return fmt.Errorf("%w: %d bytes inline, but siw takes at most %d (send more from registered memory, with SGL)", verbs.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return nil
 }

@@ -107,16 +107,16 @@ func TestRefusedSends(t *testing.T) {
 		want error
 		text string
 	}{
-		{"immediate data", verbs.SendWR{Opcode: verbs.OpSendImm}, verbs.ErrNotSupported, "siw has no SEND_WITH_IMM"},
+		{"immediate data", verbs.SendWR{Opcode: verbs.OpSendImm}, verbs.ErrNotSupported, "siw does not support SEND_WITH_IMM"},
 		{"write with immediate", verbs.SendWR{Opcode: verbs.OpRDMAWriteImm}, verbs.ErrNotSupported, "RDMA_WRITE_WITH_IMM"},
 		{"atomic", verbs.SendWR{Opcode: verbs.OpFetchAdd}, verbs.ErrNotSupported, "ATOMIC_FETCH_AND_ADD"},
 		{"compare and swap", verbs.SendWR{Opcode: verbs.OpCompareSwap}, verbs.ErrNotSupported, "ATOMIC_CMP_AND_SWP"},
 		{"invalidate", verbs.SendWR{Opcode: verbs.OpLocalInv}, verbs.ErrNotSupported, "LOCAL_INV"},
 		{"bind", verbs.SendWR{Opcode: verbs.OpBindMW}, verbs.ErrNotSupported, "BIND_MW"},
 		{"unknown", verbs.SendWR{Opcode: 99}, verbs.ErrNotSupported, "Opcode(99)"},
-		{"too many SGEs", verbs.SendWR{Opcode: verbs.OpSend, SGL: append(sgl, sgl[0])}, verbs.ErrInvalidWR, "4 SGEs, the queue takes 3"},
+		{"too many SGEs", verbs.SendWR{Opcode: verbs.OpSend, SGL: append(sgl, sgl[0])}, verbs.ErrInvalidWR, "4 SGEs, but the queue takes at most 3"},
 		{"an SGE that can't be", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: verbs.BadLength}}}, verbs.ErrInvalidWR, "SGE 0 has BadLength"},
-		{"a long message", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR, "2147483648 bytes in all, siw sends at most 2147483647"},
+		{"a long message", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR, "2147483648 bytes in all, but siw sends at most 2147483647"},
 		{"a long read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR, "2147483648 bytes in all"},
 		{"a long message of two", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1<<31 - 1}, {Length: 1}}}, verbs.ErrInvalidWR, "2147483648 bytes in all"},
 		{"a second that can't be", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{}, {Length: verbs.BadLength}}}, verbs.ErrInvalidWR, "SGE 1 has BadLength"},
@@ -127,7 +127,7 @@ func TestRefusedSends(t *testing.T) {
 		{"fenced read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl[:1], Flags: verbs.SendFence}, verbs.ErrInvalidWR, "fence"},
 		{"inline send with invalidate", verbs.SendWR{Opcode: verbs.OpSendWithInv, Inline: []byte{1}}, verbs.ErrInvalidWR, "SEND and RDMA_WRITE only"},
 		{"inline and SGL", verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{1}, SGL: sgl[:1]}, verbs.ErrInvalidWR, "both"},
-		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Inline: long}, verbs.ErrInvalidWR, "81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
+		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Inline: long}, verbs.ErrInvalidWR, "81 bytes inline, but siw takes at most 80 (send more from registered memory, with SGL)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := connected(t)

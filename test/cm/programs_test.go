@@ -162,16 +162,16 @@ func TestCMProgramsRefused(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	kit.NoLeak(t)
 	for line, want := range map[string]string{
-		"ucmatose -s 10.78.0.1":                    "nobody listens on that port",
+		"ucmatose -s 10.78.0.1":                    "no listener on that port",
 		"ucmatose -b 192.0.2.77":                   "bind 192.0.2.77:7471",
-		"udaddy -s 10.78.0.1":                      "nobody listens on that port",
+		"udaddy -s 10.78.0.1":                      "no listener on that port",
 		"udaddy -s 10.78.0.1 -S 5000":              "a datagram on cmlink has at most 1024 bytes, -S says 5000",
 		"mckey -m 239.83.1.9 -b 10.78.0.1 -S 5000": "a datagram on cmlink has at most 1024 bytes, -S says 5000",
 		"mckey -m 239.83.1.9 -b 10.78.0.1 -l":      "create QP on cmlink (driver rxe): operation not supported",
 		"mckey -m 10.78.0.9 -b 10.78.0.1":          "not a multicast address",
-		"cmtime -c 3 -s 10.78.0.1":                 "rdmalink: connect: connection rejected: nobody listens on that port",
-		"rdma_client -s 10.78.0.1":                 "nobody listens on that port",
-		"rdma_xclient -s 10.78.0.1":                "nobody listens on that port",
+		"cmtime -c 3 -s 10.78.0.1":                 "rdmalink: connect: connection rejected: no listener on that port",
+		"rdma_client -s 10.78.0.1":                 "no listener on that port",
+		"rdma_xclient -s 10.78.0.1":                "no listener on that port",
 	} {
 		words := append([]string{"cm"}, strings.Fields(line)...)
 		out := kit.Launch(t, exec.Command(kit.RdmalinkBin, words...)).End()

@@ -137,7 +137,7 @@ func TestCMPeerSpeaksFirst(t *testing.T) {
 			kit.OK(t, c.Close())
 		case more == "":
 			t.Error("a bare answer:", err)
-		case !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the side that dials has to send first"):
+		case !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the dialing side must send first"):
 			t.Error(err)
 		}
 		if err := <-answered; err != nil {

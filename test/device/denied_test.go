@@ -30,8 +30,8 @@ func TestWithoutMemlock(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
 	says(t, kit.Nobody(kit.Child("memory too big")), "memory too big: uverbs: create MR on gvsiw0: cannot allocate memory: "+
-		"RLIMIT_MEMLOCK allows this process 64 KiB of pinned memory and the region needs 1024 KiB on top of what is pinned: "+
-		"raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK (siw of Linux 6.1 wants the limit raised all the same)")
+		"RLIMIT_MEMLOCK allows this process 64 KiB of pinned memory and the region needs 1024 KiB more than is pinned already: "+
+		"raise the limit (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or grant CAP_IPC_LOCK (for siw of Linux 6.1 only the limit counts)")
 }
 
 func registerTooMuch([]string) error {
@@ -67,7 +67,7 @@ func TestWithoutPermission(t *testing.T) {
 		"allow reading and writing it (`chmod 666 "+uverbsNode+"`)")
 	deny("/dev/infiniband/rdma_cm")
 	says(t, kit.Nobody(kit.Child("open")), "open: rdmacm: open /dev/infiniband/rdma_cm: permission denied "+
-		"(the device node is normally mode 0666: check its mode, and in a container that the devices cgroup allows it)")
+		"(the device node normally has mode 0666: check its mode and, in a container, that the devices cgroup allows it)")
 }
 
 func openBoth([]string) error {
@@ -84,7 +84,7 @@ func openBoth([]string) error {
 func TestCredentialsChanged(t *testing.T) {
 	kit.NoLeak(t)
 	says(t, kit.Child("new user"), "new user: rdmacm: create ID: permission denied "+
-		"(the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew)")
+		"(the credentials changed since the channel was opened: open a new one (after setuid, only a newly started program can))")
 }
 
 func changeUser([]string) error {
@@ -101,7 +101,7 @@ func changeUser([]string) error {
 }
 
 const noCM = "rdmacm: open /dev/infiniband/rdma_cm: no such file or directory " +
-	"(run modprobe rdma_ucm; in a container also pass the device node in, --device /dev/infiniband/rdma_cm)"
+	"(run modprobe rdma_ucm; in a container, also pass in the device node, --device /dev/infiniband/rdma_cm)"
 
 func TestWithoutConnectionManager(t *testing.T) {
 	kit.Unload(t, "rdma_ucm")
@@ -123,5 +123,5 @@ func TestWithoutNodes(t *testing.T) {
 	server := kit.Start(t, exec.Command("../../bin/exchange", "-s", ":7471"))
 	server.Line(t)
 	says(t, j.Command("/exchange", "-c", kit.DummyIPv4+":7471"), "exchange: rdmacm: dial "+kit.DummyIPv4+":7471: uverbs: open device on gvsiw0: open "+uverbsNode+
-		": no such file or directory: make the node (`mknod -m 666 "+uverbsNode+" c "+strings.ReplaceAll(number, ":", " ")+"`), or give it to the container (--device "+uverbsNode+")")
+		": no such file or directory: create the node (`mknod -m 666 "+uverbsNode+" c "+strings.ReplaceAll(number, ":", " ")+"`), or pass it to the container (--device "+uverbsNode+")")
 }

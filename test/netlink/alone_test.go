@@ -47,7 +47,7 @@ func TestExclusiveAsRdma(t *testing.T) {
 		}
 	}
 	got := kit.Rdmalink(t, "system set netns shared")
-	if rdma := kit.DebianRDMA.Run(t, "system set netns shared"); got.Code != 1 || rdma.Code != 1 || !strings.Contains(got.Err, "there are other network namespaces") {
+	if rdma := kit.DebianRDMA.Run(t, "system set netns shared"); got.Code != 1 || rdma.Code != 1 || !strings.Contains(got.Err, "other network namespaces exist") {
 		t.Errorf("%+v, rdma %+v", got, rdma)
 	}
 }

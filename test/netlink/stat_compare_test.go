@@ -73,7 +73,7 @@ func TestStatisticOptional(t *testing.T) {
 	got := kit.Rdmalink(t, "stat qp set link gvopt/1 auto pid on optional-counters on")
 	mode := kit.Rdmalink(t, "stat qp mode link gvopt")
 	if kit.OnKernel("6.1") || kit.OnKernel("6.12") {
-		if got.Code != 1 || !strings.Contains(got.Err, "older kernels, as 6.12, can't do this for optional counters") || mode.Out != "link gvopt/1 mode qp auto off \n" {
+		if got.Code != 1 || !strings.Contains(got.Err, "older kernels, such as 6.12, can't do this for optional counters") || mode.Out != "link gvopt/1 mode qp auto off \n" {
 			t.Errorf("%+v, then %+v", got, mode)
 		}
 		return

@@ -101,7 +101,7 @@ func TestPerfUnlike(t *testing.T) {
 		{"number of QPs", "send bw -n 20 -q 2", "send bw -n 20 -q 3", "were both given the same options?", "were both given the same options?"},
 		{"size", "send bw -n 20 -s 100", "send bw -n 20 -s 200", "do both ends have the same options?", "do both ends have the same options?"},
 		{"number of messages received", "send bw -n 30 -e", "send bw -n 20 -e", "the peer is done, but this end is not: were both given the same options?", "were both given the same options?"},
-		{"lost datagrams", "send bw -n 30 -c UD -r 30 -e", "send bw -n 20 -c UD -r 30 -e", "the peer is done, but not all that it sent has arrived", ""},
+		{"lost datagrams", "send bw -n 30 -c UD -r 30 -e", "send bw -n 20 -c UD -r 30 -e", "the peer is done, but not all of its messages arrived", ""},
 		{"address family", fmt.Sprint("send lat -n 20 -x ", rxeGIDIndex(t, kit.RxeIPv6)), "send lat -n 20", "are of different address families", "are of different address families"},
 	}
 	kit.NoLeak(t)

@@ -94,11 +94,11 @@ func TestRxeAHRefused(t *testing.T) {
 		is     error
 		want   string
 	}{
-		"not global": {func(a *verbs.AHAttr) { a.Global = false }, syscall.EINVAL, "RoCE needs a Global address: DGID and SGIDIndex"},
+		"not global": {func(a *verbs.AHAttr) { a.Global = false }, syscall.EINVAL, "RoCE needs a Global address, with DGID and SGIDIndex"},
 		"empty slot": {func(a *verbs.AHAttr) { a.SGIDIndex = 200 }, syscall.ENODATA, "SGIDIndex must be a used slot"},
 		"no port":    {func(a *verbs.AHAttr) { a.Port = 2 }, syscall.EINVAL, "no such port"},
 		"port 0":     {func(a *verbs.AHAttr) { a.Port = 0 }, syscall.EINVAL, "no such port"},
-		"no way":     {func(a *verbs.AHAttr) { *a = pathOf(d, kit.RxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no way to DGID"},
+		"no way":     {func(a *verbs.AHAttr) { *a = pathOf(d, kit.RxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no route to DGID"},
 		"families":   {func(a *verbs.AHAttr) { a.DGID = verbs.GIDFromAddr(netip.MustParseAddr(kit.RxeIPv6)) }, syscall.EINVAL, "of DGID's family"},
 	} {
 		attr := good

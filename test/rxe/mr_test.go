@@ -82,9 +82,9 @@ func TestRxeAccessFlags(t *testing.T) {
 	d := kit.OpenRxe(t)
 	const local = verbs.AccessLocalWrite
 	lacks := func(what verbs.Access) string {
-		return fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", what)
+		return fmt.Sprintf("the device or this kernel does not support %v (see DeviceAttr)", what)
 	}
-	flush, odp, odd := "", "", "the driver takes no "
+	flush, odp, odd := "", "", "the driver does not support "
 	if kit.OnKernel("6.1") {
 		flush, odd = lacks(verbs.AccessFlushGlobal), ""
 	}
@@ -168,7 +168,7 @@ func TestRxeMemoryRefused(t *testing.T) {
 	if err == nil {
 		kit.CloseLater(t, mr)
 	}
-	want := "invalid argument: FlushPersistent wants persistent memory"
+	want := "invalid argument: FlushPersistent needs persistent memory"
 	if kit.OnKernel("6.1") {
 		want = "has no FlushPersistent (see DeviceAttr)"
 	}
@@ -283,7 +283,7 @@ func TestRxeRereg(t *testing.T) {
 		}
 	}
 	become(before)
-	if err := mr.Rereg(uverbs.ReregOptions{}); !kit.OnKernel("6.1") && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access is to change") {
+	if err := mr.Rereg(uverbs.ReregOptions{}); !kit.OnKernel("6.1") && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access changes") {
 		t.Error(err)
 	}
 }

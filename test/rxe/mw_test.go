@@ -185,7 +185,7 @@ func TestRxeWindowClosed(t *testing.T) {
 			if got := attempt(w.peer, write, mr.Addr(), key); got != allowed {
 				t.Error(got)
 			}
-			if err := mr.Close(); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "a memory window is bound to it: end that or close it first") {
+			if err := mr.Close(); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "a memory window is bound to it: invalidate or close the window first") {
 				t.Errorf("%v", err)
 			}
 			if got := attempt(w.peer, write, mr.Addr(), key); got != allowed {
@@ -229,12 +229,12 @@ func TestRxeWindowRefused(t *testing.T) {
 	kit.NoLeak(t)
 	w := newWindows(t)
 	for _, typ := range []verbs.MWType{0, 3, 255} {
-		if _, err := w.PD.AllocMW(typ); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "windows are of type 1 or 2") {
+		if _, err := w.PD.AllocMW(typ); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "a window has type 1 or 2") {
 			t.Errorf("%v: %v", typ, err)
 		}
 	}
 	one, two := w.window(t, verbs.MWType1), w.window(t, verbs.MWType2)
-	if err := two.Bind(w.owner.QP, 1, 0, w.middle(0)); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "it is of type 2: post OpBindMW") {
+	if err := two.Bind(w.owner.QP, 1, 0, w.middle(0)); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "it is a window of type 2: post OpBindMW") {
 		t.Error(err)
 	}
 	other := kit.Must(w.AllocPD())(t)
@@ -244,11 +244,11 @@ func TestRxeWindowRefused(t *testing.T) {
 	strange := kit.Must(other.AllocMR(1, verbs.AccessMWBind, nil))(t)
 	kit.CloseLater(t, strange)
 	for b, want := range map[*verbs.BindMW]string{
-		nil:                    "there is no window to bind",
-		{}:                     "there is no window to bind",
+		nil:                    "no window to bind",
+		{}:                     "no window to bind",
 		{MW: two, Length: 8}:   "a window of 8 bytes needs an MR",
-		{MW: foreign}:          "the window, its MR and the QP must be of one PD",
-		{MW: one, MR: strange}: "the window, its MR and the QP must be of one PD",
+		{MW: foreign}:          "the window, its MR and the QP must have the same PD",
+		{MW: one, MR: strange}: "the window, its MR and the QP must have the same PD",
 	} {
 		n, err := w.owner.QP.PostSend([]verbs.SendWR{{Opcode: verbs.OpBindMW, Bind: b}})
 		if n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), want) {

@@ -32,7 +32,7 @@ func odp(t *testing.T) *kit.RxeDevice {
 		t.Errorf("%+v", d.Attr.ODP)
 	}
 	_, err := d.PD.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil)
-	if !errors.Is(err, verbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device, or this kernel, has no OnDemand (see DeviceAttr)") {
+	if !errors.Is(err, verbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device or this kernel does not support OnDemand (see DeviceAttr)") {
 		t.Errorf("%v", err)
 	}
 	return nil

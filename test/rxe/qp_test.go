@@ -281,14 +281,14 @@ func TestRxeModifyRefused(t *testing.T) {
 		}
 	}
 	const initial = verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
-	refuses(verbs.QPAttr{State: verbs.QPStateInit}, initial, "Port counts from 1")
+	refuses(verbs.QPAttr{State: verbs.QPStateInit}, initial, "Port is numbered from 1")
 	refuses(verbs.QPAttr{State: verbs.QPStateInit, Port: 2}, initial, "check Port")
 	e.ToInit()
 	good := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: e.QP.Num(), AH: e.Address(e), MaxDestRDAtomic: 1, MinRNRTimer: 1}
 	for why, spoil := range map[string]func(*verbs.QPAttr){
-		"PathMTU is none of MTU256 to MTU4096": func(a *verbs.QPAttr) { a.PathMTU = 6 },
-		"RoCE needs a Global AH":               func(a *verbs.QPAttr) { a.AH.Global = false },
-		"AH.Port must be the QP's port":        func(a *verbs.QPAttr) { a.AH.Port = 0 },
+		"PathMTU is not one of MTU256 to MTU4096": func(a *verbs.QPAttr) { a.PathMTU = 6 },
+		"RoCE needs a Global AH":                  func(a *verbs.QPAttr) { a.AH.Global = false },
+		"AH.Port must be the QP's port":           func(a *verbs.QPAttr) { a.AH.Port = 0 },
 	} {
 		attr := good
 		spoil(&attr)

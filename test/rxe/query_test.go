@@ -288,8 +288,8 @@ func TestRxePKey(t *testing.T) {
 	for at, want := range map[[2]uint32]string{
 		{1, 1}:  "query P_Key 1 of port 1 of device on gvrxe0: invalid argument: the table has 1 entries",
 		{1, 64}: "query P_Key 64 of port 1 of device on gvrxe0: invalid argument: the table has 1 entries",
-		{0, 0}:  "query port 0 of device on gvrxe0: invalid argument: ports count from 1",
-		{2, 0}:  "query port 2 of device on gvrxe0: invalid argument: ports count from 1",
+		{0, 0}:  "query port 0 of device on gvrxe0: invalid argument: ports are numbered from 1",
+		{2, 0}:  "query port 2 of device on gvrxe0: invalid argument: ports are numbered from 1",
 	} {
 		if key, err := d.QueryPKey(at[0], at[1]); !errors.Is(err, syscall.EINVAL) || err.Error() != "uverbs: "+want {
 			t.Errorf("%#x, %v\nwant %s", key, err, want)

@@ -28,23 +28,23 @@ func TestPostRefused(t *testing.T) {
 		want string
 	}{
 		{verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{sge, sge}}, verbs.ErrInvalidWR,
-			"invalid work request: 2 SGEs, the queue takes 1"},
+			"invalid work request: 2 SGEs, but the queue takes at most 1"},
 		{verbs.SendWR{Opcode: verbs.OpRDMARead}, verbs.ErrInvalidWR,
 			"invalid work request: a read on siw takes exactly one SGE"},
 		{verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendFence, SGL: []verbs.SGE{sge}}, verbs.ErrInvalidWR,
 			"invalid work request: siw can't fence a read"},
 		{verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 81)}, verbs.ErrInvalidWR,
-			"invalid work request: 81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
+			"invalid work request: 81 bytes inline, but siw takes at most 80 (send more from registered memory, with SGL)"},
 		{verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 8), SGL: []verbs.SGE{sge}}, verbs.ErrInvalidWR,
 			"invalid work request: both SGL and Inline are set"},
 		{verbs.SendWR{Opcode: verbs.OpSendWithInv, Inline: make([]byte, 8)}, verbs.ErrInvalidWR,
 			"invalid work request: siw takes inline data for SEND and RDMA_WRITE only"},
 		{verbs.SendWR{Opcode: verbs.OpSendImm, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
-			"not supported: siw has no SEND_WITH_IMM"},
+			"not supported: siw does not support SEND_WITH_IMM"},
 		{verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
-			"not supported: siw has no ATOMIC_CMP_AND_SWP"},
+			"not supported: siw does not support ATOMIC_CMP_AND_SWP"},
 		{verbs.SendWR{Opcode: 99, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
-			"not supported: siw has no Opcode(99)"},
+			"not supported: siw does not support Opcode(99)"},
 	} {
 		n, err := c.QP().PostSend([]verbs.SendWR{test.wr})
 		device := kit.DummyLink
@@ -126,7 +126,7 @@ func TestNotConnected(t *testing.T) {
 		t.Error(err)
 	}
 	err = qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP goes to RTS only by connecting it: use package rdmacm", qp.Num(), kit.DummyLink)
+	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP enters RTS only when it is connected: use package rdmacm", qp.Num(), kit.DummyLink)
 	if err == nil || cmp.Diff(want, err.Error()) != "" {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -31,7 +31,7 @@ import (
 // The last pattern is another mistake, which riostream makes over any device. It listens
 // first and asks for room for mappings afterwards, while a thread of rsocket accepts
 // already. A connection that is made in between has no room.
-var spokeEarly = regexp.MustCompile(`the side that dials has to send first|(?s)synchronize: .*connection reset by peer|the peer takes 0 mappings`)
+var spokeEarly = regexp.MustCompile(`the dialing side must send first|(?s)synchronize: .*connection reset by peer|the peer takes 0 mappings`)
 
 // notEarly meets a C program that accepts, and meets it again if it spoke too early.
 func notEarly(t *testing.T, meet func() error) {

@@ -192,12 +192,12 @@ func TestDoctorWithoutModules(t *testing.T) {
 	none := symptom{"devices", "there is no RDMA device in this network namespace", "rdmalink add " + kit.LinkTypes()[0] + "0 type " + kit.LinkTypes()[0]}
 	ill(t, doctor(t), none)
 	hideModules(t)
-	none.remedy = "rdmalink add siw0 type siw netdev NETDEV makes a software one" // as far as the doctor can know
+	none.remedy = "rdmalink add siw0 type siw netdev NETDEV adds a software device" // as far as the doctor can know
 	ill(t, doctor(t), none)
 	release := "/lib/modules/" + strings.TrimSpace(kit.Sh(t, "uname -r"))
 	kit.Sh(t, "mkdir -p "+release+" && touch "+release+"/modules.dep")
 	t.Cleanup(func() { kit.Sh(t, "rm -r "+release) })
-	none.remedy = "install the modules that belong to this kernel"
+	none.remedy = "install the modules of this kernel"
 	ill(t, doctor(t), none)
 }
 
@@ -220,7 +220,7 @@ func TestDoctorDCB(t *testing.T) {
 	kit.Only612(t)
 	kit.Dummy(t, "docdcb", "10.90.2.1/24")
 	kit.Link(t, "gvdocdcb", "rxe", "docdcb")
-	for _, want := range []string{"docdcb has no DCB; soft RoCE sends again what is lost", "docdcb has no queue of the kernel's that marks packets"} {
+	for _, want := range []string{"docdcb has no DCB; soft RoCE retransmits lost packets", "docdcb has no queue of the kernel's that marks packets"} {
 		if out := kit.Rdmalink(t, "-j doctor gvdocdcb"); !strings.Contains(out.Out, want) {
 			t.Errorf("no %q in %+v", want, out)
 		}

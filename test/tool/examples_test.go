@@ -69,7 +69,7 @@ func TestExampleKV(t *testing.T) {
 		prints(t, example("kv", exampleAt, "get", "colour"), "blue\n")
 		prints(t, example("kv", exampleAt, "get", "size"), "17\n")
 		end := kit.Launch(t, example("kv", exampleAt, "get", "shape")).End()
-		if end.Code == 0 || !strings.Contains(end.Err, `nothing is stored as "shape"`) {
+		if end.Code == 0 || !strings.Contains(end.Err, `no value for key "shape"`) {
 			t.Errorf("%+v", end)
 		}
 		stopped(t, server)

@@ -60,10 +60,10 @@ func linkErrors(t *testing.T, typ string) {
 	t.Cleanup(func() { kit.Sh(t, "ip link del err1.5") })
 	wants := map[string]string{
 		"add gvx type " + typ + " netdev err0":  "add gvx: err0 already has a link of type " + typ + ", and can have only one; on it is gverr (file exists)",
-		"add gvx type " + typ + " netdev nodev": `add gvx: no network device "nodev" in this network namespace (there are: lo, err0, err1, err1.5)`,
+		"add gvx type " + typ + " netdev nodev": `add gvx: no network device "nodev" in this network namespace (available: lo, err0, err1, err1.5)`,
 		"add gvx type nosuch netdev err1":       `add gvx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not support err1. The types are siw and rxe (invalid argument)`,
 		"add gvx type rxe netdev err1.5":        "add gvx: rxe does not support VLAN devices such as err1.5: add it on the device below (operation not permitted)",
-		"del nosuch":                            `delete nosuch: no such RDMA device: "nosuch" (there are: gverr)`,
+		"del nosuch":                            `delete nosuch: no such RDMA device: "nosuch" (available: gverr)`,
 	}
 	for _, other := range kit.LinkTypes() {
 		wants["add gverr type "+other+" netdev err1"] = "add gverr: the name gverr is taken: choose another, or rdmalink del gverr (too many open files in system)"

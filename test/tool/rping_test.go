@@ -179,7 +179,7 @@ func TestRpingBadClient(t *testing.T) {
 		{"leaves", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 30)); offered(e, 0) },
 			"ping 0: waiting for the address to write to: peer disconnected"},
 		{"too much", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 65536)); e.Ended() },
-			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
+			"ping 0: the client offers 65536 bytes, the limit is 65535"},
 		{"short message", func(e *kit.End) { announce(e, []byte("hello")); e.Ended() },
 			"ping 0: the peer sent a message of 5 bytes, not rping's 16"},
 		{"long message", func(e *kit.End) { announce(e, make([]byte, 17)); e.Ended() },

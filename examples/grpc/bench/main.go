@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 	for i := range n {
 		var err error
 		if n[i], err = strconv.Atoi(args[3+i]); err != nil || n[i] < 1 {
-			return fmt.Errorf("%q is no positive number\n%s", args[3+i], usage)
+			return fmt.Errorf("%q is not a positive number\n%s", args[3+i], usage)
 		}
 	}
 	switch tcp := args[1] == "grpc-tcp"; {

@@ -60,7 +60,7 @@ func call(ctx context.Context, c grpc_testing.TestServiceClient, size int) error
 	p := payload(size, 0)
 	r, err := c.UnaryCall(ctx, &grpc_testing.SimpleRequest{Payload: p})
 	if err == nil && !bytes.Equal(r.GetPayload().GetBody(), p.GetBody()) {
-		err = fmt.Errorf("other bytes came back than the %d sent", size)
+		err = fmt.Errorf("the bytes that came back differ from the %d sent", size)
 	}
 	return err
 }

@@ -91,7 +91,7 @@ type Options struct {
 	NoMAC bool
 	// NoTicks means that programs can't read the device's clock.
 	NoTicks bool
-	// NoECE means that the device has no options of enhanced connection establishment.
+	// NoECE means that the device does not support enhanced connection establishment (ECE).
 	NoECE bool
 	// NoBursts means that the device's rate limits have no bursts.
 	NoBursts bool

@@ -32,7 +32,7 @@ func AcceptAll(ctx context.Context, l net.Listener, most int, serve func(context
 		default:
 			if time.Since(full) >= time.Minute {
 				full = time.Now()
-				complain(fmt.Errorf("%d connections are served, which is the limit: other clients wait", most))
+				complain(fmt.Errorf("serving %d connections, the limit: other clients wait", most))
 			}
 			select {
 			case slots <- struct{}{}:

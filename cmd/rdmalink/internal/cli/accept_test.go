@@ -111,7 +111,7 @@ func TestAcceptAllLimit(t *testing.T) {
 			}, func(err error) { complaint = err.Error() })
 		}()
 		synctest.Wait()
-		if len(begun) != 2 || !strings.HasPrefix(complaint, "2 connections are served") {
+		if len(begun) != 2 || !strings.HasPrefix(complaint, "serving 2 connections, the limit") {
 			t.Errorf("%d begun, %q", len(begun), complaint)
 		}
 		leave <- struct{}{}

@@ -30,7 +30,7 @@ func (t *Tool) setBatch(file string) error {
 // C: do_batch
 func (t *Tool) runBatch(ctx context.Context, w *Words) error {
 	if len(w.list) > 0 {
-		return UsageError{Text: fmt.Sprintf("%q: -b takes no command, those in %s are run", w.list[0], t.batch)}
+		return UsageError{Text: fmt.Sprintf("%q: -b takes no command, it runs those in %s", w.list[0], t.batch)}
 	}
 	in := io.NopCloser(t.Stdin)
 	if t.batch != "-" {

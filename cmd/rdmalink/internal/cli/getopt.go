@@ -175,7 +175,7 @@ func Number[T any](name string, least, most int64, field func(*T) *int) func(*T,
 	return func(o *T, value string) error {
 		n, err := strconv.ParseInt(value, 0, 64)
 		if err != nil || n < least || n > most {
-			return UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, name, least, most)}
+			return UsageError{Text: fmt.Sprintf("%q: the %s must be a number from %d to %d", value, name, least, most)}
 		}
 		*field(o) = int(n)
 		return nil

@@ -46,7 +46,7 @@ and -h print.`)
 	}
 	m.macro("SH EXIT STATUS")
 	for _, code := range []struct{ code, about string }{
-		{"0", "success"}, {"1", "the kernel, the network or a peer refused"}, {"2", "the command line makes no sense"},
+		{"0", "success"}, {"1", "the kernel, the network or a peer refused"}, {"2", "invalid command line"},
 	} {
 		m.tagged(code.code, code.about)
 	}

@@ -103,7 +103,7 @@ func (w *Words) OnOff() (on bool, err error) {
 // End returns an error if a word is left.
 func (w *Words) End() error {
 	if w.More() {
-		return UsageError{Text: fmt.Sprintf("%q is one word too many", w.list[w.pos])}
+		return UsageError{Text: fmt.Sprintf("unexpected argument %q", w.list[w.pos])}
 	}
 	return nil
 }

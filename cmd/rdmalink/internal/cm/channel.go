@@ -195,7 +195,7 @@ func (s *session) resolve(ctx context.Context, option, name string) (netip.Addr,
 		return ip.Unmap(), nil
 	}
 	if s.numeric {
-		return netip.Addr{}, cli.UsageError{Text: fmt.Sprintf("%s %s is no IP address, as -f ip wants", option, name)}
+		return netip.Addr{}, cli.UsageError{Text: fmt.Sprintf("%s %s is not an IP address, which -f ip needs", option, name)}
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {

@@ -27,7 +27,7 @@ over IPv6.
 	table: cli.Options(
 		cli.NewRow('m', "group", "ADDR", "the group's address, 239.1.2.3 for instance", func(o *options, v string) error { o.group = v; return nil }),
 		cli.NewRow('M', "gid", "GID", "is InfiniBand's", func(*options, string) error {
-			return cli.UsageError{Text: "-M: a group's GID is InfiniBand's; on RoCE give an IP address with -m"}
+			return cli.UsageError{Text: "-M: group GIDs are for InfiniBand only; on RoCE give an IP address with -m"}
 		}),
 		cli.NewRow('s', "sender", "", "send", cli.Flag(func(o *options) *bool { return &o.sender })),
 		cli.NewRow('b', "bind", "ADDR", "own address (default: the one that the routing table has for the group)", bindRow.Set),

@@ -67,7 +67,7 @@ func setFormat(o *options, value string) error {
 func (p *Program) parse(args []string) (options, error) {
 	o := p.defaults
 	err := p.table.Parse(&o, args, func(word string) error {
-		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+		return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 	})
 	if err == nil && p.check != nil {
 		err = p.check(&o)

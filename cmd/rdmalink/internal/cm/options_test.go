@@ -41,18 +41,18 @@ func TestOptions(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	for line, want := range map[string]string{
-		"ucmatose x":           `"x" is one word too many`,
+		"ucmatose x":           `unexpected argument "x"`,
 		"ucmatose -f gid":      "-f gid: addresses of family AF_IB are InfiniBand's",
 		"ucmatose -f x":        `"x": expected one of name, ip, ipv6, gid`,
 		"ucmatose -P udp":      `"udp": expected one of tcp, ib`,
-		"ucmatose -c 0":        `"0": the number of connections is a number from 1 to 1048576`,
-		"ucmatose -a 32":       `"32": the exponent is a number from 0 to 31`,
-		"udaddy -P ipoib":      "ipoib: this port space takes a subnet manager",
-		"udaddy -p 2":          "ipoib: this port space takes a subnet manager",
+		"ucmatose -c 0":        `"0": the number of connections must be a number from 1 to 1048576`,
+		"ucmatose -a 32":       `"32": the exponent must be a number from 0 to 31`,
+		"udaddy -P ipoib":      "ipoib: this port space needs a subnet manager",
+		"udaddy -p 2":          "ipoib: this port space needs a subnet manager",
 		"udaddy -P x":          `"x": expected one of udp, ipoib`,
 		"udaddy -p 3":          `"3": expected one of 0x111, 0x2`,
 		"mckey":                "the group's address is missing: -m ADDR",
-		"mckey -M ff12::1":     "-M: a group's GID is InfiniBand's",
+		"mckey -M ff12::1":     "-M: group GIDs are for InfiniBand only",
 		"rdma_xserver -c u":    `"u": expected one of r, x`,
 		"rdma_xserver -s host": `"-s": expected one of -p`,
 	} {
@@ -77,7 +77,7 @@ func TestDetails(t *testing.T) {
 				t.Errorf("%s: nothing about -%c", p.Name, r.Letter)
 			}
 		}
-		if !strings.HasSuffix(p.Details(), "makes no sense.") || strings.Contains(p.Details(), "---") {
+		if !strings.HasSuffix(p.Details(), "is invalid.") || strings.Contains(p.Details(), "---") {
 			t.Errorf("%s:%s", p.Name, p.Details())
 		}
 	}

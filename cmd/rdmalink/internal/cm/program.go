@@ -27,7 +27,7 @@ func (p *Program) Details() string {
 	before, after, _ := strings.Cut(p.text, "---\n")
 	return before + p.table.Help() + after + `
 The exit code is 0 if all went well, 1 after a failure, 2 for a command line that
-makes no sense.`
+is invalid.`
 }
 
 // Run runs the program with a command line.

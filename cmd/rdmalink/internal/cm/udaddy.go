@@ -35,7 +35,7 @@ until it is interrupted. iWARP has no datagrams.
 func setDatagramSpace(o *options, value string) error {
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "ipoib"):
-		return cli.UsageError{Text: "ipoib: this port space takes a subnet manager, which RoCE and iWARP don't have"}
+		return cli.UsageError{Text: "ipoib: this port space needs a subnet manager, which RoCE and iWARP don't have"}
 	case !strings.HasPrefix(v, "udp"):
 		return cli.Expected(value, "udp", "ipoib")
 	}

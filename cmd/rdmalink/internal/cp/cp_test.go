@@ -40,7 +40,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"a": "expected HOST", "a b c": `"c" is one word too many`, "a :b": `":b": expected HOST`, "a [::1]b": "expected HOST",
+		"a": "expected HOST", "a b c": `unexpected argument "c"`, "a :b": `":b": expected HOST`, "a [::1]b": "expected HOST",
 		"-x": "-x", "-n 0": "number of clients", "-n 2 a b": "-n is for the server", "--bogus": "expected one of --port, --clients, --timeout, --json", "a b:" + strings.Repeat("c", 4097): "4097 bytes",
 	} {
 		var usage cli.UsageError

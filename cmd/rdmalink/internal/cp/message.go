@@ -94,7 +94,7 @@ func receive(r io.Reader) (h header, body []byte, err error) {
 		return h, nil, err
 	}
 	if h.Version != 0 || h.Length < headerSize {
-		return h, nil, fmt.Errorf("no message of rcopy: version %d, length %d", h.Version, h.Length)
+		return h, nil, fmt.Errorf("not an rcopy message: version %d, length %d", h.Version, h.Length)
 	}
 	body = make([]byte, h.Length-headerSize)
 	if _, err = io.ReadFull(r, body); err == io.EOF {

@@ -40,7 +40,7 @@ time of -t, and removes its incomplete file. Such a file is in the same director
 a name that begins with .rdmalink-; there are at most as many as there are clients.
 
 The server runs until interrupted. The exit code is 0 if the file was sent, or after an
-interrupt of the server; 1 after a failure; 2 for a command line that makes no sense.`
+interrupt of the server; 1 after a failure; 2 for an invalid command line.`
 }
 
 // command is one run.
@@ -107,9 +107,9 @@ func parse(args []string) (options, error) {
 	case o.clients != 0:
 		return o, cli.UsageError{Text: "-n is for the server, which has no FILE"}
 	case len(words) == 1:
-		return o, cli.UsageError{Text: "expected HOST[:NAME] behind FILE"}
+		return o, cli.UsageError{Text: "expected HOST[:NAME] after FILE"}
 	case len(words) > 2:
-		return o, cli.UsageError{Text: fmt.Sprintf("%q is one word too many", words[2])}
+		return o, cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", words[2])}
 	}
 	o.file = words[0]
 	if o.host, o.name = cutHost(words[1]); o.host == "" {

@@ -87,7 +87,7 @@ func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, e
 	sum := sha256.New()
 	n, err := io.CopyBuffer(io.MultiWriter(conn, sum, p), io.LimitReader(f, info.Size()), make([]byte, piece))
 	if err == nil && n < info.Size() {
-		err = fmt.Errorf("the file has become shorter: %d bytes of %d", n, info.Size())
+		err = fmt.Errorf("the file shrank: %d bytes of %d", n, info.Size())
 	}
 	var broken *net.OpError
 	if err != nil && (!errors.As(err, &broken) || errors.Is(err, os.ErrDeadlineExceeded)) {

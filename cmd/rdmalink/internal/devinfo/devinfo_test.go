@@ -100,7 +100,7 @@ mlx4_0
     pkey 0                       0xffff
     pkey 10                      0x8001
   missing                        limits, capabilities, vendor, MTU: open device on mlx4_0: permission denied: allow it
-  missing                        provider: use device on mlx4_0: no provider: this program links none for driver mlx4
+  missing                        provider: use device on mlx4_0: no provider: this program links no provider for driver mlx4
 `
 	got, err := printed(m, cli.Output{}, "")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -242,7 +242,7 @@ func TestDevinfoLeft(t *testing.T) {
 		rest string // some other
 	}{
 		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
-		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x626d74"},
+		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports are numbered from 1", "vendor_id                      0x626d74"},
 		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x626d74"},
 		{"no sysfs", "", func(m *host.Machine, _ *nltest.Kernel) { m.Sys = hosttest.Tree(nil) },
 			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},

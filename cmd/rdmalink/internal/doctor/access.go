@@ -45,7 +45,7 @@ func checkProvider(p *patient) (all []finding) {
 		}
 		f := failure(err, "")
 		f.text += ": " + f.remedy
-		f.remedy = "use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"
+		f.remedy = "use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not affected"
 		all = append(all, f)
 	}
 	return all

@@ -12,7 +12,7 @@ import (
 
 func checkCore(p *patient) []finding {
 	if p.coreErr != nil {
-		return []finding{found(problem, "modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't", "%s", cli.Plain(p.coreErr))}
+		return []finding{found(problem, "modprobe ib_core; this fails on a kernel built without CONFIG_INFINIBAND", "%s", cli.Plain(p.coreErr))}
 	}
 	return []finding{found(fine, "", "the kernel answers by NETLINK_RDMA")}
 }
@@ -36,13 +36,13 @@ func checkDevices(p *patient) []finding {
 func (p *patient) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
-		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and live in the first namespace"
+		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and stay in the first namespace"
 	case !p.modulesKnown() || p.hasModule("siw"):
-		return "rdmalink add siw0 type siw netdev NETDEV makes a software one"
+		return "rdmalink add siw0 type siw netdev NETDEV adds a software device"
 	case p.hasModule("rdma_rxe"):
-		return "rdmalink add rxe0 type rxe netdev NETDEV makes a software one (this kernel has no siw, CONFIG_RDMA_SIW)"
+		return "rdmalink add rxe0 type rxe netdev NETDEV adds a software device (this kernel has no siw, CONFIG_RDMA_SIW)"
 	}
-	return "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"
+	return "install the modules of this kernel: it has neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without them"
 }
 
 // halves pairs each driver of network devices with the module that adds RDMA to it.
@@ -68,11 +68,11 @@ func checkModules(p *patient) []finding {
 	var all []finding
 	for _, h := range halves {
 		if loaded(h[0]) && !loaded(h[1]) && !p.isBuiltIn(h[1]) {
-			all = append(all, found(l, "modprobe "+h[1], "%s is loaded, and %s, which has its RDMA, is not", h[0], h[1]))
+			all = append(all, found(l, "modprobe "+h[1], "%s is loaded, but %s, its RDMA half, is not", h[0], h[1]))
 		}
 	}
 	if all == nil {
-		return []finding{found(fine, "", "no driver is there with its network half alone")}
+		return []finding{found(fine, "", "no driver is loaded without its RDMA half")}
 	}
 	return all
 }
@@ -112,7 +112,7 @@ func checkNetns(p *patient) []finding {
 			return []finding{found(fine, "", "%s/%d is a model of rdmalink sandbox: rdma_cm finds it by the address %s, without a network device", l.Name, port.Index, l.sandbox)}
 		}
 		return []finding{found(problem, "run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del "+l.Name,
-			"%s/%d has no network device in this network namespace, so that rdma_cm can't use it here", l.Name, port.Index)}
+			"%s/%d has no network device in this network namespace, so rdma_cm can't use it here", l.Name, port.Index)}
 	})
 	switch {
 	case all != nil:

@@ -22,7 +22,7 @@ func checkLossless(p *patient) []finding {
 		dcb, err := p.Route.DCB(d.Name)
 		switch {
 		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == verbs.DriverRXE:
-			return []finding{found(fine, "", "%s has no DCB; soft RoCE sends again what is lost", d.Name)}
+			return []finding{found(fine, "", "%s has no DCB; soft RoCE retransmits lost packets", d.Name)}
 		case errors.Is(err, syscall.EOPNOTSUPP):
 			return []finding{found(noted, "", "%s has no DCB, or does not show it to the kernel: whether RoCE's packets are dropped is up to its firmware and the switch", d.Name)}
 		case err != nil:
@@ -39,10 +39,10 @@ func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 	}
 	switch bits.OnesCount8(d.PFC) {
 	case 0:
-		note(fmt.Sprintf("dcb pfc set dev %s prio-pfc all:off 3:on; the same on the switch", netdev), "has PFC for no priority, so that a full buffer drops packets")
+		note(fmt.Sprintf("dcb pfc set dev %s prio-pfc all:off 3:on; the same on the switch", netdev), "has PFC for no priority, so a full buffer drops packets")
 		return all
 	case 8:
-		note(fmt.Sprintf("dcb pfc set dev %s prio-pfc all:off 3:on", netdev), "has PFC for every priority, so that RoCE's pauses stop all traffic")
+		note(fmt.Sprintf("dcb pfc set dev %s prio-pfc all:off 3:on", netdev), "has PFC for every priority, so RoCE's pauses stop all traffic")
 		return all
 	}
 	priority := bits.TrailingZeros8(d.PFC)
@@ -53,7 +53,7 @@ func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 		}
 	}
 	if dscps == nil {
-		note(fmt.Sprintf("dcb app add dev %s dscp-prio 26:%d; then have programs send with that DSCP (traffic class 106)", netdev, priority),
+		note(fmt.Sprintf("dcb app add dev %s dscp-prio 26:%d; then make programs send with that DSCP (traffic class 106)", netdev, priority),
 			"has PFC for priority %d, and no DSCP leads to it: only packets with a VLAN tag are safe", priority)
 	}
 	if d.Trust != nil && !slices.Contains(d.Trust, rtnetlink.SelectDSCP) {
@@ -61,7 +61,7 @@ func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 	}
 	class := d.Class[priority] & 7
 	if d.HasETS && d.Shared[class] && d.Share[class] == 0 {
-		note(fmt.Sprintf("dcb ets set dev %s tc-bw %d:50, and the rest for others", netdev, class), "gives priority %d, which is class %d, no part of the link", priority, class)
+		note(fmt.Sprintf("dcb ets set dev %s tc-bw %d:50, and the rest for others", netdev, class), "gives priority %d, which is class %d, no share of the link", priority, class)
 	}
 	if all == nil {
 		share := ""
@@ -88,7 +88,7 @@ func checkECN(p *patient) []finding {
 			}
 		}
 		if marking == nil {
-			return []finding{found(fine, "", "%s has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here", d.Name)}
+			return []finding{found(fine, "", "%s has no kernel queue that marks packets; the queues of cards and switches are not visible from here", d.Name)}
 		}
 		return []finding{found(fine, "", "%s marks packets before it drops them: %s", d.Name, strings.Join(marking, ", "))}
 	})

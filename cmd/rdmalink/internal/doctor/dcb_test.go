@@ -41,14 +41,14 @@ func TestLossless(t *testing.T) {
 			"dummy0 has PFC for priority 3, to which DSCP 26 leads; the switch must have the same", ""},
 		"an older kernel": {func(d *rtnetlink.DCB) { d.Trust = nil },
 			"dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
-		"no PFC": {func(d *rtnetlink.DCB) { d.PFC = 0 }, "dummy0 has PFC for no priority, so that a full buffer drops packets",
+		"no PFC": {func(d *rtnetlink.DCB) { d.PFC = 0 }, "dummy0 has PFC for no priority, so a full buffer drops packets",
 			"dcb pfc set dev dummy0 prio-pfc all:off 3:on; the same on the switch"},
-		"all PFC": {func(d *rtnetlink.DCB) { d.PFC = 255 }, "dummy0 has PFC for every priority, so that RoCE's pauses stop all traffic",
+		"all PFC": {func(d *rtnetlink.DCB) { d.PFC = 255 }, "dummy0 has PFC for every priority, so RoCE's pauses stop all traffic",
 			"dcb pfc set dev dummy0 prio-pfc all:off 3:on"},
 		"no DSCP": {func(d *rtnetlink.DCB) { d.DSCP[26] = 4 }, "dummy0 has PFC for priority 3, and no DSCP leads to it: only packets with a VLAN tag are safe",
-			"dcb app add dev dummy0 dscp-prio 26:3; then have programs send with that DSCP (traffic class 106)"},
+			"dcb app add dev dummy0 dscp-prio 26:3; then make programs send with that DSCP (traffic class 106)"},
 		"no trust": {func(d *rtnetlink.DCB) { d.Trust[0] = rtnetlink.SelectPCP }, "dummy0 does not trust DSCP", "dcb apptrust set dev dummy0 order dscp"},
-		"no share": {func(d *rtnetlink.DCB) { d.Share[3] = 0 }, "dummy0 gives priority 3, which is class 3, no part of the link",
+		"no share": {func(d *rtnetlink.DCB) { d.Share[3] = 0 }, "dummy0 gives priority 3, which is class 3, no share of the link",
 			"dcb ets set dev dummy0 tc-bw 3:50, and the rest for others"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestCutReplies(t *testing.T) {
 
 func TestECN(t *testing.T) {
 	for want, queues := range map[string][]rtnetlink.Qdisc{
-		"dummy0 marks packets before it drops them: fq_codel, red":                                                    {{Kind: "mq"}, {Kind: "fq_codel", ECN: true}, {Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}},
-		"dummy0 has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here": {{Kind: "red"}, {Kind: "pfifo_fast"}},
+		"dummy0 marks packets before it drops them: fq_codel, red":                                                  {{Kind: "mq"}, {Kind: "fq_codel", ECN: true}, {Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}},
+		"dummy0 has no kernel queue that marks packets; the queues of cards and switches are not visible from here": {{Kind: "red"}, {Kind: "pfifo_fast"}},
 	} {
 		routes := &hosttest.Rtnetlink{Qdiscs: map[uint32][]rtnetlink.Qdisc{1: queues, 9: {{Kind: "fq_codel", ECN: true}}}}
 		if got := findings(t, withCard(routes), "ecn"); len(got) != 1 || got[0].level != fine || got[0].text != want {

@@ -83,7 +83,7 @@ func (w *ward) doctor(out cli.Output, name string) (string, error) {
 func TestDoctorHealthy(t *testing.T) {
 	const want = `ok       core      the kernel answers by NETLINK_RDMA
 ok       devices   there is siw0, rxe0
-ok       modules   no driver is there with its network half alone
+ok       modules   no driver is loaded without its RDMA half
 ok       netns     netns mode is shared: every network namespace sees all devices
 ok       nodes     siw0 opens
 ok       nodes     rxe0 opens
@@ -96,10 +96,10 @@ ok       gid       siw0/1 has GIDs
 ok       gid       rxe0/1 has GIDs
 ok       address   dummy0, behind siw0, has an address
 ok       address   dummy0, behind rxe0, has an address
-ok       lossless  dummy0 has no DCB; soft RoCE sends again what is lost
-ok       ecn       dummy0 has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here
+ok       lossless  dummy0 has no DCB; soft RoCE retransmits lost packets
+ok       ecn       dummy0 has no kernel queue that marks packets; the queues of cards and switches are not visible from here
 ok       memlock   RLIMIT_MEMLOCK is unlimited
-ok       cgroup    there are limits, none of which is reached
+ok       cgroup    there are limits, and none is reached
 ok       register  siw0 registers memory
 ok       register  rxe0 registers memory
 `
@@ -111,7 +111,7 @@ ok       register  rxe0 registers memory
 	if err != nil || strings.Contains(got, "rxe0") || !strings.Contains(got, "siw0 registers memory") {
 		t.Errorf("of one device: %s, %v", got, err)
 	}
-	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (there are: siw0, rxe0)" {
+	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (available: siw0, rxe0)" {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -142,18 +142,18 @@ func TestDoctorFinds(t *testing.T) {
 		{"no RDMA", []func(*ward){func(w *ward) {
 			w.kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_GET: syscall.EPROTONOSUPPORT, abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}
 		}}, "core", problem, "list RDMA devices: no NETLINK_RDMA here (on linux: modprobe ib_core): protocol not supported",
-			"modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't"},
-		{"no device", []func(*ward){noDevices}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV makes a software one"},
+			"modprobe ib_core; this fails on a kernel built without CONFIG_INFINIBAND"},
+		{"no device", []func(*ward){noDevices}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV adds a software device"},
 		{"no device, no siw", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/drivers/rdma_rxe.ko.xz: kernel/ib_core.ko" }},
-			"devices", problem, "there is no RDMA device in this network namespace", "rdmalink add rxe0 type rxe netdev NETDEV makes a software one (this kernel has no siw, CONFIG_RDMA_SIW)"},
+			"devices", problem, "there is no RDMA device in this network namespace", "rdmalink add rxe0 type rxe netdev NETDEV adds a software device (this kernel has no siw, CONFIG_RDMA_SIW)"},
 		{"no device, siw built in", []func(*ward){noDevices, func(w *ward) {
 			w.modules["6.12.117/modules.dep"] = ""
 			w.modules["6.12.117/modules.builtin"] = "kernel/drivers/infiniband/sw/siw/siw.ko"
-		}}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV makes a software one"},
+		}}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV adds a software device"},
 		{"no device, no module", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/net/siwx.ko:" }}, "devices", problem,
-			"there is no RDMA device in this network namespace", "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"},
+			"there is no RDMA device in this network namespace", "install the modules of this kernel: it has neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without them"},
 		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "devices", problem,
-			"there is no RDMA device in this network namespace", "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and live in the first namespace"},
+			"there is no RDMA device in this network namespace", "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and stay in the first namespace"},
 		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "netns", noted,
 			"netns mode is exclusive: each device belongs to one network namespace",
 			"or share all: rdmalink system set netns shared, before there is a second namespace (option netns_mode of module ib_core does so at boot)"},
@@ -162,15 +162,15 @@ func TestDoctorFinds(t *testing.T) {
 		{"half a driver", []func(*ward){func(w *ward) {
 			w.proc["modules"] = "mlx5_core 1 0 - Live 0x0\nice 1 0 - Live 0x0\nirdma 1 0 - Live 0x0"
 		}}, "modules", noted,
-			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
+			"mlx5_core is loaded, but mlx5_ib, its RDMA half, is not", "modprobe mlx5_ib"},
 		{"half a driver, no device", []func(*ward){noDevices, func(w *ward) { w.proc["modules"] = "mlx5_core 1 0 - Live 0x0" }}, "modules", problem,
-			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
+			"mlx5_core is loaded, but mlx5_ib, its RDMA half, is not", "modprobe mlx5_ib"},
 		{"half a driver, the other built in", []func(*ward){func(w *ward) {
 			w.proc["modules"] = "mlx5_core 1 0 - Live 0x0"
 			w.modules["6.12.117/modules.builtin"] = "kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko"
-		}}, "modules", fine, "no driver is there with its network half alone", ""},
+		}}, "modules", fine, "no driver is loaded without its RDMA half", ""},
 		{"network device elsewhere", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "netns", problem,
-			"rxe0/1 has no network device in this network namespace, so that rdma_cm can't use it here",
+			"rxe0/1 has no network device in this network namespace, so rdma_cm can't use it here",
 			"run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del rxe0"},
 		{"a model of the sandbox", []func(*ward){func(w *ward) {
 			w.kernel.Ports[1].NetdevIndex, w.sys["class/infiniband/rxe0/rdmalink_sandbox"] = 0, "198.51.100.1"
@@ -188,8 +188,8 @@ func TestDoctorFinds(t *testing.T) {
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
 			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMANA)}
-		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mana",
-			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
+		}}, "provider", problem, "use device on rxe0: no provider: this program links no provider for driver mana",
+			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not affected"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
 			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
 		}}, "rdma_cm", problem, "open: no such file or directory", "run modprobe rdma_ucm"},
@@ -234,7 +234,7 @@ func TestDoctorFinds(t *testing.T) {
 			w.nets.All[0].Addrs = []netip.Addr{host.SpareAddr.Addr()}
 		}}, "address", problem,
 			"rxe0 is on lo, where rdma_cm can't connect through rxe", "add it on a dummy or veth device; verbs alone work (GID index 1)"},
-		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which few programs can do with", limitRemedy},
+		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which is too little for most programs", limitRemedy},
 		{"much", []func(*ward){limit("1073741824")}, "memlock", noted, "RLIMIT_MEMLOCK allows this process 1024 MiB of registered memory", limitRemedy},
 		{"privileged", []func(*ward){limit("8388608"), privileged}, "memlock", noted, "RLIMIT_MEMLOCK is 8 MiB; CAP_IPC_LOCK lifts it, but not for siw of Linux 6.1", limitRemedy},
 		{"privileged, no siw", []func(*ward){limit("8388608"), privileged, func(w *ward) {
@@ -243,7 +243,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"privileged, much", []func(*ward){limit("67108864"), privileged}, "memlock", fine, "RLIMIT_MEMLOCK is 64 MiB, and CAP_IPC_LOCK lifts it", ""},
 		{"no number", []func(*ward){limit("-1")}, "memlock", noted, `RLIMIT_MEMLOCK is "-1"`, ""},
 		{"user namespace", []func(*ward){limit("8388608"), privileged, func(w *ward) { w.proc["self/uid_map"] = "         0       1000          1" }}, "memlock", problem,
-			"RLIMIT_MEMLOCK allows this process 8 MiB of registered memory, which few programs can do with", limitRemedy},
+			"RLIMIT_MEMLOCK allows this process 8 MiB of registered memory, which is too little for most programs", limitRemedy},
 		{"no /proc", []func(*ward){func(w *ward) { w.proc = nil }}, "memlock", noted, "RLIMIT_MEMLOCK is not known: /proc/self/limits can't be read", ""},
 		{"cgroup", []func(*ward){openFails(syscall.EAGAIN)}, "cgroup", problem,
 			"siw0: the cgroup allows 3 hca_handle and has 3: another one fails with EAGAIN", "raise it: echo 'siw0 hca_handle=max' > /sys/fs/cgroup/user.slice/rdma.max"},

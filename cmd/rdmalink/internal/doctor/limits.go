@@ -39,7 +39,7 @@ func checkMemlock(p *patient) []finding {
 	case p.mayLock():
 		return []finding{found(fine, "", "RLIMIT_MEMLOCK is %s, and CAP_IPC_LOCK lifts it", size(n))}
 	case n < memlockEnough:
-		return []finding{found(problem, memlockRemedy, "RLIMIT_MEMLOCK allows this process %s of registered memory, which few programs can do with", size(n))}
+		return []finding{found(problem, memlockRemedy, "RLIMIT_MEMLOCK allows this process %s of registered memory, which is too little for most programs", size(n))}
 	}
 	return []finding{found(noted, memlockRemedy, "RLIMIT_MEMLOCK allows this process %s of registered memory", size(n))}
 }
@@ -121,9 +121,9 @@ func checkCgroup(p *patient) (all []finding) {
 	case all != nil:
 		return all
 	case limits > 0:
-		return []finding{found(fine, "", "there are limits, none of which is reached")}
+		return []finding{found(fine, "", "there are limits, and none is reached")}
 	}
-	return []finding{found(fine, "", "no limit is seen")}
+	return []finding{found(fine, "", "no limit is visible")}
 }
 
 // rdmaCgroups returns the directories of the process's cgroup and those above.

@@ -69,10 +69,10 @@ func TestWrite(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"":        "what to read is missing: rdmalink dump FILE, or -i NETDEV",
-		"a b":     `"b" is one word too many`,
+		"":        "nothing to read: give FILE or -i NETDEV",
+		"a b":     `unexpected argument "b"`,
 		"-i lo a": "-i NETDEV and FILE exclude each other",
-		"-c x a":  `"x": the count is a number from 0 to 2147483647`,
+		"-c x a":  `"x": the count must be a number from 0 to 2147483647`,
 	} {
 		var usage cli.UsageError
 		if _, err := dump(t, "", strings.Fields(line)...); !errors.As(err, &usage) || usage.Text != want {
@@ -86,8 +86,8 @@ func TestUsage(t *testing.T) {
 	lo := all[0]
 	for line, want := range map[string]string{
 		"/no/such/file": "no such file",
-		lo.Name:         "the network device " + lo.Name + " is listened to with rdmalink dump -i " + lo.Name,
-		"-":             "no capture file",
+		lo.Name:         "to listen on network device " + lo.Name + ", run rdmalink dump -i " + lo.Name,
+		"-":             "not a capture file",
 		"-i nosuchdev":  "network device nosuchdev: ",
 	} {
 		if _, err := dump(t, "text", strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -54,7 +54,7 @@ func listen(ctx context.Context, netdev string, note func(string, ...any)) (capt
 		stop()
 		dropped, err := l.dropped()
 		if dropped > 0 {
-			note("%d packets are left out: they came faster than they were read", dropped)
+			note("%d packets were dropped: they arrived faster than they were read", dropped)
 		}
 		return errors.Join(err, l.file.Close())
 	}, nil

@@ -39,7 +39,7 @@ func TestDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := closing(); err != nil || !strings.Contains(notes.String(), " packets are left out") {
+	if err := closing(); err != nil || !strings.Contains(notes.String(), " packets were dropped") {
 		t.Errorf("%v, %q", err, notes.String())
 	}
 }

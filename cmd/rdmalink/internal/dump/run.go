@@ -39,7 +39,7 @@ loopback can't be captured. siw's can, on lo.
 -i needs CAP_NET_RAW and runs until interrupted. If packets arrive faster than dump
 reads them, some are lost, and a note has their number. -w writes only packets to
 RoCE's port and TCP packets. The exit code is 0 at the end of the file or after an
-interrupt, 1 after a read error, 2 for a command line that makes no sense.`
+interrupt, 1 after a read error, 2 for an invalid command line.`
 }
 
 // Run runs the command.
@@ -83,7 +83,7 @@ func (o *options) open(ctx context.Context, stdin io.Reader, note func(string, .
 	if o.file != "-" {
 		file, err := os.Open(o.file)
 		if errors.Is(err, fs.ErrNotExist) && isNetdev(o.file) {
-			err = fmt.Errorf("%w; the network device %s is listened to with rdmalink dump -i %s", err, o.file, o.file)
+			err = fmt.Errorf("%w; to listen on network device %s, run rdmalink dump -i %s", err, o.file, o.file)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -106,16 +106,16 @@ type options struct {
 
 // flags are in the words of tcpdump(8).
 var flags = cli.Options(
-	cli.NewRow('i', "interface", "NETDEV", "print what passes a network device, in place of a file", func(o *options, v string) error { o.netdev = v; return nil }),
-	cli.NewRow('w', "write", "FILE", "write the packets to FILE (pcap) in place of printing them", func(o *options, v string) error { o.to = v; return nil }),
-	cli.NewRow('c', "count", "N", "end after so many messages (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('i', "interface", "NETDEV", "read packets from a network device instead of a file", func(o *options, v string) error { o.netdev = v; return nil }),
+	cli.NewRow('w', "write", "FILE", "write the packets to FILE (pcap) instead of printing them", func(o *options, v string) error { o.to = v; return nil }),
+	cli.NewRow('c', "count", "N", "number of messages to print (default 0, no limit)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
 	cli.NewRow('j', "json", "", "print a line of JSON for each message", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 )
 
 func parse(args []string) (o options, err error) {
 	err = flags.Parse(&o, args, func(word string) error {
 		if o.file != "" || word == "" {
-			return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+			return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 		}
 		o.file = word
 		return nil
@@ -124,7 +124,7 @@ func parse(args []string) (o options, err error) {
 	case err != nil:
 		return o, err
 	case o.file == "" && o.netdev == "":
-		return o, cli.UsageError{Text: "what to read is missing: rdmalink dump FILE, or -i NETDEV"}
+		return o, cli.UsageError{Text: "nothing to read: give FILE or -i NETDEV"}
 	case o.file != "" && o.netdev != "":
 		return o, cli.UsageError{Text: "-i NETDEV and FILE exclude each other"}
 	}

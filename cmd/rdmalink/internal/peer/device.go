@@ -39,9 +39,9 @@ func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (no
 		why = append(why, err)
 	}
 	if len(why) == 0 {
-		return none, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 makes one")
+		return none, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 adds one")
 	}
-	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
+	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 adds one that can: %w", errors.Join(why...))
 }
 
 // unable distinguishes a device without a capability from one with an error.

@@ -72,11 +72,11 @@ func (b *Bandwidth) report(unit float64) perftest.Report {
 func checkReport(r *perftest.Report) error {
 	for _, figure := range []float64{r.Peak, r.Average, r.Rate} {
 		if !(figure >= 0 && figure <= math.MaxFloat32) { // nor NaN
-			return fmt.Errorf("the peer's report is of a bandwidth or rate of %g", figure)
+			return fmt.Errorf("the peer reports a bandwidth or rate of %g", figure)
 		}
 	}
 	if r.Size > math.MaxInt32 || r.Iterations > math.MaxInt64 {
-		return fmt.Errorf("the peer's report is of %d messages of %d bytes", r.Iterations, r.Size)
+		return fmt.Errorf("the peer reports %d messages of %d bytes", r.Iterations, r.Size)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (r *run) flowOf(wc *verbs.WC) (*flow, error) {
 }
 
 func notPosted(wc *verbs.WC) error {
-	return fmt.Errorf("a completion for work request %#x on QP %d, which was not under way", wc.WRID, wc.QPN)
+	return fmt.Errorf("a completion for work request %#x on QP %d, which was not outstanding", wc.WRID, wc.QPN)
 }
 
 // finished counts the messages of a completion.

@@ -300,7 +300,7 @@ func introduced(wc *verbs.WC) (uint32, error) {
 	case wc.Flags&verbs.WCWithImm == 0:
 		return 0, fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
 	case wc.Imm > maxQPN:
-		return 0, fmt.Errorf("the client's first datagram has %#x as immediate data, which is no QP's number", wc.Imm)
+		return 0, fmt.Errorf("the client's first datagram has %#x as immediate data, which is not a QP number", wc.Imm)
 	}
 	return wc.Imm, nil
 }

@@ -156,9 +156,9 @@ func (r *run) startTime() {
 
 // Why a run may end early.
 var (
-	errPeerGone = errors.New("the peer went away in the middle of the test, and should have said there why")
+	errPeerGone = errors.New("the peer left in the middle of the test; its output should say why")
 	errStalled  = errors.New("nothing has moved for a minute")
-	errLost     = errors.New("the peer is done, but not all that it sent has arrived: this service loses what finds no receive (-r here, -t there)")
+	errLost     = errors.New("the peer is done, but not all of its messages arrived: this service drops those for which no receive is posted (-r here, -t there)")
 	errUnlike   = errors.New("the peer is done, but this end is not: were both given the same options?")
 )
 

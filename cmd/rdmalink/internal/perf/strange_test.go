@@ -22,7 +22,7 @@ func TestStrangeCompletions(t *testing.T) {
 		w := newWorld(t, both)
 		r := w.newRuns(8)[0]
 		var done, got int
-		if err := r.sort([]verbs.WC{wc}, &done, &got); err == nil || !strings.Contains(err.Error(), "which was not under way") || done+got > 0 {
+		if err := r.sort([]verbs.WC{wc}, &done, &got); err == nil || !strings.Contains(err.Error(), "which was not outstanding") || done+got > 0 {
 			t.Errorf("%#x: %v, %d done, %d got", wc.WRID, err, done, got)
 		}
 		if err := r.took([]verbs.WC{wc}, &got); err == nil || got > 0 {
@@ -60,7 +60,7 @@ func TestStrangeReport(t *testing.T) {
 	} {
 		r := fine
 		change(&r)
-		if err := checkReport(&r); err == nil || !strings.HasPrefix(err.Error(), "the peer's report is of") {
+		if err := checkReport(&r); err == nil || !strings.HasPrefix(err.Error(), "the peer reports") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}

@@ -40,7 +40,7 @@ Without -x, the GID is one for RoCE v2: the one of the address that TCP uses, if
 device has it, otherwise one of the same address family. iWARP needs -R.
 
 The exit code is 0 after all messages; 1 after a failure, also if the peer leaves;
-2 for a command line that makes no sense.`
+2 for an invalid command line.`
 }
 
 // units explains the units of the results.

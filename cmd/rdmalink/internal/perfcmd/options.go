@@ -64,7 +64,7 @@ var table = []row{
 	{cli.NewRow('D', "duration", "SECONDS", "for so long, of which the middle half counts, instead of -n", cli.Number("duration in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.duration })), nil},
 	{cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.Events })), func(k Kind) bool { return k != Kind{perftest.Write, true} }},
 	{cli.NewRow('f', "margin", "SECONDS", "of -D, what doesn't count at the beginning and at the end (default: a quarter)", cli.Number("margin in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.margin })), nil},
-	{cli.NewRow('F', "CPU-freq", "", "taken as perftest's; there is no warning to leave out", func(*options, string) error { return nil }), nil},
+	{cli.NewRow('F', "CPU-freq", "", "accepted as in perftest; there is no warning to suppress", func(*options, string) error { return nil }), nil},
 	{cli.NewRow('H', "report-histogram", "", "print every latency, the fastest first", cli.Flag(func(o *options) *bool { return &o.sorted })), isLatency},
 	{cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })), nil},
 	{cli.NewRow('I', "inline_size", "BYTES", "messages up to this size go into the work request (default 0)", cli.Number("size of inline data", 0, 912, func(o *options) *int { return &o.Inline })), verbsOf(perftest.Send, perftest.Write)},
@@ -88,10 +88,10 @@ var table = []row{
 	{cli.NewRow('u', "qp-timeout", "N", "wait 4.096 us * 2^N for an acknowledgement (default 14)", cli.Number("timeout", 1, 31, func(o *options) *int { return &o.qpTimeout })), nil},
 	{cli.NewRow('U', "report-unsorted", "", "print every latency, in the order of time", cli.Flag(func(o *options) *bool { return &o.unsorted })), isLatency},
 	{cli.NewRow('w', "limit_bw", "N", "fail if the average bandwidth is lower, in the unit printed", limit("bandwidth", func(o *options) *float64 { return &o.leastBW })), isBandwidth},
-	{cli.NewRow('x', "gid-index", "INDEX", "index of the own GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })), nil},
+	{cli.NewRow('x', "gid-index", "INDEX", "index of this end's GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })), nil},
 	{cli.NewRow('X', "vector", "N", "with -e: completion vector of the events (default 0)", cli.Number("completion vector", 0, math.MaxUint16, func(o *options) *int { return &o.vector })), func(k Kind) bool { return k.Verb != perftest.Write }},
 	{cli.NewRow('y', "limit_msgrate", "N", "fail if the message rate is lower, in Mpps", limit("message rate", func(o *options) *float64 { return &o.leastRate })), isBandwidth},
-	{cli.NewRow(0, "disable_pcie_relaxed", "", "taken as perftest's; no memory is relaxed here", func(*options, string) error { return nil }), isBandwidth},
+	{cli.NewRow(0, "disable_pcie_relaxed", "", "accepted as in perftest; has no effect", func(*options, string) error { return nil }), isBandwidth},
 	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer sends)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
 	{cli.NewRow(0, "force-link", "TYPE", "IB or Ethernet: fail if the port is of the other", setLink), nil},
 	{cli.NewRow(0, "odp", "", "page the memory in on demand", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
@@ -99,7 +99,7 @@ var table = []row{
 	{cli.NewRow(0, "perform_warm_up", "", "send a queue full before measuring", cli.Flag(func(o *options) *bool { return &o.WarmUp })), func(k Kind) bool { return !k.Latency && k.Verb != perftest.Send }},
 	{cli.NewRow(0, "pkey_index", "INDEX", "index of the port's P_Key (default 0)", cli.Number("P_Key index", 0, math.MaxUint16, func(o *options) *int { return &o.pkeyIndex })), nil},
 	{cli.NewRow(0, "retry_count", "N", "with -R: how often a message is sent again (default 7)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retryCount })), nil},
-	{cli.NewRow(0, "use_old_post_send", "", "taken as perftest's; there is one way to post", func(*options, string) error { return nil }), nil},
+	{cli.NewRow(0, "use_old_post_send", "", "accepted as in perftest; has no effect", func(*options, string) error { return nil }), nil},
 	{cli.NewRow(0, "wait_destroy", "SECONDS", "wait at the end, before all is closed", cli.Number("time to wait in seconds", 0, math.MaxInt32, func(o *options) *int { return &o.waitDestroy })), isBandwidth},
 }
 
@@ -115,7 +115,7 @@ func parse(k Kind, args []string) (options, error) {
 
 func (o *options) setHost(word string) error {
 	if o.host != "" || word == "" {
-		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+		return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 	}
 	o.host = word
 	return nil
@@ -143,13 +143,13 @@ func (o *options) conflict() string {
 	case o.given["duration"] && (o.sorted || o.unsorted):
 		return "-H and -U are for -n: with -D no message is timed by itself"
 	case o.given["margin"] && 2*o.margin >= o.duration:
-		return "-f: twice as long has to be less than -D"
+		return "-f: twice the margin must be less than -D"
 	case o.given["vector"] && !o.Events:
 		return "-X is for -e"
 	case o.Type == verbs.QPTypeUD && o.Verb != perftest.Send:
 		return "-c UD: datagrams can do SEND only"
 	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
-		return "-c UC: READ and atomics want an answer, which RC only has"
+		return "-c UC: READ and atomics need an answer, which only RC has"
 	}
 	if why := o.cmConflict(); why != "" {
 		return why
@@ -187,9 +187,9 @@ func (o *options) listConflict() string {
 	case list > full.TxDepth:
 		return fmt.Sprintf("-l %d: longer than the send queue, -t %d", list, full.TxDepth)
 	case !o.given["duration"] && full.Iters%list != 0 && list > 1:
-		return fmt.Sprintf("-n %d is no multiple of -l %d", full.Iters, list)
+		return fmt.Sprintf("-n %d is not a multiple of -l %d", full.Iters, list)
 	case list > 1 && list%full.CQMod != 0:
-		return fmt.Sprintf("-l %d is no multiple of -Q %d", list, full.CQMod)
+		return fmt.Sprintf("-l %d is not a multiple of -Q %d", list, full.CQMod)
 	}
 	return ""
 }
@@ -227,7 +227,7 @@ var refused = []refusal{
 	{0, "aes_block_size", true, whyAES, nil},
 	{0, "aes_xts", false, whyAES, nil},
 	{0, "burst_size", true, whyRate, isBandwidth},
-	{0, "cpu_util", false, "give -D, and have time(1) or mpstat(1) say what the CPU did meanwhile", nil},
+	{0, "cpu_util", false, "give -D, and measure the CPU with time(1) or mpstat(1)", nil},
 	{0, "credentials_path", true, whyAES, nil},
 	{0, "data_enc_key_app_path", true, whyAES, nil},
 	{0, "data_enc_keys_number", true, whyAES, nil},
@@ -328,7 +328,7 @@ func setSize(o *options, value string) error {
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
 	if err != nil || n < 1 || n > math.MaxInt32/int64(factor) {
-		return cli.UsageError{Text: strconv.Quote(value) + ": the size is a number from 1 to 2147483647, or one with K or M behind it"}
+		return cli.UsageError{Text: strconv.Quote(value) + ": the size must be a number from 1 to 2147483647, or one followed by K or M"}
 	}
 	o.Size = int(n) * factor
 	return nil

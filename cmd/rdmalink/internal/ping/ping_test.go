@@ -30,13 +30,13 @@ func TestOptions(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"":          "the server's address is missing: rdmalink ping HOST",
-		"h i":       `"i" is one word too many`,
-		"h -W 0":    "-W 0: no ping is answered at once",
-		"h -i -1":   `"-1": the interval is a number of seconds from 0 to 1000000`,
-		"h -i NaN":  `"NaN": the interval is a number of seconds from 0 to 1000000`,
-		"h -s 22":   `"22": the size is a number from 23 to 65535`,
-		"h -p 0":    `"0": the port is a number from 1 to 65535`,
-		"h -c 1e10": `"1e10": the count is a number from 0 to 2147483647`,
+		"h i":       `unexpected argument "i"`,
+		"h -W 0":    "-W must be above 0",
+		"h -i -1":   `"-1": the interval must be a number of seconds from 0 to 1000000`,
+		"h -i NaN":  `"NaN": the interval must be a number of seconds from 0 to 1000000`,
+		"h -s 22":   `"22": the size must be a number from 23 to 65535`,
+		"h -p 0":    `"0": the port must be a number from 1 to 65535`,
+		"h -c 1e10": `"1e10": the count must be a number from 0 to 2147483647`,
 	} {
 		var usage cli.UsageError
 		if _, err := parse(strings.Fields(line)); !errors.As(err, &usage) || usage.Text != want {

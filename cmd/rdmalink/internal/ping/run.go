@@ -35,7 +35,7 @@ answered in time, the ping is lost and the next one connects again.
 ` + table.Help() + `
 If the name can't be resolved at the start, ping fails. After an interrupt it prints
 the summary. The exit code is 0 if a ping was answered, 1 if none was or if a ping came
-back changed, 2 for a command line that makes no sense.`
+back changed, 2 for an invalid command line.`
 }
 
 // Run runs the command.
@@ -156,7 +156,7 @@ type options struct {
 
 // table uses the wording of ping(8) for options that ping(8) has.
 var table = cli.Options(
-	cli.NewRow('c', "count", "N", "stop after so many pings (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('c', "count", "N", "number of pings (default 0, no limit)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
 	cli.NewRow('i', "interval", "SECONDS", "from ping to ping (default 1; 0: the next at once)", seconds("interval", func(o *options) *time.Duration { return &o.interval })),
 	cli.NewRow('W', "timeout", "SECONDS", "to wait for a connection or an answer (default 2)", seconds("timeout", func(o *options) *time.Duration { return &o.limit })),
 	cli.NewRow('s', "size", "BYTES", "of a ping, 23 to 65535 (default 64)", cli.Number("size", int64(rping.MinSize), rping.MaxSize, func(o *options) *int { return &o.size })),
@@ -171,7 +171,7 @@ func seconds(what string, field func(*options) *time.Duration) func(*options, st
 	return func(o *options, value string) error {
 		s, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(s >= 0 && s <= 1e6) { // also true for NaN
-			return cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number of seconds from 0 to 1000000", value, what)}
+			return cli.UsageError{Text: fmt.Sprintf("%q: the %s must be a number of seconds from 0 to 1000000", value, what)}
 		}
 		*field(o) = time.Duration(s * float64(time.Second))
 		return nil
@@ -182,7 +182,7 @@ func parse(args []string) (options, error) {
 	o := options{port: rping.Port, size: 64, interval: time.Second, limit: 2 * time.Second}
 	err := table.Parse(&o, args, func(word string) error {
 		if o.host != "" || word == "" {
-			return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+			return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 		}
 		o.host = word
 		return nil
@@ -193,7 +193,7 @@ func parse(args []string) (options, error) {
 	case o.host == "":
 		return o, cli.UsageError{Text: "the server's address is missing: rdmalink ping HOST"}
 	case o.limit == 0:
-		return o, cli.UsageError{Text: "-W 0: no ping is answered at once"}
+		return o, cli.UsageError{Text: "-W must be above 0"}
 	}
 	return o, nil
 }

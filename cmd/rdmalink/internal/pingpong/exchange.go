@@ -107,7 +107,7 @@ func (t *exchange) short(got []byte, err error) error {
 	case len(got) > 0:
 		return fmt.Errorf("%q: %w (%w)", got, errNotPingpong, err)
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("it closed the connection, and should have said there why (%w)", err)
+		return fmt.Errorf("it closed the connection; its output should say why (%w)", err)
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func TestPingpongHostile(t *testing.T) {
 		records int
 		want    []string
 	}{
-		{"", 1, []string{receiving, "closed the connection, and should have said there why (EOF)"}},
+		{"", 1, []string{receiving, "closed the connection; its output should say why (EOF)"}},
 		{cAddress[:30], 1, []string{receiving, `"0000:000011:2ab3f9:00000000000": not a message of a pingpong program (unexpected EOF)`}},
 		{strings.Repeat("x", 1000), 1, []string{receiving, `"` + strings.Repeat("x", 52) + `": not a message`}},
 		{"0000:000000" + cAddress[11:], 1, []string{receiving, "QPs of the peer: 0, of this end: 1"}},

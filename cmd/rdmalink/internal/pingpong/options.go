@@ -37,7 +37,7 @@ var table = []option{
 	cli.NewRow('n', "iters", "N", "exchanges, of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *options) *int { return &o.iters })),
 	cli.NewRow('l', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })),
 	cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.events })),
-	cli.NewRow('g', "gid-idx", "INDEX", "index of the own GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })),
+	cli.NewRow('g', "gid-idx", "INDEX", "index of this end's GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })),
 	cli.NewRow('o', "odp", "", "memory that is paged in on demand", cli.Flag(func(o *options) *bool { return &o.odp })),
 	cli.NewRow('P', "prefetch", "", "with -o: page it in beforehand", cli.Flag(func(o *options) *bool { return &o.prefetch })),
 	cli.NewRow('c', "chk", "", "check what arrived, at either end (C: the server)", cli.Flag(func(o *options) *bool { return &o.validate })),
@@ -73,7 +73,7 @@ func parse(k *Kind, args []string) (options, error) {
 
 func (o *options) setHost(word string) error {
 	if o.host != "" || word == "" {
-		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+		return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 	}
 	o.host = word
 	return nil

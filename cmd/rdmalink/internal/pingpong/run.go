@@ -18,7 +18,7 @@ func (k *Kind) Details() string {
 	var b strings.Builder
 	b.WriteString(`
 Without HOST: serve one client. With HOST: be the client of the server there. The two
-ends exchange their addresses over TCP, and then pass one message to and fro.
+ends exchange their addresses over TCP, and then pass one message back and forth.
 
 `)
 	b.WriteString(k.options().Help())
@@ -28,7 +28,7 @@ device has it, otherwise one of the same address family. C needs its -g on RoCE.
 -j (device memory) means JSON here; C's -t, -N, -O and -U are not supported.
 
 An interrupt ends either side. The exit code is 0 after all exchanges; 1 after a
-failure, also if -c finds wrong data; 2 for a command line that makes no sense.`)
+failure, also if -c finds wrong data; 2 for an invalid command line.`)
 	return b.String()
 }
 

@@ -27,7 +27,7 @@ func TestOptions(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                 "expected LISTEN and CONNECT",
 		"tcp::1":           "expected LISTEN and CONNECT",
-		"tcp::1 tcp::2 x":  `"x" is one word too many`,
+		"tcp::1 tcp::2 x":  `unexpected argument "x"`,
 		"udp::1 tcp::2":    `"udp::1": want tcp:HOST:PORT or rdma:HOST:PORT`,
 		"tcp::1 rdma:host": `"rdma:host": address host: missing port in address`,
 		"tcp::1 tcp::2 -W": "-W",

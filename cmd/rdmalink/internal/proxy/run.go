@@ -34,7 +34,7 @@ and closes the connection.
 
 The proxy runs until interrupted, which ends all connections. A connection that fails
 is reported, and does not affect the others. The exit code is 0 after an interrupt, 1
-if the proxy can't listen, 2 for a command line that makes no sense.`
+if the proxy can't listen, 2 for an invalid command line.`
 }
 
 // Run runs the command.
@@ -97,7 +97,7 @@ func parse(args []string) (options, error) {
 	case len(words) < 2:
 		return o, cli.UsageError{Text: "expected LISTEN and CONNECT, each tcp:HOST:PORT or rdma:HOST:PORT"}
 	case len(words) > 2:
-		return o, cli.UsageError{Text: fmt.Sprintf("%q is one word too many", words[2])}
+		return o, cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", words[2])}
 	}
 	if o.from, err = parseEndpoint(words[0]); err != nil {
 		return o, err

@@ -105,7 +105,7 @@ func TestDevSet(t *testing.T) {
 }
 
 func TestDevErrors(t *testing.T) {
-	const there = " (there are: siw0, mlx5_0, smi0)\n"
+	const there = " (available: siw0, mlx5_0, smi0)\n"
 	for _, test := range []struct {
 		line string
 		fail syscall.Errno
@@ -115,12 +115,12 @@ func TestDevErrors(t *testing.T) {
 		{"dev set nosuch name a", 0, `set nosuch: no such RDMA device: "nosuch"` + there},
 		{"dev add a type smi parent nosuch", 0, `add a: no such RDMA device: "nosuch"` + there},
 		{"dev delete nosuch", 0, `delete nosuch: no such RDMA device: "nosuch"` + there},
-		{"dev delete siw0", 0, "delete sub-device siw0: operation not supported (it is no sub-device; rdma link delete takes siw and rxe away)\n"},
-		{"dev set siw0 name mlx5_0", 0, "rename siw0 to mlx5_0: file exists (another device has that name; it may live in another network namespace)\n"},
+		{"dev delete siw0", 0, "delete sub-device siw0: operation not supported (it is not a sub-device; rdma link delete deletes siw and rxe devices)\n"},
+		{"dev set siw0 name mlx5_0", 0, "rename siw0 to mlx5_0: file exists (another device has that name, possibly in another network namespace)\n"},
 		{"dev set siw0 netns /nosuch", 0, "open /nosuch: no such file or directory\n"},
 		{"dev set siw0 netns 2147483646", 0, `no network namespace "2147483646": no process has that number, and no namespace has that name (` + netnsNames() + ")\n"},
 		{"dev set siw0 netns no+such", 0, `no network namespace "no+such" (` + netnsNames() + "); expected one of these names, a path, or the number of a process\n"},
-		{"dev set siw0 netns /dev/null", syscall.EOPNOTSUPP, "move siw0 to network namespace /dev/null: operation not supported (in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode it is the driver that can't, as siw and rxe)\n"},
+		{"dev set siw0 netns /dev/null", syscall.EOPNOTSUPP, "move siw0 to network namespace /dev/null: operation not supported (in shared mode all namespaces have the device: run rdma system set netns exclusive; in exclusive mode the driver must support moves, which siw and rxe don't)\n"},
 		{"dev set siw0 adaptive-moderation on", syscall.EPERM, "set adaptive moderation of siw0 to true: needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"},
 	} {
 		tool, kernel := clitest.Devices()
@@ -136,12 +136,12 @@ func TestDevErrors(t *testing.T) {
 func TestDevUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"dev frob":                             `"frob": expected one of add, delete, show, set, help`,
-		"dev show siw0 1":                      `"1" is one word too many`,
+		"dev show siw0 1":                      `unexpected argument "1"`,
 		"dev set":                              "expected DEV",
 		"dev set siw0":                         "expected one of name, netns, adaptive-moderation",
 		"dev set siw0 nome":                    `"nome": expected one of name, netns, adaptive-moderation`,
 		"dev set siw0 name":                    "expected NEWNAME",
-		"dev set siw0 name a b":                `"b" is one word too many`,
+		"dev set siw0 name a b":                `unexpected argument "b"`,
 		"dev set siw0 netns":                   "expected NETNS",
 		"dev set siw0 adaptive-moderation":     "expected one of on, off",
 		"dev set siw0 adaptive-moderation o":   `"o": expected one of on, off`,
@@ -151,9 +151,9 @@ func TestDevUsage(t *testing.T) {
 		"dev add a type sm parent mlx5_0":      `"sm": expected TYPE (SMI)`,
 		"dev add a type smi mlx5_0":            `"mlx5_0": expected parent`,
 		"dev add a type smi parent":            "expected DEV",
-		"dev add a type smi parent mlx5_0 now": `"now" is one word too many`,
+		"dev add a type smi parent mlx5_0 now": `unexpected argument "now"`,
 		"dev delete":                           "expected DEV",
-		"dev delete smi0 smi1":                 `"smi1" is one word too many`,
+		"dev delete smi0 smi1":                 `unexpected argument "smi1"`,
 	} {
 		tool, kernel := clitest.Devices()
 		got := runLine(tool, line, &hosttest.Netdevs{})

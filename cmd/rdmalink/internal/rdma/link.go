@@ -65,7 +65,7 @@ func splitLink(word string) (name string, port uint32, err error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
-		return "", 0, cli.UsageError{Text: fmt.Sprintf("%q: the port is a number from 1", word)}
+		return "", 0, cli.UsageError{Text: fmt.Sprintf("%q: the port must be a number from 1", word)}
 	}
 	return name, uint32(n), nil
 }

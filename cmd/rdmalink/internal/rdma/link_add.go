@@ -139,7 +139,7 @@ func findNetdev(t *cli.Tool, name string) (host.Netdev, error) {
 		}
 		names[i] = d.Name
 	}
-	return host.Netdev{}, fmt.Errorf("no network device %q in this network namespace (there are: %s)", name, strings.Join(names, ", "))
+	return host.Netdev{}, fmt.Errorf("no network device %q in this network namespace (available: %s)", name, strings.Join(names, ", "))
 }
 
 // noteUnusable prints notes about operations that will fail on a link that was added.

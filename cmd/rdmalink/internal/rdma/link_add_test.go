@@ -232,7 +232,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"add siw1 type siw netdev vlan5", syscall.EPERM, 1, "rdmalink: add link siw1 type siw netdev vlan5: " + permission},
 		{"del siw0", syscall.EPERM, 1, "rdmalink: delete link of siw0: " + permission},
-		{"add siw1 type siw netdev eth7", 0, 1, "rdmalink: add siw1: no network device \"eth7\" in this network namespace (there are: lo, dummy0, bare, vlan5)\n"},
+		{"add siw1 type siw netdev eth7", 0, 1, "rdmalink: add siw1: no network device \"eth7\" in this network namespace (available: lo, dummy0, bare, vlan5)\n"},
 		{"add siw1 type siw netdev vlan5", syscall.ENODEV, 1, "rdmalink: add siw1: network device vlan5 went away (no such device)\n"},
 		{"add siw0 type siw netdev vlan5", 0, 1, "rdmalink: add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n"},
 		{"add siw1 type siw netdev dummy0", 0, 1, "rdmalink: add siw1: dummy0 already has a link of type siw, and can have only one; on it is siw0 (file exists)\n"},
@@ -242,10 +242,10 @@ func TestErrors(t *testing.T) {
 		{"add rxe1 type rxe netdev vlan5", syscall.EPERM, 1, "rdmalink: add rxe1: rxe does not support VLAN devices such as vlan5: add it on the device below (operation not permitted)\n"},
 		{"add rxe1 type rxe netdev dummy0", syscall.ENOENT, 1, "rdmalink: add rxe1: rxe needs the kernel's crc32: modprobe crc32_generic (no such file or directory)\n"},
 		{"add siw1 type siw netdev vlan5", syscall.EPROTONOSUPPORT, 1, "rdmalink: add link siw1 type siw netdev vlan5: no NETLINK_RDMA here (on linux: modprobe ib_core): protocol not supported\n"},
-		{"add siw%d type siw netdev vlan5", 0, 1, "rdmalink: add link siw%d type siw netdev vlan5: invalid name: the name holds a percent sign, a slash or a NUL (invalid argument)\n"},
-		{"del siw7", 0, 1, "rdmalink: delete siw7: no such RDMA device: \"siw7\" (there are: siw0)\n"},
+		{"add siw%d type siw netdev vlan5", 0, 1, "rdmalink: add link siw%d type siw netdev vlan5: invalid name: the name contains a percent sign, a slash or a NUL (invalid argument)\n"},
+		{"del siw7", 0, 1, "rdmalink: delete siw7: no such RDMA device: \"siw7\" (available: siw0)\n"},
 		{"del siw0", syscall.EINVAL, 1, "rdmalink: delete siw0: it belongs to hardware, or went away: only siw and rxe links can be deleted (invalid argument)\n"},
-		{"show siw7", 0, 1, "rdmalink: no such RDMA device: \"siw7\" (there are: siw0)\n"},
+		{"show siw7", 0, 1, "rdmalink: no such RDMA device: \"siw7\" (available: siw0)\n"},
 		{"show siw0/2", 0, 1, "rdmalink: siw0 has no port 2, it has 1\n"},
 	} {
 		tool, kernel, nets := clitest.Machine()

@@ -141,7 +141,7 @@ func TestMonitorFails(t *testing.T) {
 		kernel *nltest.Kernel
 		want   string
 	}{
-		{&nltest.Kernel{}, "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)\n"},
+		{&nltest.Kernel{}, "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)\n"},
 		{&nltest.Kernel{Fail: map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}}, "no NETLINK_RDMA here (on linux: modprobe ib_core)"},
 	} {
 		tool := &cli.Tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: test.kernel}}}

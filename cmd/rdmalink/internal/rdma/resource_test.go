@@ -245,7 +245,7 @@ func TestResourceRaw(t *testing.T) {
 		"-r res show qp link mlx5_0/1 lqpn 17": {Out: "link mlx5_0/- data 0001ff \n"},
 		"-rjp res show qp link mlx5_0/2":       {Out: "[ {\n        \"ifindex\": 7,\n        \"ifname\": \"mlx5_0\",\n        \"data\": [ 0,1,255 ]\n    } ]\n"},
 		"-r res show srq":                      {Out: "dev mlx5_0 data 0001ff \ndev mlx5_0 data 0001ff \n"}, // siw0 has none
-		"-r res show srq dev siw0":             {Code: 1, Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"},
+		"-r res show srq dev siw0":             {Code: 1, Err: "rdmalink: list the raw SRQs of siw0: the driver does not report raw data of its objects: invalid argument\n"},
 	} {
 		tool, kernel := clitest.Resources()
 		o := kernel.Objects[7]
@@ -260,7 +260,7 @@ func TestResourceRaw(t *testing.T) {
 // TestResourceNoRaw checks the error if no device has raw data.
 func TestResourceNoRaw(t *testing.T) {
 	tool, _ := clitest.Resources()
-	want := clitest.Result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"}
+	want := clitest.Result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver does not report raw data of its objects: invalid argument\n"}
 	if diff := cmp.Diff(want, runLine(tool, "-j -r res show srq", &hosttest.Netdevs{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -278,12 +278,12 @@ func TestResourceErrors(t *testing.T) {
 		"res show qp pid 1-":           {Code: 2, Out: "", Err: "pid \"1-\": expected numbers and ranges of them, the lower end first: 1,2,5-9" + usage},
 		"res show qp pid 9-5":          {Code: 2, Out: "", Err: "pid \"9-5\": expected numbers and ranges of them, the lower end first: 1,2,5-9" + usage},
 		"res show qp pid 1 pid 2":      {Code: 2, Out: "", Err: "pid is given twice; one pid takes several values: 1,2,5-9" + usage},
-		"res show qp link mlx5_0/x":    {Code: 2, Out: "", Err: "\"mlx5_0/x\": the port is a number from 1" + usage},
-		"res show qp link mlx5_0/0":    {Code: 2, Out: "", Err: "\"mlx5_0/0\": the port is a number from 1" + usage},
+		"res show qp link mlx5_0/x":    {Code: 2, Out: "", Err: "\"mlx5_0/x\": the port must be a number from 1" + usage},
+		"res show qp link mlx5_0/0":    {Code: 2, Out: "", Err: "\"mlx5_0/0\": the port must be a number from 1" + usage},
 		"res show qp link mlx5_0/3":    {Code: 1, Out: "", Err: "mlx5_0 has no port 3, it has 2\n"},
 		"-j res show qp link mlx5_0/3": {Code: 1, Out: "[]\n", Err: "mlx5_0 has no port 3, it has 2\n"},
-		"res show qp link mlx6":        {Code: 1, Out: "", Err: "no such RDMA device: \"mlx6\" (there are: siw0, mlx5_0)\n"},
-		"res show cq dev mlx5_0/1":     {Code: 1, Out: "", Err: "no such RDMA device: \"mlx5_0/1\" (there are: siw0, mlx5_0)\n"},
+		"res show qp link mlx6":        {Code: 1, Out: "", Err: "no such RDMA device: \"mlx6\" (available: siw0, mlx5_0)\n"},
+		"res show cq dev mlx5_0/1":     {Code: 1, Out: "", Err: "no such RDMA device: \"mlx5_0/1\" (available: siw0, mlx5_0)\n"},
 		"res frob":                     {Code: 2, Out: "", Err: "\"frob\": expected one of show, set, help\nUsage: rdmalink resource [OPTIONS] COMMAND (more: rdmalink resource -h)\n"},
 	} {
 		tool, _ := clitest.Resources()

@@ -180,7 +180,7 @@ func TestStatisticSets(t *testing.T) {
 func TestStatisticErrors(t *testing.T) {
 	const (
 		usage     = "\nUsage: rdmalink statistic "
-		none      = ": the driver has no such statistics, or there is no such device or port: invalid argument\n"
+		none      = ": no such device or port, or the driver has no such statistics: invalid argument\n"
 		bind      = usage + "qp bind link DEV/PORT lqpn LQPN [cntn CNTN] (more: rdmalink statistic qp bind link -h)\n"
 		set       = usage + "set link DEV/PORT optional-counters NAME[,NAME]... (more: rdmalink statistic set link -h)\n"
 		auto      = usage + "qp set link DEV[/PORT] auto {off | {type | pid | type,pid} on} [optional-counters {on | off}] (more: rdmalink statistic qp set link -h)\n"
@@ -189,10 +189,10 @@ func TestStatisticErrors(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
 		"stat frob":                                                 {Code: 2, Err: "\"frob\": expected one of show, qp, mr, mode, set, unset, help" + usage + "[OPTIONS] COMMAND (more: rdmalink statistic -h)\n"},
 		"stat show mlx5_0":                                          {Code: 2, Err: "\"mlx5_0\": expected one of link, mr, help" + usage + "show [OPTIONS] COMMAND (more: rdmalink statistic show -h)\n"},
-		"stat show link mlx5_0 1":                                   {Code: 2, Err: "\"1\" is one word too many" + usage + "show link [DEV[/PORT]] (more: rdmalink statistic show link -h)\n"},
-		"stat show link mlx5_0/-":                                   {Code: 2, Err: "\"mlx5_0/-\": the port is a number from 1" + usage + "show link [DEV[/PORT]] (more: rdmalink statistic show link -h)\n"},
+		"stat show link mlx5_0 1":                                   {Code: 2, Err: "unexpected argument \"1\"" + usage + "show link [DEV[/PORT]] (more: rdmalink statistic show link -h)\n"},
+		"stat show link mlx5_0/-":                                   {Code: 2, Err: "\"mlx5_0/-\": the port must be a number from 1" + usage + "show link [DEV[/PORT]] (more: rdmalink statistic show link -h)\n"},
 		"stat show link mlx5_0/3":                                   {Code: 1, Err: "mlx5_0 has no port 3, it has 2\n"},
-		"stat show link mlx6":                                       {Code: 1, Err: "no such RDMA device: \"mlx6\" (there are: siw0, mlx5_0)\n"},
+		"stat show link mlx6":                                       {Code: 1, Err: "no such RDMA device: \"mlx6\" (available: siw0, mlx5_0)\n"},
 		"stat show link siw0":                                       {Code: 1, Err: "read the counters of port 1 of siw0" + none},
 		"-j stat show link siw0/1":                                  {Code: 1, Out: "[]\n", Err: "read the counters of port 1 of siw0" + none},
 		"stat mode link siw0":                                       {Code: 1, Err: "list the counters of port 1 of siw0" + none},
@@ -202,7 +202,7 @@ func TestStatisticErrors(t *testing.T) {
 		"stat mr frob":                                              {Code: 2, Err: "\"frob\": expected one of dev, mrn" + usage + "mr [show] [dev DEV] [mrn MRN] (more: rdmalink statistic mr -h)\n"},
 		"stat qp set":                                               {Code: 2, Err: "expected one of link, help" + usage + "qp set [OPTIONS] COMMAND (more: rdmalink statistic qp set -h)\n"},
 		"stat qp set link":                                          {Code: 2, Err: "expected DEV/PORT" + auto},
-		"stat qp set link mlx5_0/x":                                 {Code: 2, Err: "\"mlx5_0/x\": the port is a number from 1" + auto},
+		"stat qp set link mlx5_0/x":                                 {Code: 2, Err: "\"mlx5_0/x\": the port must be a number from 1" + auto},
 		"stat qp set link mlx5_0":                                   {Code: 2, Err: "expected auto" + auto},
 		"stat qp set link mlx5_0 auto":                              {Code: 2, Err: autoWords + auto},
 		"stat qp set link mlx5_0 auto cpu":                          {Code: 2, Err: "\"cpu\": " + autoWords + auto},
@@ -210,7 +210,7 @@ func TestStatisticErrors(t *testing.T) {
 		"stat qp set link mlx5_0 auto off x":                        {Code: 2, Err: "\"x\": expected optional-counters" + auto},
 		"stat qp set link mlx5_0 auto pid on optional-counters":     {Code: 2, Err: "expected one of on, off" + auto},
 		"stat qp set link mlx5_0 auto pid on optional-counters o":   {Code: 2, Err: "\"o\": expected one of on, off" + auto},
-		"stat qp set link mlx5_0 auto off optional-counters off no": {Code: 2, Err: "\"no\" is one word too many" + auto},
+		"stat qp set link mlx5_0 auto off optional-counters off no": {Code: 2, Err: "unexpected argument \"no\"" + auto},
 		"stat qp set link mlx5_0/2 auto pid on":                     {Code: 1, Err: "set automatic counters of port 2 of mlx5_0 by \"pid\": device or resource busy (unbind the QPs first, or turn the other mode off)\n"},
 		"stat qp bind link mlx5_0 lqpn 17":                          {Code: 2, Err: "\"mlx5_0\": expected the port too: mlx5_0/1" + bind},
 		"stat qp bind link mlx5_0/2":                                {Code: 2, Err: "expected lqpn" + bind},
@@ -219,14 +219,14 @@ func TestStatisticErrors(t *testing.T) {
 		"stat qp bind link mlx5_0/2 lqpn 17 cntn 1,2":               {Code: 2, Err: "cntn 1,2: expected one number, at most 4294967295" + bind},
 		"stat qp bind link mlx5_0/2 lqpn 4294967313":                {Code: 2, Err: "lqpn 4294967313: expected one number, at most 4294967295" + bind},
 		"stat qp bind link mlx5_0/2 pid 17":                         {Code: 2, Err: "\"pid\": expected one of lqpn, cntn" + bind},
-		"stat qp bind link mlx5_0/2 lqpn 99":                        {Code: 1, Err: "bind QP 99 of port 2 of mlx5_0 to a counter: no such file or directory (there is no such QP, or no such counter)\n"},
+		"stat qp bind link mlx5_0/2 lqpn 99":                        {Code: 1, Err: "bind QP 99 of port 2 of mlx5_0 to a counter: no such file or directory (no such QP, or no such counter)\n"},
 		"stat qp unbind link mlx5_0/2 cntn 99":                      {Code: 1, Err: "find QP counter 99 of mlx5_0: no such object: no such file or directory\n"},
 		"stat set link mlx5_0/1":                                    {Code: 2, Err: "expected optional-counters" + set},
 		"stat set link mlx5_0/1 optional-counters":                  {Code: 2, Err: "expected names of optional counters (rdmalink statistic mode supported lists them)" + set},
 		"stat set link mlx5_0/1 optional-counters ,":                {Code: 2, Err: "\",\": expected names of optional counters (rdmalink statistic mode supported lists them)" + set},
-		"stat set link mlx5_0/1 optional-counters a b":              {Code: 2, Err: "\"b\" is one word too many" + set},
-		"stat set link mlx5_0/1 optional-counters a":                {Code: 1, Err: "set optional counters of port 1 of mlx5_0 to [a]: no such object: optional counter \"a\" (there are: cc_rx_ce_pkts, cc_tx_cnp_pkts, cc_rx_cnp_pkts)\n"},
-		"stat unset link mlx5_0/1 optional-counters a":              {Code: 2, Err: "\"a\" is one word too many" + usage + "unset link DEV/PORT optional-counters (more: rdmalink statistic unset link -h)\n"},
+		"stat set link mlx5_0/1 optional-counters a b":              {Code: 2, Err: "unexpected argument \"b\"" + set},
+		"stat set link mlx5_0/1 optional-counters a":                {Code: 1, Err: "set optional counters of port 1 of mlx5_0 to [a]: no such object: optional counter \"a\" (available: cc_rx_ce_pkts, cc_tx_cnp_pkts, cc_rx_cnp_pkts)\n"},
+		"stat unset link mlx5_0/1 optional-counters a":              {Code: 2, Err: "unexpected argument \"a\"" + usage + "unset link DEV/PORT optional-counters (more: rdmalink statistic unset link -h)\n"},
 	} {
 		tool, _ := clitest.StatisticsOfReader()
 		want.Err = "rdmalink: " + want.Err

@@ -107,7 +107,7 @@ func (o *options) set(letter byte, value string) (err error) {
 func number(what, value string, least, most int) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < least || n > most {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, what, least, most)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("%q: the %s must be a number from %d to %d", value, what, least, most)}
 	}
 	return n, nil
 }

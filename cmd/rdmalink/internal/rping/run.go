@@ -38,7 +38,7 @@ The server drops a client that does not complete its handshake within 10 seconds
 
 After an interrupt, the client finishes the current ping and disconnects. The exit
 code is 0 after a full count, after a client's orderly end, or after an interrupt if
-there was no count; 1 after a failure; 2 for a command line that makes no sense.`
+there was no count; 1 after a failure; 2 for an invalid command line.`
 
 // Run runs rping with a command line.
 func Run(ctx context.Context, out cli.Output, args []string) error {

@@ -82,7 +82,7 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 		select {
 		case slots <- struct{}{}:
 		default:
-			r.Note("client %s: refused, for %d are served, which is the limit", request.from, mostClients)
+			r.Note("client %s: refused: already serving %d clients, the limit", request.from, mostClients)
 			_ = request.reject() // a client that has left needs no refusal
 			continue
 		}
@@ -137,7 +137,7 @@ func (r *session) answers(ctx context.Context, end *end, report *report) error {
 // report nothing unless they fail, which the operation after them brings up.
 func (r *session) answer(ctx context.Context, end *end, source info) error {
 	if source.size > MaxSize {
-		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, MaxSize)
+		return fmt.Errorf("the client offers %d bytes, the limit is %d", source.size, MaxSize)
 	}
 	size := int(source.size)
 	if err := end.move(ctx, verbs.OpRDMARead, source, size); err != nil {

@@ -220,7 +220,7 @@ func newSubnet(name string, sm bool) (*madtest.Subnet, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("--fabric %s: no adapter is there for a subnet manager: %w", name, err)
+	return nil, fmt.Errorf("--fabric %s: no adapter for a subnet manager: %w", name, err)
 }
 
 func topology(name string) (*madtest.Topology, error) {

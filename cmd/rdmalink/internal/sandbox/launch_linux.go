@@ -151,7 +151,7 @@ func allowDescriptors() error {
 		return err
 	}
 	if l.Max < enough {
-		return fmt.Errorf("the limit of open files is %d, which has to be %d (ulimit -n)", l.Max, enough)
+		return fmt.Errorf("the limit of open files is %d, but must be at least %d (ulimit -n)", l.Max, enough)
 	}
 	// syscall, because Go restores the original limit unless it is set this way.
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: max(l.Cur, enough), Max: l.Max})

@@ -37,7 +37,7 @@ const AddressFile = "rdmalink_sandbox"
 var optionTable = cli.Options(
 	cli.NewRow('d', "device", "KIND", "the device of each host: "+strings.Join(kinds, ", ")+" (default rxe)", setKind),
 	cli.NewRow('n', "hosts", "N", "how many hosts there are (default 1)", cli.Number("hosts", 1, mostHosts, func(o *options) *int { return &o.hosts })),
-	cli.NewRow('r', "record", "FILE", "write down what crosses between programs and device", func(o *options, value string) error { o.record = value; return nil }),
+	cli.NewRow('r', "record", "FILE", "record the traffic between programs and device", func(o *options, value string) error { o.record = value; return nil }),
 	cli.NewRow('f', "fabric", "TOPOLOGY", "InfiniBand subnet of hosts with management datagrams, and no other device", func(o *options, value string) error { o.fabric = value; return nil }),
 	cli.NewRow(0, "no-sm", "", "leave the subnet of --fabric to a subnet manager that CMD runs", cli.Flag(func(o *options) *bool { return &o.noSM })),
 	cli.NewRow('t', "trap", "", strings.Join(withRegisters, ", ")+": stop programs at each store to a register", cli.Flag(func(o *options) *bool { return &o.trap })),
@@ -59,7 +59,7 @@ func parseOptions(args []string) (options, error) {
 	}
 	o.command = args[end+1:]
 	err := optionTable.Parse(&o, args[:end], func(word string) error {
-		return cli.UsageError{Text: fmt.Sprintf("%q stands before --", word)}
+		return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q before --", word)}
 	})
 	switch {
 	case err != nil:

@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 		"":                    "expected -- and the command",
 		"ibv_devinfo":         "expected -- and the command",
 		"--":                  "expected -- and the command",
-		"word -- true":        `"word" stands before --`,
+		"word -- true":        `unexpected argument "word" before --`,
 		"-d mlx4 -- true":     "expected one of rxe, siw, erdma, erdma-old, erdma-roce, mlx5",
 		"--hosts 0 -- true":   "hosts",
 		"--hosts x -- true":   "hosts",

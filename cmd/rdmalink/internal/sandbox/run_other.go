@@ -18,5 +18,5 @@ func Run(_ context.Context, out cli.Output, args []string) error {
 	if _, err := parseOptions(args); err != nil {
 		return err
 	}
-	return fmt.Errorf("sandbox: %w: it is made of Linux's seccomp", verbs.ErrNotSupported)
+	return fmt.Errorf("sandbox: %w: it needs Linux's seccomp", verbs.ErrNotSupported)
 }

@@ -21,25 +21,26 @@ func Command() cli.Command {
 		Names:   []string{"top"},
 		Summary: "show traffic and users of RDMA devices live, sorted",
 		Details: `
-Three tables: devices, with their objects and the most that they support; ports, with
-the traffic and the errors of the last interval; and processes, with their objects
-and memory, and with the Kubernetes pod or the cgroup.
+top shows three tables: devices, with the numbers of their objects and the maxima;
+ports, with the traffic and the errors of the last interval; and processes, with
+their objects, their memory, and their Kubernetes pod or cgroup.
 
 On a terminal, top draws the tables until q is pressed. < and > choose the column to
-sort by, r reverses the order. With -b, or if the output is no terminal, it prints
-them one after another. With -j, each is a JSON object in a line.
+sort by, and r reverses the order. With -b, or if the output is not a terminal, top
+prints the tables once per interval. With -j, it prints them as a JSON object on one
+line.
 
 Columns to sort by:
   ` + strings.Join(sortKeys(), " ") + `
 
-top needs no privileges. It sees the processes that /proc shows to the caller; objects
-of others count for "unknown". The limits of a device need access to its node.
-docs/exporter.md has the counters of drivers behind each column.`,
+top needs no privileges. It sees the processes that /proc shows to the caller. Objects
+of other processes count for "unknown". The maxima of a device need access to its node.
+docs/exporter.md lists the counters of drivers behind each column.`,
 		Options: []cli.Option{
-			{Short: "-b", Long: "--batch-mode", Summary: "print the tables, in place of drawing them"},
-			{Short: "-n", Long: "--iterations", Value: "N", Summary: "end after N intervals"},
-			{Short: "-s", Long: "--sort", Value: "COLUMN", Summary: "sort by this column; qp by default"},
-			{Short: "-i", Long: "--interval", Value: "SECONDS", Summary: "the time between two readings; 2 by default"},
+			{Short: "-b", Long: "--batch-mode", Summary: "print the tables instead of drawing them"},
+			{Short: "-n", Long: "--iterations", Value: "N", Summary: "exit after N intervals"},
+			{Short: "-s", Long: "--sort", Value: "COLUMN", Summary: "sort by this column (default qp)"},
+			{Short: "-i", Long: "--interval", Value: "SECONDS", Summary: "time between two readings (default 2)"},
 		},
 		Run: func(ctx context.Context, t *cli.Tool, w *cli.Words) error {
 			v, err := parse(t, w)

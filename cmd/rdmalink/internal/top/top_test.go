@@ -155,7 +155,7 @@ func TestSort(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for words, want := range map[string]string{
-		"-n 0": "a number from 1", "-n x": "a number from 1", "-i 0": "seconds from 0.1", "-i NaN": "seconds from 0.1", "-s size": "expected one of tx", "x": "one word too many",
+		"-n 0": "a number from 1", "-n x": "a number from 1", "-i 0": "seconds from 0.1", "-i NaN": "seconds from 0.1", "-s size": "expected one of tx", "x": "unexpected argument",
 	} {
 		if r := lines(t, strings.Fields(words)...); r.Code != 2 || !strings.Contains(r.Err, want) {
 			t.Errorf("%s: %+v", words, r)

@@ -28,7 +28,7 @@ trace can't see work requests that are posted without a system call.
 ` + flags.Help() + `
 Like strace, trace needs ptrace, which a container may forbid. The exit code is 0 if
 PROGRAM's is, 1 if it is not or if PROGRAM can't be traced, 2 for a command line that
-makes no sense.`
+is invalid.`
 }
 
 type settings struct {

@@ -55,7 +55,7 @@ type Source interface{ Next() (Record, error) }
 const Longest = 1 << 20
 
 var (
-	errUnknown = errors.New("no capture file: it begins like neither pcap nor pcapng")
+	errUnknown = errors.New("not a capture file: the beginning is neither pcap's nor pcapng's")
 	errLong    = errors.New("a packet in the file is longer than 1 MiB")
 	errCorrupt = errors.New("the capture file is damaged")
 )
