@@ -115,7 +115,7 @@ func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T],
 		var words []string
 		err := table.Parse(&o, args, func(word string) error {
 			if len(words) == most {
-				return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+				return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 			}
 			words = append(words, word)
 			return nil
