@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 type Config struct {
 	Retry     mad.Retry
 	MKey      uint64 // of subnet management
+	CCKey     uint64 // of congestion control
 	SMKey     uint64 // of queries of subnet administration; the subnet manager trusts requests with its own key
 	SMLID     uint16 // LID of subnet administration; 0 means the LID of the port's subnet manager
 	PKeyIndex uint16 // of all classes but subnet management
@@ -100,8 +102,8 @@ func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 		if err != nil {
 			return nil, err
 		}
-		if m.Data.Class() != class || m.Data.AttrID() != req.Data.AttrID() && m.Data.Status() == mad.StatusOK {
-			return nil, fmt.Errorf("the answer to %v of %s is %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
+		if m.Data.Class() != class || m.Data.AttrID() != answerTo(req.Data) && m.Data.Status() == mad.StatusOK {
+			return nil, fmt.Errorf("unexpected response to %v of %s: %v of %s", req.Data.Method(), mad.AttrName(class, req.Data.AttrID()), m.Data.Method(), mad.AttrName(m.Data.Class(), m.Data.AttrID()))
 		}
 		if class.SubnetManagement() || m.Data.Status() != mad.StatusRedirect {
 			return m, nil
@@ -123,6 +125,14 @@ func (c *Client) Do(ctx context.Context, req *mad.Message) (*mad.Message, error)
 		}
 		req = &next
 	}
+}
+
+// answerTo returns the attribute of the response to a request.
+func answerTo(req mad.MAD) mad.AttrID {
+	if req.Class() == mad.ClassSA && req.Method() == mad.GetMulti {
+		return mad.AttrPathRecord
+	}
+	return req.AttrID()
 }
 
 // do sends a request and fails if the status of the response isn't StatusOK.
@@ -204,7 +214,26 @@ func (c *Client) SetPerf(ctx context.Context, to mad.Addr, a mad.Attribute) erro
 }
 
 func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad.Attribute) error {
-	d := mad.New(mad.ClassPerf, method, mad.LayoutOf(a).AttrID, 0)
+	return c.gsi(ctx, to, mad.New(mad.ClassPerf, method, mad.LayoutOf(a).AttrID, 0), a)
+}
+
+// GetCongestion reads an attribute of congestion control.
+func (c *Client) GetCongestion(ctx context.Context, to mad.Addr, modifier uint32, a mad.Attribute) error {
+	d := mad.New(mad.ClassCC, mad.Get, mad.LayoutOf(a).AttrID, modifier)
+	d.SetMKey(c.config.CCKey)
+	return c.gsi(ctx, to, d, a)
+}
+
+// SetCongestion writes an attribute of congestion control, and sets a to the values in the response,
+// which are those that the node has accepted.
+func (c *Client) SetCongestion(ctx context.Context, to mad.Addr, modifier uint32, a mad.Attribute) error {
+	d := mad.New(mad.ClassCC, mad.Set, mad.LayoutOf(a).AttrID, modifier)
+	d.SetMKey(c.config.CCKey)
+	return c.gsi(ctx, to, d, a)
+}
+
+// gsi sends an attribute in d, and sets a to that of the response.
+func (c *Client) gsi(ctx context.Context, to mad.Addr, d mad.MAD, a mad.Attribute) error {
 	if err := mad.Marshal(d.Data(), a); err != nil {
 		return err
 	}
@@ -217,11 +246,11 @@ func (c *Client) perf(ctx context.Context, to mad.Addr, method mad.Method, a mad
 
 // ClassPortInfo reads the capabilities of a class at a port.
 func (c *Client) ClassPortInfo(ctx context.Context, to mad.Addr, class mad.Class) (info mad.ClassPortInfo, err error) {
-	m, err := c.do(ctx, &mad.Message{Addr: to, Data: mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)})
-	if err != nil {
-		return info, err
+	d := mad.New(class, mad.Get, mad.AttrClassPortInfo, 0)
+	if class == mad.ClassCC {
+		d.SetMKey(c.config.CCKey)
 	}
-	return info, mad.Unmarshal(m.Data.Data(), &info)
+	return info, c.gsi(ctx, to, d, &info)
 }
 
 // SM returns the address of subnet administration.
@@ -234,7 +263,7 @@ func (c *Client) SM() (mad.Addr, error) {
 		return mad.Addr{}, err
 	}
 	if attr.SMLID == 0 {
-		return mad.Addr{}, fmt.Errorf("%s port %d knows no subnet manager: start one (opensm) in this subnet, or name its LID", attr.Device, attr.Port)
+		return mad.Addr{}, fmt.Errorf("%s port %d has no subnet manager: start one (opensm) in this subnet, or specify its LID", attr.Device, attr.Port)
 	}
 	to := c.GSI(attr.SMLID)
 	to.SL = attr.SMSL
@@ -243,7 +272,7 @@ func (c *Client) SM() (mad.Addr, error) {
 
 // ErrTruncated is the error of a query when not all records of the response arrived: ibsim carries
 // only the first segment.
-var ErrTruncated = errors.New("the transport carried only the first of the answer's segments")
+var ErrTruncated = errors.New("the transport delivered only the first segment of the response")
 
 // record is a pointer to a record of subnet administration.
 type record[T any] interface {
@@ -259,9 +288,14 @@ func Query[T any, P record[T]](ctx context.Context, c *Client, mask mad.Componen
 	if err != nil {
 		return nil, err
 	}
-	records, tableErr := Records(m.Data)
-	all := make([]T, len(records))
-	for i, r := range records {
+	return records[T, P](m.Data)
+}
+
+// records decodes the records in a response.
+func records[T any, P record[T]](m mad.MAD) ([]T, error) {
+	raw, tableErr := Records(m)
+	all := make([]T, len(raw))
+	for i, r := range raw {
 		if err := mad.Unmarshal(r, P(&all[i])); err != nil {
 			return nil, err
 		}
@@ -277,6 +311,23 @@ func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad
 		return err
 	}
 	return mad.Unmarshal(m.Data.Data(), query)
+}
+
+// MultiPath asks subnet administration for the paths from each source to each destination that are equal
+// to query in the fields of mask. A query has at most mad.MaxMultiPathGIDs GIDs.
+func (c *Client) MultiPath(ctx context.Context, mask mad.ComponentMask, query mad.MultiPathRecord, sources, destinations []verbs.GID) ([]mad.PathRecord, error) {
+	if len(sources)+len(destinations) > mad.MaxMultiPathGIDs {
+		return nil, fmt.Errorf("fabric: %d sources and %d destinations exceed the %d GIDs of a MultiPathRecord", len(sources), len(destinations), mad.MaxMultiPathGIDs)
+	}
+	query.Sources, query.Destinations = uint8(len(sources)), uint8(len(destinations))
+	for i, g := range append(slices.Clone(sources), destinations...) {
+		query.GIDs[i].GID = g
+	}
+	m, err := c.query(ctx, mad.GetMulti, mask|mad.MaskMultiPathSources|mad.MaskMultiPathDestinations, &query)
+	if err != nil {
+		return nil, err
+	}
+	return records[mad.PathRecord](m.Data)
 }
 
 // SetRecord writes a record of subnet administration and sets r to the response. It joins a
@@ -306,10 +357,15 @@ func (c *Client) query(ctx context.Context, method mad.Method, mask mad.Componen
 	if err := mad.Marshal(d.Data(), query); err != nil {
 		return nil, err
 	}
+	if method == mad.GetMulti { // the only request of which opensm expects that it is an RMPP message
+		d.SetRMPPVersion(1)
+		d.SetRMPPType(mad.RMPPData)
+		d.SetRMPPFlags(mad.RMPPActive)
+	}
 	return c.do(ctx, &mad.Message{Addr: to, Data: d})
 }
 
-// Records returns the records in the response to a GetTable query.
+// Records returns the records in the response to a GetTable or GetMulti query.
 func Records(m mad.MAD) ([][]byte, error) {
 	var truncated error
 	data := m.Data()

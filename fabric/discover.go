@@ -53,9 +53,14 @@ type Problem struct {
 	Node  *Node // the node that was asked; nil if it is unknown
 	Port  int   // the port of Node that was asked, or the last output port of the route; -1 if none
 	Err   error
+
+	text string // of a problem that was read from a file, in place of the other fields
 }
 
 func (p *Problem) Error() string {
+	if p.text != "" {
+		return p.text
+	}
 	s := p.Route.String()
 	if p.Node != nil {
 		s += fmt.Sprintf(": %q", mad.Printable(p.Node.Description))
@@ -291,7 +296,7 @@ func (d *discovery) nodeInfo(r *request, info *mad.NodeInfo) {
 	isNew := n == nil
 	switch {
 	case int(info.LocalPort) > int(info.NumPorts) || info.LocalPort == 0 && info.Type != mad.NodeSwitch:
-		d.problem(r, fmt.Errorf("%w: GUID 0x%016x answers by port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
+		d.problem(r, fmt.Errorf("%w: GUID 0x%016x responded through port %d of %d", ErrBadPort, uint64(info.NodeGUID), info.LocalPort, info.NumPorts))
 		return
 	case isNew && len(d.byGUID) == maxNodes:
 		d.refuse(r, maxNodes, "nodes")
@@ -349,7 +354,7 @@ func (d *discovery) link(r *request, a, b *Port) bool {
 	}
 	for _, p := range []*Port{a, b} {
 		if p.Remote != nil {
-			d.problem(r, fmt.Errorf("%w: 0x%016x port %d, and 0x%016x port %d is its other end already", ErrLinkConflict,
+			d.problem(r, fmt.Errorf("%w: 0x%016x port %d is already connected to 0x%016x port %d", ErrLinkConflict,
 				uint64(p.Node.Info.NodeGUID), p.Number, uint64(p.Remote.Node.Info.NodeGUID), p.Remote.Number))
 			return false
 		}

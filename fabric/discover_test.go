@@ -477,9 +477,74 @@ func TestReadJSON(t *testing.T) {
 		`{}`, `{"nodes":[{}]}`, `{"nodes":[` + node + `]}`, `{"nodes":[` + node + `,` + node + `]}`, `{"from":{"guid":"0x1","port":9},"nodes":[` + node + `]}`,
 		`{"from":{"guid":"0x1","port":1},"nodes":[` + node + `],"links":[[{"guid":"0x1","port":1},{"guid":"0x7","port":1}]]}`,
 		`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1"},"ports":[{"port":255,"guid":"0x2"}]}]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[` + node + `],"links":[[{"guid":"0x1","port":1},{"guid":"0x1","port":1}]]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1","NumPorts":1},"ports":[{"port":1,"guid":"0x2"},{"port":1,"guid":"0x2"}]}]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1","NumPorts":2},"ports":[{"port":0,"guid":"0x2"},{"port":1,"guid":"0x2"}]}],"links":[[{"guid":"0x1","port":0},{"guid":"0x1","port":1}]]}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":{"a":` + node + `}}`, `null`, `{"nodes":null}`,
+		`{"from":{"guid":"0x1","port":1},"nodes":[{"node_info":{"Guid":"0x1","NumPorts":1,"x":"` + strings.Repeat("y", 1<<14) + `"},"ports":[{"port":1,"guid":"0x2"}]}]}`,
 	} {
 		if err := json.Unmarshal([]byte(hostile), new(fabric.Fabric)); err == nil {
 			t.Errorf("%s is accepted", hostile)
+		}
+	}
+}
+
+// TestReadJSONLimits reads files with more elements than a discovery has.
+func TestReadJSONLimits(t *testing.T) {
+	const start = `{"from":{"guid":"0x1","port":1},`
+	node := `{"node_info":{"Guid":"0x1","NumPorts":1},"ports":[{"port":1,"guid":"0x2"}]}`
+	link := `[{"guid":"0x1","port":1},{"guid":"0x1","port":1}]`
+	many := func(one string, n int) string { return "[" + strings.Repeat(one+",", n-1) + one + "]" }
+	for name, text := range map[string]string{
+		"nodes":    start + `"nodes":` + many(`{}`, 1<<16+1) + `}`,
+		"ports":    start + `"nodes":[{"node_info":{"Guid":"0x1"},"ports":` + many(`{}`, 257) + `}]}`,
+		"links":    start + `"nodes":[` + node + `],"links":` + many(link, 1<<20+1) + `}`,
+		"problems": start + `"nodes":[` + node + `],"problems":` + many(`""`, 1<<16+1) + `}`,
+	} {
+		if err := json.Unmarshal([]byte(text), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "an array has more than") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Few bytes name many ports.
+	var b strings.Builder
+	b.WriteString(start + `"nodes":[`)
+	for i := range 1<<20/255 + 1 {
+		fmt.Fprintf(&b, `{"node_info":{"Guid":"0x%x","NumPorts":255}},`, i+1)
+	}
+	b.WriteString(node + `]}`)
+	if err := json.Unmarshal([]byte(b.String()), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 1048576 ports") {
+		t.Errorf("ports of all nodes: %v", err)
+	}
+}
+
+// TestSavedDiscovery saves a discovery with problems, an invalid description and the speeds of FDR10,
+// and reads it again.
+func TestSavedDiscovery(t *testing.T) {
+	w := tree()
+	w.nodes[1].name = "cut \xff\xfe"
+	f := discover(t, w, fabric.DiscoverOptions{})
+	f.Nodes[1].Ports[1].Mlnx = &mad.MlnxExtPortInfo{LinkSpeedSupported: 1, LinkSpeedEnabled: 1}
+	f.Problems = append(f.Problems, &fabric.Problem{Route: mad.Directed(1, 2), Port: -1, Err: mad.ErrTimeout})
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back fabric.Fabric
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := append(fabric.Diff(f, &back), fabric.Diff(&back, f)...); len(d) > 0 {
+		t.Errorf("what was read differs: %v", d)
+	}
+	if p := back.Nodes[1].Ports[1].Mlnx; p == nil || *p != *f.Nodes[1].Ports[1].Mlnx {
+		t.Errorf("%+v", p)
+	}
+	if len(back.Problems) != 1 || back.Problems[0].Error() != f.Problems[0].Error() {
+		t.Errorf("problems: %v", back.Problems)
+	}
+	for i, n := range back.Nodes {
+		if got, want := n.Route.String(), f.Nodes[i].Route.String(); got != want {
+			t.Errorf("route %q, not %q", got, want)
 		}
 	}
 }

@@ -2,12 +2,14 @@ package fabric_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -328,6 +330,39 @@ func TestDumps(t *testing.T) {
 	var status *mad.StatusError
 	if err := c.QueryOne(t.Context(), mad.MaskLID, &mad.NodeRecord{LID: 99}); !errors.As(err, &status) || status.Status != mad.StatusSANoRecords {
 		t.Errorf("a LID that doesn't exist: %v", err)
+	}
+}
+
+// TestMultiPathOpenSM asks opensm for the paths between several ports.
+func TestMultiPathOpenSM(t *testing.T) {
+	sim := ibsimtest.Start(t, example(t, "net.2sw2path4hca"))
+	sim.OpenSM(t, "Hca1")
+	c := client(t, sim.Config("Hca2"), fabric.Config{})
+	attr, err := c.Port().Attr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := attr.GIDs[0]
+	var others []verbs.GID
+	var lids []uint16
+	for n := range f.NewestFirst(mad.NodeCA) {
+		g := own
+		binary.BigEndian.PutUint64(g[8:], uint64(n.Info.PortGUID))
+		others, lids = append(others, g), append(lids, n.Port(int(n.Info.LocalPort)).LID())
+	}
+	others = others[:2] // more paths don't fit into a segment
+	paths, err := c.MultiPath(t.Context(), mad.MaskMultiPathNumPaths, mad.MultiPathRecord{NumPaths: 2}, []verbs.GID{own}, others)
+	if err != nil || len(paths) != len(others) {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	for _, p := range paths {
+		if i := slices.Index(others, p.DGID); i < 0 || p.SGID != own || p.SLID != attr.LID || p.DLID != lids[i] {
+			t.Errorf("%+v", p)
+		}
 	}
 }
 

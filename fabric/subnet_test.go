@@ -1,9 +1,12 @@
 package fabric_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,5 +190,132 @@ func TestLoopback(t *testing.T) {
 	f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
 	if err != nil || len(f.Nodes) != 1 || len(f.Problems) != 1 || !errors.Is(f.Problems[0], fabric.ErrLinkConflict) {
 		t.Errorf("%v, %v", f, err)
+	}
+}
+
+// TestCongestion changes the settings of congestion control, with and without the CC_Key.
+func TestCongestion(t *testing.T) {
+	top, err := madtest.FatTree(4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := openSubnet(t, top, "h1")
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.StopSM()
+	ctx := t.Context()
+	sw, ca := c.GSI(s.Node("leaf1").Port(0).Info().LID), c.GSI(s.Node("h3").Port(1).Info().LID)
+	roundTrip := func(to mad.Addr, modifier uint32, set, get mad.Attribute) {
+		t.Helper()
+		if err := c.SetCongestion(ctx, to, modifier, set); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := c.GetCongestion(ctx, to, modifier, get); err != nil || !reflect.DeepEqual(get, set) {
+			t.Errorf("%+v, not %+v: %v", get, set, err)
+		}
+	}
+	roundTrip(sw, 0, &mad.SwitchCongestionSetting{ControlMap: 1, Threshold: 15, MarkingRate: 3}, new(mad.SwitchCongestionSetting))
+	roundTrip(sw, 0, &mad.SwitchPortCongestionSetting{Ports: [48]mad.SwitchPortCongestion{2: {Valid: true, MarkingRate: 5}}}, new(mad.SwitchPortCongestionSetting))
+	roundTrip(ca, 0, &mad.CACongestionSetting{ControlMap: 3, Entries: [16]mad.CACongestionEntry{1: {Timer: 150, Increase: 1}}}, new(mad.CACongestionSetting))
+	roundTrip(ca, 1, &mad.CongestionControlTable{Limit: 127, Entries: [64]mad.CongestionControlEntry{63: {Shift: 3, Multiplier: 1<<14 - 1}}}, new(mad.CongestionControlTable))
+	if err := c.GetCongestion(ctx, ca, 0, new(mad.SwitchCongestionSetting)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a switch's setting of an adapter: %v", err)
+	}
+	for _, bad := range []struct {
+		to       mad.Addr
+		modifier uint32
+		a        mad.Attribute
+	}{{sw, 1, new(mad.SwitchPortCongestionSetting)}, {ca, 2, new(mad.CongestionControlTable)}} {
+		var status *mad.StatusError
+		if err := c.GetCongestion(ctx, bad.to, bad.modifier, bad.a); !errors.As(err, &status) || status.Status != mad.StatusInvalid {
+			t.Errorf("block %d: %v", bad.modifier, err)
+		}
+	}
+	if err := c.SetCongestion(ctx, ca, 0, &mad.CongestionKeyInfo{Key: 9, Violations: 1}); err != nil {
+		t.Fatal(err)
+	}
+	port := c.Port()
+	keyed := fabric.NewClient(port, fabric.Config{CCKey: 9})
+	defer keyed.Close()
+	wrong := fabric.NewClient(port, fabric.Config{CCKey: 8, Retry: mad.Retry{Timeout: time.Millisecond, Tries: 1}})
+	defer wrong.Close()
+	if err := wrong.SetCongestion(ctx, ca, 0, new(mad.CACongestionSetting)); !errors.Is(err, mad.ErrTimeout) {
+		t.Errorf("a wrong CC_Key: %v", err)
+	}
+	var info mad.CongestionKeyInfo
+	if err := keyed.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Key: 9, Violations: 1}) {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := wrong.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Violations: 1}) {
+		t.Errorf("without the key: %+v, %v", info, err)
+	}
+	if cpi, err := keyed.ClassPortInfo(ctx, sw, mad.ClassCC); err != nil || cpi.ClassVersion != 2 {
+		t.Errorf("%+v, %v", cpi, err)
+	}
+}
+
+// TestMultiPath asks for the paths between several ports.
+func TestMultiPath(t *testing.T) {
+	top, err := madtest.FatTree(4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := openSubnet(t, top, "h1")
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.StopSM()
+	ctx := t.Context()
+	gid := func(name string) (g verbs.GID) {
+		binary.BigEndian.PutUint64(g[:], 0xfe80<<48)
+		binary.BigEndian.PutUint64(g[8:], uint64(s.Node(name).Port(1).GUID()))
+		return g
+	}
+	sources, destinations := []verbs.GID{gid("h1"), gid("h2")}, []verbs.GID{gid("h3"), gid("h4"), gid("h5")}
+	paths, err := c.MultiPath(ctx, mad.MaskMultiPathNumPaths, mad.MultiPathRecord{NumPaths: 1}, sources, destinations)
+	if err != nil || len(paths) != 6 {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	for i, p := range paths {
+		want := mad.PathRecord{SGID: sources[i/3], DGID: destinations[i%3]}
+		if err := c.QueryOne(ctx, mad.MaskPathSGID|mad.MaskPathDGID, &want); err != nil || p != want {
+			t.Errorf("path %d is %+v, not %+v: %v", i, p, want, err)
+		}
+	}
+	if paths, err := c.MultiPath(ctx, mad.MaskMultiPathPKey, mad.MultiPathRecord{PKey: 0x1234}, sources, destinations); err != nil || len(paths) != 0 {
+		t.Errorf("%d paths of an unknown P_Key, %v", len(paths), err)
+	}
+	for _, test := range []struct {
+		mask                  mad.ComponentMask
+		sources, destinations []verbs.GID
+		want                  mad.Status
+	}{
+		{0, sources, nil, mad.StatusSAInvalidRequest},
+		{0, nil, destinations, mad.StatusSAInvalidRequest},
+		{0, sources, []verbs.GID{{15: 1}}, mad.StatusSAInvalidGID},
+		{mad.MaskMultiPathNumPaths, sources, destinations, mad.StatusSAInvalidRequest},
+	} {
+		var status *mad.StatusError
+		if _, err := c.MultiPath(ctx, test.mask, mad.MultiPathRecord{}, test.sources, test.destinations); !errors.As(err, &status) || status.Status != test.want {
+			t.Errorf("%d sources, %d destinations: %v", len(test.sources), len(test.destinations), err)
+		}
+	}
+	if _, err := c.MultiPath(ctx, 0, mad.MultiPathRecord{}, make([]verbs.GID, 6), make([]verbs.GID, 6)); err == nil || !strings.Contains(err.Error(), "11 GIDs") {
+		t.Errorf("12 GIDs: %v", err)
+	}
+	to, err := c.SM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The counts of GIDs claim more than the record holds.
+	d := mad.New(mad.ClassSA, mad.GetMulti, mad.AttrMultiPathRecord, 0)
+	d.SetComponentMask(mad.MaskMultiPathSources | mad.MaskMultiPathDestinations)
+	d.SetRMPPFlags(mad.RMPPActive)
+	d.Data()[15], d.Data()[16] = 255, 255
+	m, err := c.Do(ctx, &mad.Message{Addr: to, Data: d})
+	if err != nil || m.Data.Status() != mad.StatusSAInvalidRequest {
+		t.Errorf("510 GIDs: %v", err)
 	}
 }

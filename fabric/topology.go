@@ -2,10 +2,14 @@ package fabric
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +59,9 @@ type TopologyOptions struct {
 	Time    time.Time // time of the discovery, for the heading
 	Full    bool      // write speed, width and VLCap of each link as numbers
 	MaxHops bool      // write the length of routes and the number of requests in the heading
+	Chassis bool      // write the nodes that share a system image GUID together, with their slots
+
+	groups *grouping // nil unless Chassis is set
 }
 
 // NewestFirst returns the nodes of a type, or of all types if t is 0. The node that was found last
@@ -77,13 +84,22 @@ func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
 		fmt.Fprintf(b, "# Reported max hops discovered: %d\n# Total MADs used: %d\n", f.MaxHops, f.Requests)
 	}
 	fmt.Fprintf(b, "# Initiated from node %016x port %016x\n", uint64(f.From.Node.Info.NodeGUID), uint64(f.From.Node.Info.PortGUID))
+	node := func(n *Node) {
+		o.writeNode(b, n)
+		for _, p := range n.Ports[min(1, len(n.Ports)):] {
+			if p != nil && p.Remote != nil {
+				o.writeLink(b, p)
+			}
+		}
+	}
+	if o.Chassis {
+		o.groups = f.groupByChassis()
+		o.groups.write(b, node)
+	}
 	for _, t := range []mad.NodeType{mad.NodeSwitch, mad.NodeCA, mad.NodeRouter} {
 		for n := range f.NewestFirst(t) {
-			o.writeNode(b, n)
-			for _, p := range n.Ports[min(1, len(n.Ports)):] {
-				if p != nil && p.Remote != nil {
-					o.writeLink(b, p)
-				}
+			if t == mad.NodeRouter || o.groups.chassisNumber(n) == 0 {
+				node(n)
 			}
 		}
 	}
@@ -93,7 +109,11 @@ func (f *Fabric) WriteTopology(w io.Writer, o TopologyOptions) error {
 func (o *TopologyOptions) writeNode(w io.Writer, n *Node) {
 	fmt.Fprintf(w, "\nvendid=0x%x\ndevid=0x%x\n", n.Info.VendorID, n.Info.DeviceID)
 	if n.Info.SystemGUID != 0 {
-		fmt.Fprintf(w, "sysimgguid=0x%x\n", uint64(n.Info.SystemGUID))
+		fmt.Fprintf(w, "sysimgguid=0x%x", uint64(n.Info.SystemGUID))
+		if number := o.groups.chassisNumber(n); number != 0 {
+			fmt.Fprintf(w, "\t\t# Chassis %d", number)
+		}
+		fmt.Fprintln(w)
 	}
 	if n.Info.Type == mad.NodeSwitch {
 		kind, lid, lmc := "base", uint16(0), uint8(0)
@@ -103,7 +123,11 @@ func (o *TopologyOptions) writeNode(w io.Writer, n *Node) {
 		if p := n.Port(0); p != nil {
 			lid, lmc = p.LID(), p.LMC()
 		}
-		fmt.Fprintf(w, "switchguid=0x%x(%x)\nSwitch\t%d %s\t\t# \"%s\" %s port 0 lid %d lmc %d\n", uint64(n.Info.NodeGUID), uint64(n.Info.PortGUID),
+		slot := ""
+		if o.groups != nil {
+			slot = "\t# " + o.groups.slot(n)
+		}
+		fmt.Fprintf(w, "switchguid=0x%x(%x)%s\nSwitch\t%d %s\t\t# \"%s\" %s port 0 lid %d lmc %d\n", uint64(n.Info.NodeGUID), uint64(n.Info.PortGUID), slot,
 			n.Info.NumPorts, quotedID(n), o.Names.Of(n), kind, lid, lmc)
 		return
 	}
@@ -131,13 +155,13 @@ func quotedID(n *Node) string {
 func (o *TopologyOptions) writeLink(w io.Writer, p *Port) {
 	r := p.Remote
 	if p.Node.Info.Type == mad.NodeSwitch {
-		fmt.Fprintf(w, "[%d]\t%s[%d]", p.Number, quotedID(r.Node), r.Number)
+		fmt.Fprintf(w, "[%d]%s\t%s[%d]%s", p.Number, o.groups.external(p), quotedID(r.Node), r.Number, o.groups.external(r))
 		if r.Node.Info.Type != mad.NodeSwitch {
 			fmt.Fprintf(w, "(%x) ", uint64(r.GUID))
 		}
 		fmt.Fprintf(w, "\t\t# \"%s\" lid %d %s", o.Names.Of(r.Node), r.LID(), p.SpeedName())
 	} else {
-		fmt.Fprintf(w, "[%d](%x) \t%s[%d]", p.Number, uint64(p.GUID), quotedID(r.Node), r.Number)
+		fmt.Fprintf(w, "[%d](%x) \t%s[%d]%s", p.Number, uint64(p.GUID), quotedID(r.Node), r.Number, o.groups.external(r))
 		if r.Node.Info.Type != mad.NodeSwitch {
 			fmt.Fprintf(w, " (%x) ", uint64(r.GUID))
 		}
@@ -292,12 +316,12 @@ func dotQuote(s string) string {
 // The JSON form of a fabric.
 type (
 	fabricJSON struct {
-		From     portName      `json:"from"`
-		Nodes    []nodeJSON    `json:"nodes"`
-		Links    [][2]portName `json:"links"`
-		Problems []string      `json:"problems"`
-		MaxHops  int           `json:"max_hops"`
-		Requests int           `json:"requests"`
+		From     portName    `json:"from"`
+		Nodes    nodeList    `json:"nodes"`
+		Links    linkList    `json:"links"`
+		Problems problemList `json:"problems"`
+		MaxHops  int         `json:"max_hops"`
+		Requests int         `json:"requests"`
 	}
 	nodeJSON struct {
 		GUID        string          `json:"guid"`
@@ -306,7 +330,7 @@ type (
 		Route       string          `json:"route"`
 		NodeInfo    json.RawMessage `json:"node_info"`
 		SwitchInfo  json.RawMessage `json:"switch_info,omitempty"`
-		Ports       []portJSON      `json:"ports"`
+		Ports       portList        `json:"ports"`
 	}
 	portJSON struct {
 		Port     uint8           `json:"port"`
@@ -315,6 +339,7 @@ type (
 		Width    string          `json:"width"`
 		Speed    string          `json:"speed"`
 		PortInfo json.RawMessage `json:"port_info,omitempty"`
+		Mlnx     json.RawMessage `json:"mlnx_ext_port_info,omitempty"`
 	}
 	portName struct {
 		GUID string `json:"guid"` // of the node
@@ -322,14 +347,72 @@ type (
 	}
 )
 
+// The lists of a fabric. They end at the limits of a discovery, so that a file can't have more.
+type (
+	nodeList    []nodeJSON
+	portList    []portJSON
+	linkList    [][2]portName
+	problemList []string
+)
+
+func (l *nodeList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, maxNodes) }
+func (l *portList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, math.MaxUint8+1) }
+func (l *linkList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, maxPorts) }
+func (l *problemList) UnmarshalJSON(b []byte) error { return unmarshalList(b, l, maxProblems) }
+
+// unmarshalList decodes an array that has at most limit elements.
+func unmarshalList[T any, L ~[]T](b []byte, list *L, limit int) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return fmt.Errorf("not an array: %w", cmp.Or(err, errors.New("found another value")))
+	}
+	*list = L{}
+	for d.More() {
+		if len(*list) == limit {
+			return fmt.Errorf("an array has more than %d elements", limit)
+		}
+		var one T
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*list = append(*list, one)
+	}
+	return nil
+}
+
+// maxAttributeJSON is the maximum length of an attribute in a file, in bytes. A PortInfo has some 1,500.
+const maxAttributeJSON = 1 << 14
+
+// parseAttribute decodes an attribute of a file.
+func parseAttribute(raw json.RawMessage, a mad.Attribute) error {
+	switch name := mad.LayoutOf(a).Name; {
+	case len(raw) == 0:
+		return fmt.Errorf("no %s", name)
+	case len(raw) > maxAttributeJSON:
+		return fmt.Errorf("%s of %d bytes", name, len(raw))
+	}
+	return mad.ParseJSON(raw, a)
+}
+
+// parseRoute returns the directed route that Route.String wrote, or an empty one.
+func parseRoute(s string) mad.Route {
+	const longest = 512 // more than MaxHops hops of three digits
+	if i := strings.LastIndex(s, "; "); i >= 0 && len(s) <= longest {
+		if r, err := mad.ParseRoute(s[i+2:]); err == nil {
+			return r
+		}
+	}
+	return mad.Route{}
+}
+
 // MarshalJSON returns the nodes with their attributes, the links and the problems. The keys of
 // attributes are libibmad's names; see mad.AppendJSON. M_Keys are left out.
 func (f *Fabric) MarshalJSON() ([]byte, error) {
 	guid := func(g verbs.GUID) string { return fmt.Sprintf("0x%016x", uint64(g)) }
 	name := func(p *Port) portName { return portName{guid(p.Node.Info.NodeGUID), p.Number} }
-	out := fabricJSON{From: name(f.From), Nodes: []nodeJSON{}, Links: [][2]portName{}, Problems: []string{}, MaxHops: f.MaxHops, Requests: f.Requests}
+	out := fabricJSON{From: name(f.From), Nodes: nodeList{}, Links: linkList{}, Problems: problemList{}, MaxHops: f.MaxHops, Requests: f.Requests}
 	for _, n := range f.Nodes {
-		j := nodeJSON{GUID: guid(n.Info.NodeGUID), Type: n.Info.Type.String(), Description: n.Description, Route: n.Route.String(), Ports: []portJSON{}}
+		j := nodeJSON{GUID: guid(n.Info.NodeGUID), Type: n.Info.Type.String(), Description: n.Description, Route: n.Route.String(), Ports: portList{}}
 		j.NodeInfo = mad.AppendJSON(nil, &n.Info, mad.DumpOptions{})
 		if n.Switch != nil {
 			j.SwitchInfo = mad.AppendJSON(nil, n.Switch, mad.DumpOptions{})
@@ -341,6 +424,9 @@ func (f *Fabric) MarshalJSON() ([]byte, error) {
 			k := portJSON{Port: p.Number, GUID: guid(p.GUID), LID: p.LID(), Width: p.width(), Speed: p.speed()}
 			if p.Info != nil {
 				k.PortInfo = mad.AppendJSON(nil, p.Info, mad.DumpOptions{})
+			}
+			if p.Mlnx != nil {
+				k.Mlnx = mad.AppendJSON(nil, p.Mlnx, mad.DumpOptions{})
 			}
 			j.Ports = append(j.Ports, k)
 		}
@@ -355,86 +441,106 @@ func (f *Fabric) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Problems and routes are not restored.
+// UnmarshalJSON reads what MarshalJSON wrote. The limits of a discovery hold for the input, too.
 func (f *Fabric) UnmarshalJSON(data []byte) error {
 	var in fabricJSON
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
 	*f = Fabric{MaxHops: in.MaxHops, Requests: in.Requests, byGUID: make(map[verbs.GUID]*Node), byLID: make(map[uint16]*Port)}
-	guid := func(s string) (verbs.GUID, error) {
-		g, err := strconv.ParseUint(s, 0, 64)
-		return verbs.GUID(g), err
-	}
+	ports := 0
 	for _, j := range in.Nodes {
-		n := &Node{Description: j.Description}
-		if err := mad.ParseJSON(j.NodeInfo, &n.Info); err != nil {
-			return err
+		n, err := j.node()
+		if err != nil {
+			return fmt.Errorf("node %.40q: %w", j.GUID, err)
 		}
 		if f.byGUID[n.Info.NodeGUID] != nil {
 			return fmt.Errorf("node 0x%016x: %w", uint64(n.Info.NodeGUID), ErrDuplicateGUID)
 		}
+		if ports += int(n.Info.NumPorts); ports > maxPorts {
+			return fmt.Errorf("the nodes have more than %d ports", maxPorts)
+		}
 		f.byGUID[n.Info.NodeGUID] = n
 		f.Nodes = append(f.Nodes, n)
-		if j.SwitchInfo != nil {
-			n.Switch = new(mad.SwitchInfo)
-			if err := mad.ParseJSON(j.SwitchInfo, n.Switch); err != nil {
-				return err
-			}
-		}
-		n.Ports = make([]*Port, int(n.Info.NumPorts)+1)
-		for _, k := range j.Ports {
-			if int(k.Port) >= len(n.Ports) {
-				return fmt.Errorf("node 0x%016x port %d: %w", uint64(n.Info.NodeGUID), k.Port, ErrBadPort)
-			}
-			g, err := guid(k.GUID)
-			if err != nil {
-				return err
-			}
-			p := &Port{Node: n, Number: k.Port, GUID: g}
-			n.Ports[k.Port] = p
-			if k.PortInfo != nil {
-				p.Info = new(mad.PortInfo)
-				if err := mad.ParseJSON(k.PortInfo, p.Info); err != nil {
-					return err
-				}
-			}
-			if k.Speed == "FDR10" {
-				p.Mlnx = &mad.MlnxExtPortInfo{LinkSpeedActive: 1}
-			}
-		}
-	}
-	port := func(name portName) (*Port, error) {
-		g, err := guid(name.GUID)
-		if err != nil {
-			return nil, err
-		}
-		if n := f.byGUID[g]; n != nil && n.Port(int(name.Port)) != nil {
-			return n.Ports[name.Port], nil
-		}
-		return nil, fmt.Errorf("node %s port %d: %w", name.GUID, name.Port, ErrBadPort)
 	}
 	for _, link := range in.Links {
-		a, err := port(link[0])
+		a, err := f.named(link[0])
 		if err != nil {
-			return err
+			return fmt.Errorf("link: %w", err)
 		}
-		b, err := port(link[1])
+		b, err := f.named(link[1])
 		if err != nil {
-			return err
+			return fmt.Errorf("link: %w", err)
 		}
-		if a.Remote != nil || b.Remote != nil {
-			return fmt.Errorf("node %s port %d: %w", link[0].GUID, link[0].Port, ErrLinkConflict)
+		switch {
+		case a.Remote != nil || b.Remote != nil || a == b:
+			return fmt.Errorf("node 0x%016x port %d: %w", uint64(a.Node.Info.NodeGUID), a.Number, ErrLinkConflict)
+		case a.Number == 0 || b.Number == 0:
+			return fmt.Errorf("a link of port 0: %w", ErrBadPort)
 		}
 		a.Remote, b.Remote = b, a
 	}
-	from, err := port(in.From)
+	from, err := f.named(in.From)
 	if err != nil {
-		return err
+		return fmt.Errorf("first port: %w", err)
 	}
 	f.From = from
+	for _, text := range in.Problems {
+		f.Problems = append(f.Problems, &Problem{Port: -1, Err: errors.New("a problem of the discovery"), text: text})
+	}
 	f.index()
 	return nil
+}
+
+// node returns the node of a file.
+func (j *nodeJSON) node() (*Node, error) {
+	n := &Node{Description: j.Description, Route: parseRoute(j.Route)}
+	if err := parseAttribute(j.NodeInfo, &n.Info); err != nil {
+		return nil, err
+	}
+	if j.SwitchInfo != nil {
+		n.Switch = new(mad.SwitchInfo)
+		if err := parseAttribute(j.SwitchInfo, n.Switch); err != nil {
+			return nil, err
+		}
+	}
+	n.Ports = make([]*Port, int(n.Info.NumPorts)+1)
+	for _, k := range j.Ports {
+		if int(k.Port) >= len(n.Ports) || n.Ports[k.Port] != nil {
+			return nil, fmt.Errorf("port %d: %w", k.Port, ErrBadPort)
+		}
+		guid, err := strconv.ParseUint(k.GUID, 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("port %d: invalid GUID %.40q", k.Port, k.GUID)
+		}
+		p := &Port{Node: n, Number: k.Port, GUID: verbs.GUID(guid)}
+		n.Ports[k.Port] = p
+		if k.PortInfo != nil {
+			p.Info = new(mad.PortInfo)
+			if err := parseAttribute(k.PortInfo, p.Info); err != nil {
+				return nil, fmt.Errorf("port %d: %w", k.Port, err)
+			}
+		}
+		if k.Mlnx != nil {
+			p.Mlnx = new(mad.MlnxExtPortInfo)
+			if err := parseAttribute(k.Mlnx, p.Mlnx); err != nil {
+				return nil, fmt.Errorf("port %d: %w", k.Port, err)
+			}
+		}
+	}
+	return n, nil
+}
+
+// named returns the port with a name in a file.
+func (f *Fabric) named(name portName) (*Port, error) {
+	guid, err := strconv.ParseUint(name.GUID, 0, 64)
+	if err != nil {
+		return nil, fmt.Errorf("invalid GUID %.40q", name.GUID)
+	}
+	if n := f.byGUID[verbs.GUID(guid)]; n != nil && n.Port(int(name.Port)) != nil {
+		return n.Ports[name.Port], nil
+	}
+	return nil, fmt.Errorf("node 0x%016x port %d: %w", guid, name.Port, ErrBadPort)
 }
 
 // Change is a difference between two discoveries.
@@ -536,7 +642,7 @@ func Diff(old, now *Fabric) []Change {
 		if a.Info.Type != b.Info.Type || a.Info.NumPorts != b.Info.NumPorts || a.Info.SystemGUID != b.Info.SystemGUID {
 			all = append(all, Change{NodeChanged, a, b, -1})
 		}
-		if a.Description != b.Description {
+		if valid(a.Description) != valid(b.Description) {
 			all = append(all, Change{DescriptionChanged, a, b, -1})
 		}
 		for i := range max(len(a.Ports), len(b.Ports)) {
@@ -550,6 +656,10 @@ func Diff(old, now *Fabric) []Change {
 	}
 	return all
 }
+
+// valid replaces invalid bytes of a description, as MarshalJSON does, so that a discovery from a file
+// has the same description.
+func valid(s string) string { return string([]rune(s)) }
 
 func diffPort(a, b *Node, i int) []Change {
 	var all []Change

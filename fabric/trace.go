@@ -35,9 +35,9 @@ func (e *TraceError) Unwrap() error { return e.Reason }
 var (
 	ErrPortDown  = errors.New("the port is not active")
 	ErrNoEntry   = errors.New("the forwarding table has no entry for the LID")
-	ErrLoop      = errors.New("no end after 63 hops")
+	ErrLoop      = errors.New("no destination after 63 hops")
 	ErrDeadEnd   = errors.New("the route ends at another node")
-	ErrBadTarget = errors.New("the destination is no unicast LID")
+	ErrBadTarget = errors.New("the destination is not a unicast LID")
 )
 
 // Trace follows the forwarding tables from the port with one LID to the port with another, and
@@ -52,7 +52,7 @@ func (c *Client) Trace(ctx context.Context, from, to uint16) ([]Hop, error) {
 	}
 	_, route, err := c.follow(ctx, mad.Directed(), from)
 	if err != nil {
-		return nil, fmt.Errorf("the way to LID %d: %w", from, err)
+		return nil, fmt.Errorf("route to LID %d: %w", from, err)
 	}
 	hops, _, err := c.follow(ctx, route, to)
 	return hops, err

@@ -373,7 +373,7 @@ func (f *Field) parseJSON(a Attribute, value json.RawMessage) error {
 	default:
 		n, ok := f.Kind.values(f.Width)[s]
 		if !ok {
-			return fmt.Errorf("%q is no value of the field", s)
+			return fmt.Errorf("invalid value %q", s)
 		}
 		f.set(pointer(a), n)
 	}

@@ -205,7 +205,7 @@ func Unmarshal(data []byte, a Attribute) error {
 func Marshal(data []byte, a Attribute) error {
 	l := a.attribute()
 	if len(data) < l.Size {
-		return fmt.Errorf("%d bytes are too few for %s, which has %d", len(data), l.Name, l.Size)
+		return fmt.Errorf("%d bytes are too short for %s of %d bytes", len(data), l.Name, l.Size)
 	}
 	p := pointer(a)
 	for i := range l.Fields {
@@ -220,13 +220,13 @@ func Marshal(data []byte, a Attribute) error {
 			b := data[f.Bit/8 : (f.Bit+f.Width)/8]
 			s := f.text(p)
 			if len(s) > len(b) {
-				return fmt.Errorf("%s.%s has %d bytes, at most %d are possible", l.Name, f.Name, len(s), len(b))
+				return fmt.Errorf("%s.%s has %d bytes, more than %d", l.Name, f.Name, len(s), len(b))
 			}
 			clear(b[copy(b, s):])
 		default:
 			v := f.get(p)
 			if f.Width < 64 && v>>f.Width != 0 {
-				return fmt.Errorf("%s.%s is %d, which has more than %d bits", l.Name, f.Name, v, f.Width)
+				return fmt.Errorf("%s.%s is %d, which exceeds %d bits", l.Name, f.Name, v, f.Width)
 			}
 			setBits(data, f.Bit, f.Width, v)
 		}

@@ -82,6 +82,10 @@ func (m MAD) Data() []byte {
 	switch m.Class() {
 	case ClassLID, ClassDirected:
 		return m[64:128]
+	case ClassCC:
+		if m.AttrID() == AttrCongestionLog {
+			return m[32:]
+		}
 	}
 	return m[m.Class().dataOffset():]
 }

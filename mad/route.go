@@ -32,14 +32,14 @@ func ParseRoute(s string) (Route, error) {
 		n, err := strconv.ParseUint(f, 0, 8)
 		switch {
 		case err != nil:
-			return Route{}, fmt.Errorf("%q is no directed route, such as 0,1,3", s)
+			return Route{}, fmt.Errorf("invalid directed route %q: expected ports such as 0,1,3", s)
 		case i == 0 && n == 0:
 			continue
 		}
 		r.Hops = append(r.Hops, uint8(n))
 	}
 	if len(r.Hops) > MaxHops {
-		return Route{}, fmt.Errorf("the directed route has %d hops; %d are possible", len(r.Hops), MaxHops)
+		return Route{}, fmt.Errorf("directed route of %d hops, more than %d", len(r.Hops), MaxHops)
 	}
 	return r, nil
 }

@@ -76,6 +76,19 @@ const (
 	MaskPathRate       ComponentMask = 3 << 18 // with its selector
 	MaskPathLife       ComponentMask = 3 << 20 // with its selector
 
+	MaskMultiPathReversible   ComponentMask = 1 << 5
+	MaskMultiPathNumPaths     ComponentMask = 1 << 6
+	MaskMultiPathPKey         ComponentMask = 1 << 7
+	MaskMultiPathQoSClass     ComponentMask = 1 << 8
+	MaskMultiPathSL           ComponentMask = 1 << 9
+	MaskMultiPathMTU          ComponentMask = 3 << 10 // with its selector
+	MaskMultiPathRate         ComponentMask = 3 << 12 // with its selector
+	MaskMultiPathLife         ComponentMask = 3 << 14 // with its selector
+	MaskMultiPathServiceID    ComponentMask = 1<<16 | 1<<21
+	MaskMultiPathIndependence ComponentMask = 1 << 17
+	MaskMultiPathSources      ComponentMask = 1 << 19
+	MaskMultiPathDestinations ComponentMask = 1 << 20
+
 	MaskMulticastMGID      ComponentMask = 1 << 0
 	MaskMulticastPortGID   ComponentMask = 1 << 1
 	MaskMulticastQKey      ComponentMask = 1 << 2
@@ -242,6 +255,43 @@ type PathRecord struct {
 
 func (*PathRecord) attribute() *Layout { return layoutPathRecord }
 
+// MaxMultiPathGIDs is the number of GIDs in a MultiPathRecord.
+const MaxMultiPathGIDs = 11
+
+// MultiPathRecord asks for the paths from each of some ports to each of some others. The response to
+// GetMulti holds PathRecords.
+type MultiPathRecord struct {
+	RawTraffic     bool      `mad:"0:1,RawTraffic,uint"`
+	FlowLabel      uint32    `mad:"0.4:20,FlowLabel,hex"`
+	HopLimit       uint8     `mad:"3:8,HopLimit,uint"`
+	TClass         uint8     `mad:"4:8,TClass,hex"`
+	Reversible     bool      `mad:"5:1,Reversible,uint"`
+	NumPaths       uint8     `mad:"5.1:7,MultiPathNumPath,uint"` // at most, between two ports
+	PKey           uint16    `mad:"6:16,PKey,hex"`
+	QoSClass       uint16    `mad:"8:12,QoSClass,hex"`
+	SL             uint8     `mad:"9.4:4,SL,uint"`
+	MTUSelector    Selector  `mad:"10:2,MtuSelector,uint"`
+	MTU            verbs.MTU `mad:"10.2:6,Mtu,uint"`
+	RateSelector   Selector  `mad:"11:2,RateSelector,uint"`
+	Rate           uint8     `mad:"11.2:6,Rate,uint"`
+	LifeSelector   Selector  `mad:"12:2,PacketLifeTimeSelector,uint"`
+	PacketLifeTime uint8     `mad:"12.2:6,PacketLifeTime,uint"` // 4.096 us * 2^PacketLifeTime
+	ServiceIDHigh  uint8     `mad:"13:8,ServiceID8msb,hex"`     // the first byte of the service ID
+	Independence   uint8     `mad:"14:2,IndependenceSelector,uint"`
+	Sources        uint8     `mad:"15:8,MultiPathNumSrc,uint"`  // number of GIDs, the first ones
+	Destinations   uint8     `mad:"16:8,MultiPathNumDest,uint"` // number of GIDs, those after the sources
+	ServiceIDLow   uint64    `mad:"17:56,ServiceID56lsb,hex"`   // the other bytes of the service ID
+
+	GIDs [MaxMultiPathGIDs]MultiPathGID `mad:"24:128"`
+}
+
+// MultiPathGID is a source or a destination of a MultiPathRecord.
+type MultiPathGID struct {
+	GID verbs.GID `mad:"0:128,MultiPathGid%d,array"`
+}
+
+func (*MultiPathRecord) attribute() *Layout { return layoutMultiPathRecord }
+
 // MCMemberRecord describes the membership of a port in a multicast group.
 type MCMemberRecord struct {
 	MGID           verbs.GID `mad:"0:128,McastMemMGid,array"`
@@ -297,6 +347,7 @@ var (
 	layoutLinkRecord       = layoutOf[LinkRecord](ClassSA, AttrLinkRecord, 8)
 	layoutInformInfoRecord = layoutOf[InformInfoRecord](ClassSA, AttrInformInfoRecord, 64)
 	layoutPathRecord       = layoutOf[PathRecord](ClassSA, AttrPathRecord, 64)
+	layoutMultiPathRecord  = layoutOf[MultiPathRecord](ClassSA, AttrMultiPathRecord, 200)
 	layoutMCMemberRecord   = layoutOf[MCMemberRecord](ClassSA, AttrMCMemberRecord, 56)
 	layoutServiceRecord    = layoutOf[ServiceRecord](ClassSA, AttrServiceRecord, 176)
 )

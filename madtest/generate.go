@@ -13,7 +13,7 @@ import (
 // Switches are named leaf1, agg1, spine1 and so on, hosts h1 and so on. Hosts have one port.
 func FatTree(radix, levels int) (*Topology, error) {
 	if radix < 2 || radix > 64 || radix%2 != 0 {
-		return nil, fmt.Errorf("fat tree: a radix of %d isn't even and from 2 to 64", radix)
+		return nil, fmt.Errorf("fat tree: invalid radix %d: expected an even number from 2 to 64", radix)
 	}
 	half := radix / 2
 	t := new(Topology)
@@ -39,7 +39,7 @@ func FatTree(radix, levels int) (*Topology, error) {
 			}
 		}
 	default:
-		return nil, fmt.Errorf("fat tree: %d levels are neither 2 nor 3", levels)
+		return nil, fmt.Errorf("fat tree: invalid number of levels %d: expected 2 or 3", levels)
 	}
 	leaves := radix
 	if levels == 3 {
@@ -62,7 +62,7 @@ func Dragonfly(groups, switches, hosts int) (*Topology, error) {
 	ports := hosts + switches - 1 + global
 	switch {
 	case groups < 1 || switches < 1 || hosts < 1:
-		return nil, fmt.Errorf("dragonfly: %d groups of %d switches with %d hosts each have none of something", groups, switches, hosts)
+		return nil, fmt.Errorf("dragonfly: %d groups of %d switches with %d hosts: all must be positive", groups, switches, hosts)
 	case ports < 1 || ports > 254:
 		return nil, fmt.Errorf("dragonfly: a switch would have %d ports, not 1 to 254", ports)
 	case groups*switches*(hosts+1) > maxNodes:

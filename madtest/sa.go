@@ -12,6 +12,7 @@ import (
 const (
 	saUDMulticast   = 1 << 9
 	saOptional      = 1 << 8
+	saMultiPath     = 1 << 10
 	saReverseRate   = 0x10
 	matchCapMask    = 1 << 31 // bit of the modifier: match records that have all CapMask bits of the query
 	maxGroups       = 1024
@@ -37,7 +38,7 @@ func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 	switch req.AttrID() {
 	case mad.AttrClassPortInfo:
 		info := mad.ClassPortInfo{
-			BaseVersion: 1, ClassVersion: 2, CapMask: saUDMulticast | saOptional, RespTime: saReverseRate,
+			BaseVersion: 1, ClassVersion: 2, CapMask: saUDMulticast | saOptional | saMultiPath, RespTime: saReverseRate,
 			RedirectQP: 1, RedirectQKey: mad.QKeyGSI, TrapQKey: mad.QKeyGSI,
 		}
 		resp.SetStatus(put(resp.Data()[:72], &info))
@@ -51,6 +52,9 @@ func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 	switch req.Method() {
 	case mad.Get, mad.GetTable:
 		records, status = sm.query(from, req)
+	case mad.GetMulti:
+		records, status = sm.multiPaths(req)
+		resp.SetAttrID(mad.AttrPathRecord)
 	case mad.Set:
 		records, status = sm.change(from, req)
 	case mad.Delete:
@@ -60,7 +64,7 @@ func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 	}
 	switch {
 	case status != mad.StatusOK:
-	case req.Method() == mad.GetTable:
+	case req.Method() == mad.GetTable || req.Method() == mad.GetMulti:
 		return table(resp, records)
 	case len(records) == 0:
 		status = mad.StatusSANoRecords
@@ -404,6 +408,40 @@ func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
 			}
 			if records = append(records, marshal(&r)); len(records) > maxPaths {
 				return nil, mad.StatusSANoResources
+			}
+		}
+	}
+	return records, mad.StatusOK
+}
+
+// multiPaths returns the paths that a MultiPathRecord query selects. There is one path between two ports.
+func (sm *subnetManager) multiPaths(req mad.MAD) ([][]byte, mad.Status) {
+	var want mad.MultiPathRecord
+	if req.AttrID() != mad.AttrMultiPathRecord {
+		return nil, mad.StatusBadMethodAttr
+	}
+	if req.RMPPFlags()&mad.RMPPActive == 0 || mad.Unmarshal(req.Data(), &want) != nil {
+		return nil, mad.StatusSAInvalidRequest
+	}
+	const counts = mad.MaskMultiPathSources | mad.MaskMultiPathDestinations
+	mask, sources, all := req.ComponentMask(), int(want.Sources), int(want.Sources)+int(want.Destinations)
+	switch {
+	case mask&counts != counts:
+		return nil, mad.StatusSAInsufficient
+	case sources == 0 || sources == all || all > len(want.GIDs), mask&mad.MaskMultiPathNumPaths != 0 && want.NumPaths == 0:
+		return nil, mad.StatusSAInvalidRequest
+	}
+	var ports [mad.MaxMultiPathGIDs]*Port
+	for i := range all {
+		if ports[i] = sm.byGID(want.GIDs[i].GID); ports[i] == nil {
+			return nil, mad.StatusSAInvalidGID
+		}
+	}
+	var records [][]byte
+	for _, a := range ports[:sources] {
+		for _, b := range ports[sources:all] {
+			if r, ok := sm.path(a, b); ok && (mask&mad.MaskMultiPathPKey == 0 || r.PKey&0x7fff == want.PKey&0x7fff) {
+				records = append(records, marshal(&r))
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func (s *Subnet) StartSM(node string) error {
 	case n == nil:
 		return fmt.Errorf("subnet manager: no node is named %q", node)
 	case s.sm != nil:
-		return fmt.Errorf("subnet manager: one runs on %q", s.sm.port.node.name)
+		return fmt.Errorf("subnet manager: already running on %q", s.sm.port.node.name)
 	}
 	p := n.ports[0]
 	for _, q := range n.ports[1:] {
@@ -110,7 +110,7 @@ func (s *Subnet) SetPartition(key uint16, members ...*Port) error {
 	s.mu.Lock()
 	defer s.unlock()
 	if s.sm == nil || key&0x7fff == 0 {
-		return fmt.Errorf("partition 0x%04x: partitions need a subnet manager, StartSM, and a key that isn't 0", key)
+		return fmt.Errorf("partition 0x%04x: requires a nonzero key and a subnet manager (StartSM)", key)
 	}
 	sm := s.sm
 	sm.partitions = slices.DeleteFunc(sm.partitions, func(p partition) bool { return p.key&0x7fff == key&0x7fff })

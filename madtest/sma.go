@@ -33,6 +33,11 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 			return nil
 		}
 		agent = func(resp mad.MAD) mad.Status { return n.measure(at, resp) }
+	case mad.ClassCC:
+		if method != mad.Get && method != mad.Set || !at.congested().allows(req) {
+			return nil
+		}
+		agent = func(resp mad.MAD) mad.Status { return n.congestion(at, resp) }
 	case mad.ClassSA:
 		if !n.subnet.sm.at(at) || method.IsResponse() || method == mad.Report {
 			return nil // reports are for programs
@@ -459,8 +464,8 @@ const (
 	nameChange  = 1 // in the change flags
 )
 
-// trapLocalChange tells the port's subnet manager that the CapMask of the port has changed, or the name
-// of its node.
+// trapLocalChange reports to the port's subnet manager that the CapMask of the port or the description of
+// its node has changed.
 func (p *Port) trapLocalChange(name bool) {
 	own := p.owner()
 	p.node.trap(own, mad.TrapLocalChanges, func(details []byte) {

@@ -59,6 +59,7 @@ type Port struct {
 	loss     float64
 	counters *mad.PortCountersExtended // nil if all are zero
 	details  *errorDetails
+	control  *Congestion // nil if it has never been used
 	pkeys    []uint16
 	guids    []verbs.GUID // the GUID table; its first entry is unused
 	sl2vl    map[uint16]mad.SL2VLTable
@@ -133,7 +134,7 @@ func NewSubnet(t *Topology) (*Subnet, error) {
 			return nil, fmt.Errorf("subnet: node %q has %d ports, not 1 to 254", spec.Name, spec.Ports)
 		}
 		if s.byName[spec.Name] != nil || spec.Name == "" {
-			return nil, fmt.Errorf("subnet: the name %q isn't unique", spec.Name)
+			return nil, fmt.Errorf("subnet: duplicate name %q", spec.Name)
 		}
 		guid := spec.GUID
 		if guid == 0 {
@@ -160,7 +161,7 @@ func NewSubnet(t *Topology) (*Subnet, error) {
 			return nil, err
 		}
 		if a.peer != nil || b.peer != nil {
-			return nil, fmt.Errorf("subnet: the cable from port %d of %q to port %d of %q meets another cable", c.A.Port, c.A.Node, c.B.Port, c.B.Node)
+			return nil, fmt.Errorf("subnet: the cable from port %d of %q to port %d of %q has a port that is already connected", c.A.Port, c.A.Node, c.B.Port, c.B.Node)
 		}
 		a.peer, b.peer = b, a
 		a.plugged, b.plugged = true, true
@@ -177,7 +178,7 @@ func NewSubnet(t *Topology) (*Subnet, error) {
 func (s *Subnet) end(e End) (*Port, error) {
 	n := s.byName[e.Node]
 	if n == nil || e.Port < 1 || e.Port >= len(n.ports) {
-		return nil, fmt.Errorf("subnet: a cable leads to port %d of %q, which isn't there", e.Port, e.Node)
+		return nil, fmt.Errorf("subnet: a cable leads to port %d of %q, which does not exist", e.Port, e.Node)
 	}
 	return n.ports[e.Port], nil
 }
@@ -205,7 +206,7 @@ func (s *Subnet) newNode(spec *NodeSpec, guid verbs.GUID) (*Node, error) {
 		}}
 	case mad.NodeCA, mad.NodeRouter:
 	default:
-		return nil, fmt.Errorf("subnet: node %q is of type %d, which isn't a node's", spec.Name, spec.Type)
+		return nil, fmt.Errorf("subnet: node %q has the invalid type %d", spec.Name, spec.Type)
 	}
 	n.ports = make([]*Port, spec.Ports+1)
 	ports := make([]Port, spec.Ports+1)
@@ -356,7 +357,7 @@ func (s *Subnet) Connect(a, b *Port) error {
 	s.mu.Lock()
 	defer s.unlock()
 	if a.peer != nil || b.peer != nil || a == b || a.num == 0 || b.num == 0 {
-		return errors.New("subnet: a cable needs two ports without one")
+		return errors.New("subnet: both ports of a cable must be unconnected")
 	}
 	a.peer, b.peer, a.plugged, b.plugged = b, a, true, true
 	a.train()

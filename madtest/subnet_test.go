@@ -716,16 +716,16 @@ Ca	1 "H-1"		# "Hca1"
 	}
 	for _, bad := range []struct{ text, want string }{
 		{"", "no node"},
-		{"Switch 8 \"A\"\n[1] \"B\"[1]\n", "which isn't there"},
-		{"Switch 8 \"A\"\n\nSwitch 8 \"A\"\n", "twice"},
-		{"Switch 300 \"A\"\n", "1 to 254 ports"},
+		{"Switch 8 \"A\"\n[1] \"B\"[1]\n", "which does not exist"},
+		{"Switch 8 \"A\"\n\nSwitch 8 \"A\"\n", "duplicate"},
+		{"Switch 300 \"A\"\n", "expected 1 to 254"},
 		{"Switch 8 \"A\"\n[9] \"A\"[1]\n", "which has 8"},
 		{"Switch 8 \"A\"\n[1] \"A\"[9]\n", "which has 8"},
 		{"Switch 8 \"A\"\n[1] \"A\"[2]\n[2] \"A\"[3]\n", "and that to"},
-		{"[1] \"A\"[1]\n", "without a node"},
+		{"[1] \"A\"[1]\n", "before the first node"},
 		{"include \"x\"\n", "neither"},
-		{"Switch 8 \"A\"\n[1] \"A\"[2] w=5\n", "none of"},
-		{"caguid=x\n", "no number"},
+		{"Switch 8 \"A\"\n[1] \"A\"[2] w=5\n", "expected 1, 4"},
+		{"caguid=x\n", "invalid number"},
 	} {
 		if _, err := ParseTopology(strings.NewReader(bad.text)); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%q: %v, want %q", bad.text, err, bad.want)
@@ -920,6 +920,47 @@ func TestIbsimDetach(t *testing.T) {
 	}
 }
 
+// TestIbsimUnread has clients that leave answers unread, but not too many, beside one that reads each.
+// The server must not take the answers that one of them has read for those of another.
+func TestIbsimUnread(t *testing.T) {
+	s := newSubnet(t, smallNet, "Hca1")
+	name := fmt.Sprintf("unread%d", os.Getpid())
+	srv, err := s.ListenIbsim("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	good, other := attach(t, name, 1, "Hca2"), attach(t, name, 2, "Hca1")
+	lazy := []*ibsimProgram{attach(t, name, 3, "Hca3"), attach(t, name, 4, "Hca4")}
+	ask := func(p *ibsimProgram) {
+		binary.NativeEndian.PutUint32(p.msg[8:], ibsimGetPort)
+		if _, err := p.control.Write(p.msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 16 {
+		ask(good)
+		ask(lazy[0])
+		ask(lazy[1])
+		other.call(ibsimGetPort) // the server has sent the answers above
+		if _, err := good.control.Read(good.msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		good.call(ibsimGetPort)
+	}
+	// The lazy clients are still attached, and can read what they have left.
+	for _, p := range lazy {
+		for range 16 {
+			if _, err := p.control.Read(p.msg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.call(ibsimGetPort)
+	}
+}
+
 // FuzzMAD sends arbitrary MADs to a node of a subnet with a loop. Its agents and the subnet manager
 // handle them.
 func FuzzMAD(f *testing.F) {
@@ -928,6 +969,7 @@ func FuzzMAD(f *testing.F) {
 		mad.New(mad.ClassLID, mad.Set, mad.AttrMulticastForwardingTable, 0xf<<28), mad.New(mad.ClassLID, mad.Set, mad.AttrPKeyTable, 0x10001), mad.New(mad.ClassLID, mad.Set, mad.AttrVLArbTable, 0x40001),
 		mad.New(mad.ClassPerf, mad.Set, mad.AttrPortCounters, 0), mad.New(mad.ClassPerf, mad.Get, mad.AttrPortCountersExtended, 0),
 		mad.New(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 0), mad.New(mad.ClassSA, mad.GetTable, mad.AttrPathRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrMCMemberRecord, 0), mad.New(mad.ClassSA, mad.Set, mad.AttrServiceRecord, 0),
+		mad.New(mad.ClassCC, mad.Set, mad.AttrCongestionControlTable, 1), mad.New(mad.ClassCC, mad.Get, mad.AttrCongestionLog, 0), mad.New(mad.ClassSA, mad.GetMulti, mad.AttrMultiPathRecord, 0), mad.New(mad.ClassCC, mad.Set, mad.AttrSwitchPortCongestionSetting, 0),
 		mad.New(mad.ClassLID, mad.Trap, mad.AttrNotice, 0), mad.New(mad.ClassSA, mad.Delete, mad.AttrMCMemberRecord, 0),
 	} {
 		for _, lid := range []uint16{1, 2, 3, mad.PermissiveLID} {

@@ -121,7 +121,7 @@ func (p *topologyParser) line(line string) error {
 	case "Rt", "Router":
 		return p.begin(mad.NodeRouter, rest, comment)
 	}
-	return fmt.Errorf("%.40q begins neither a node nor a cable", text)
+	return fmt.Errorf("%.40q is neither a node nor a cable", text)
 }
 
 // attribute parses a line such as "caguid=0x1000(…)", which belongs to the next node.
@@ -135,12 +135,12 @@ func (p *topologyParser) attribute(text string) error {
 	case "vendid", "devid", "sysimgguid", "switchguid", "caguid", "rtguid":
 		n, err := strconv.ParseUint(strings.TrimSpace(value), 0, 64)
 		if err != nil {
-			return fmt.Errorf("%s: %.40q is no number", key, value)
+			return fmt.Errorf("%s: invalid number %.40q", key, value)
 		}
 		p.next[key] = n
 		return nil
 	}
-	return fmt.Errorf("%.40q is no attribute of a node", key)
+	return fmt.Errorf("unknown node attribute %.40q", key)
 }
 
 func (p *topologyParser) begin(t mad.NodeType, text, comment string) error {
@@ -151,12 +151,12 @@ func (p *topologyParser) begin(t mad.NodeType, text, comment string) error {
 	case !ok || !closed || name == "":
 		return errors.New(`a node is a type, a number of ports, and a name in quotes: Switch 8 "S1"`)
 	case err != nil || n < 1 || n > 254:
-		return fmt.Errorf("a node has 1 to 254 ports, not %.20q", strings.TrimSpace(ports))
+		return fmt.Errorf("invalid number of ports %.20q: expected 1 to 254", strings.TrimSpace(ports))
 	case len(p.t.Nodes) == maxNodes:
 		return fmt.Errorf("more than %d nodes", maxNodes)
 	}
 	if _, ok := p.names[name]; ok {
-		return fmt.Errorf("node %q is there twice", name)
+		return fmt.Errorf("duplicate node %q", name)
 	}
 	p.names[name] = len(p.t.Nodes)
 	spec := NodeSpec{Name: name, Description: quoted(comment), Type: t, Ports: n}
@@ -185,7 +185,7 @@ func quoted(comment string) string {
 // cable parses a line such as `[1](guid) "name"[2](guid) w=4 s=2`.
 func (p *topologyParser) cable(text, comment string) error {
 	if p.node == nil {
-		return errors.New("a cable without a node before it")
+		return errors.New("cable before the first node")
 	}
 	port, text, err := bracketed(text)
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *topologyParser) cable(text, comment string) error {
 	}
 	_, rest = inParentheses(rest)
 	if port > p.node.Ports {
-		return fmt.Errorf("port %d of %q, which has %d", port, p.node.Name, p.node.Ports)
+		return fmt.Errorf("port %d of %q, which has %d ports", port, p.node.Name, p.node.Ports)
 	}
 	if guid != 0 {
 		if p.node.PortGUIDs == nil {
@@ -233,17 +233,17 @@ func (p *topologyParser) link(port int, options, comment string) error {
 		case err == nil && key == "w":
 			bits, ok := map[uint64]uint8{1: 1, 4: 3, 8: 7, 12: 11}[n]
 			if !ok {
-				return fmt.Errorf("width %d is none of 1, 4, 8 and 12", n)
+				return fmt.Errorf("invalid width %d: expected 1, 4, 8 or 12", n)
 			}
 			spec.Widths = bits
 		case err == nil && key == "s":
 			bits, ok := map[uint64]uint8{1: 1, 2: 3, 4: 7}[n]
 			if !ok {
-				return fmt.Errorf("speed %d is none of 1, 2 and 4", n)
+				return fmt.Errorf("invalid speed %d: expected 1, 2 or 4", n)
 			}
 			spec.Speeds = bits
 		default:
-			return fmt.Errorf("%.40q is no option of a cable", option)
+			return fmt.Errorf("unknown cable option %.40q", option)
 		}
 	}
 	if words := strings.Fields(comment); len(words) > 0 && spec == (LinkSpec{}) {
@@ -299,16 +299,16 @@ func inParentheses(text string) (guid verbs.GUID, rest string) {
 // end checks that the two ends of each cable agree, and returns the topology.
 func (p *topologyParser) end() (*Topology, error) {
 	if len(p.t.Nodes) == 0 {
-		return nil, errors.New("topology: no node")
+		return nil, errors.New("topology: no nodes")
 	}
 	for _, a := range p.order {
 		b := p.cables[a]
 		i, ok := p.names[b.Node]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("topology: port %d of %q leads to %q, which isn't there", a.Port, a.Node, b.Node)
+			return nil, fmt.Errorf("topology: port %d of %q leads to %q, which does not exist", a.Port, a.Node, b.Node)
 		case b.Port > p.t.Nodes[i].Ports:
-			return nil, fmt.Errorf("topology: port %d of %q leads to port %d of %q, which has %d", a.Port, a.Node, b.Port, b.Node, p.t.Nodes[i].Ports)
+			return nil, fmt.Errorf("topology: port %d of %q leads to port %d of %q, which has %d ports", a.Port, a.Node, b.Port, b.Node, p.t.Nodes[i].Ports)
 		}
 		back, named := p.cables[b]
 		if named && back != a {

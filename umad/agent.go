@@ -20,10 +20,12 @@ type agent struct {
 	name    string // port and class, for errors
 	config  mad.AgentConfig
 	carrier carrier
+	most    int // bytes that may wait in receive
 	receive chan *mad.Message
 	ended   chan struct{}
 
 	mu      sync.Mutex
+	queued  int // bytes that wait in receive
 	tid     uint32
 	pending map[uint32]chan answer
 	endErr  error
@@ -45,9 +47,10 @@ type answer struct {
 	err error
 }
 
-func (a *agent) init(port string, c mad.AgentConfig) {
+func (a *agent) init(port string, c mad.AgentConfig, most int) {
 	a.name = fmt.Sprintf("%s, %v", port, c.Class)
 	a.config = c
+	a.most = most
 	a.receive = make(chan *mad.Message, receiveQueue)
 	a.ended = make(chan struct{})
 	a.pending = make(map[uint32]chan answer)
@@ -125,11 +128,17 @@ func (a *agent) forget(tid uint32) {
 }
 
 // deliver passes a MAD from the port's reader to a call of Do or to the queue of Receive. It drops a
-// response that no call waits for.
+// response that no call waits for, and a request that the queue has no room for.
 func (a *agent) deliver(m *mad.Message) {
 	if !m.Data.IsResponse() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.queued+len(m.Data) > a.most {
+			return
+		}
 		select {
 		case a.receive <- m:
+			a.queued += len(m.Data)
 		default:
 		}
 		return
@@ -169,17 +178,25 @@ func (a *agent) Send(ctx context.Context, m *mad.Message) error {
 func (a *agent) Receive(ctx context.Context) (*mad.Message, error) {
 	select {
 	case m := <-a.receive:
-		return m, nil
+		return a.took(m), nil
 	default:
 	}
 	select {
 	case m := <-a.receive:
-		return m, nil
+		return a.took(m), nil
 	case <-ctx.Done():
 		return nil, &opError{a.name + ": receive", ctx.Err()}
 	case <-a.ended:
 		return nil, &opError{a.name + ": receive", a.cause(net.ErrClosed)}
 	}
+}
+
+// took makes room in the queue for other requests than m, which has been taken from it.
+func (a *agent) took(m *mad.Message) *mad.Message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queued -= len(m.Data)
+	return m
 }
 
 func (a *agent) Close() error {

@@ -114,7 +114,7 @@ func dialIBSim(c IBSim) (_ *simPort, err error) {
 	}
 	p.client = order.Uint32(info)
 	if p.client > 1000 {
-		return nil, fmt.Errorf("the simulator calls this client number %d", p.client)
+		return nil, fmt.Errorf("invalid client number %d from the simulator", p.client)
 	}
 	attached = true
 	if c.Server != "" {
@@ -162,7 +162,7 @@ func (p *simPort) bindLocal(c IBSim) (id uint32, err error) {
 		p.data = data
 		p.control, err = net.DialUnix("unixgram", local("ctl"), server)
 		if errors.Is(err, unix.ECONNREFUSED) {
-			err = fmt.Errorf("no simulator has the name %q (IBSIM_SOCKNAME): %w", c.SockName, err)
+			err = fmt.Errorf("no simulator is named %q (IBSIM_SOCKNAME): %w", c.SockName, err)
 		}
 		if err != nil {
 			p.control = nil
@@ -226,11 +226,11 @@ func (p *simPort) ask(kind uint32, data []byte) error {
 		n, err := p.control.Read(b[:])
 		switch {
 		case err != nil:
-			return fmt.Errorf("the simulator doesn't answer: %w", err)
+			return fmt.Errorf("no response from the simulator: %w", err)
 		case n != controlLen || order.Uint32(b[:]) != simMagic:
 			continue
 		case order.Uint32(b[8:]) == simError:
-			return errors.New("the simulator refuses; its console says why")
+			return errors.New("the simulator refused the request; its console has the reason")
 		case order.Uint32(b[8:]) != kind:
 			continue
 		}
@@ -239,8 +239,8 @@ func (p *simPort) ask(kind uint32, data []byte) error {
 	}
 }
 
-// tell sends the simulator a request of its own, whose answer may be read until the deadline that this
-// sets.
+// tell sends a control request to the simulator. It sets the deadline for sending it and for reading the
+// response.
 func (p *simPort) tell(kind uint32, data []byte) error {
 	order := binary.NativeEndian
 	var b [controlLen]byte
@@ -372,7 +372,7 @@ func (p *simPort) Register(c mad.AgentConfig) (mad.Agent, error) {
 		c.Version = c.Class.Version()
 	}
 	a := &simAgent{port: p}
-	a.init(p.name, c)
+	a.init(p.name, c, DefaultMaxMessage)
 	a.carrier = a
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,7 +401,7 @@ func (p *simPort) OpenSM() (io.Closer, error) {
 	p.smHeld = true
 	p.mu.Unlock()
 	if held {
-		return nil, fmt.Errorf("%s: %w: it is a subnet manager already", p.name, unix.EBUSY)
+		return nil, fmt.Errorf("%s: %w: already a subnet manager", p.name, unix.EBUSY)
 	}
 	if err := p.setIsSM(true); err != nil {
 		p.mu.Lock()
@@ -542,7 +542,7 @@ func (a *simAgent) unregister() error {
 
 func (a *simAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
 	if len(m.Data) > mad.Size {
-		return fmt.Errorf("%w: %d bytes; ibsim has no RMPP", unix.EMSGSIZE, len(m.Data))
+		return fmt.Errorf("%w: %d bytes; ibsim does not support RMPP", unix.EMSGSIZE, len(m.Data))
 	}
 	b := make([]byte, packetLen)
 	putLID(b, m.Addr.LID)
@@ -569,7 +569,7 @@ func (a *simAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
 // is that of the socket, so there is one writer at a time.
 func (p *simPort) write(b []byte, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
-	full := fmt.Errorf("%w: the simulator takes no packets", mad.ErrTimeout)
+	full := fmt.Errorf("%w: the simulator does not read its packets", mad.ErrTimeout)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {

@@ -309,7 +309,7 @@ func TestIBSimFull(t *testing.T) {
 		go func() {
 			var err error
 			for range 400 {
-				if _, err = a.Do(t.Context(), mad.Directed().SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{Timeout: time.Millisecond, Tries: 1}); err != nil && strings.Contains(err.Error(), "takes no packets") {
+				if _, err = a.Do(t.Context(), mad.Directed().SMP(mad.Get, mad.AttrNodeInfo, 0, 0), mad.Retry{Timeout: time.Millisecond, Tries: 1}); err != nil && strings.Contains(err.Error(), "does not read its packets") {
 					break
 				}
 			}
@@ -320,7 +320,7 @@ func TestIBSimFull(t *testing.T) {
 		select {
 		case err := <-done:
 			var timeout interface{ Timeout() bool }
-			if !errors.Is(err, mad.ErrTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "takes no packets") {
+			if !errors.Is(err, mad.ErrTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() || !strings.Contains(err.Error(), "does not read its packets") {
 				t.Errorf("%v", err)
 			}
 		case <-time.After(time.Minute):

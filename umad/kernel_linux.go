@@ -29,9 +29,6 @@ const (
 // headerSize is the length of struct ib_user_mad_hdr.
 const headerSize = 64
 
-// maxMessage is the maximum length of a received RMPP message.
-const maxMessage = 16 << 20
-
 // file is an open umad node.
 type file interface {
 	io.ReadWriteCloser
@@ -45,6 +42,7 @@ type port struct {
 	node node
 	name string
 	file file
+	most int // maximum length of a message, in bytes
 
 	mu      sync.Mutex
 	agents  map[uint32]*kernelAgent
@@ -54,7 +52,7 @@ type port struct {
 	done    chan struct{} // closed when the reader has ended
 }
 
-func (h host) openPort(device string, number uint8) (mad.Port, error) {
+func (h host) openPort(c Config, device string, number uint8) (mad.Port, error) {
 	nodes, err := h.nodes()
 	if err != nil {
 		return nil, err
@@ -65,14 +63,14 @@ func (h host) openPort(device string, number uint8) (mad.Port, error) {
 			if err != nil {
 				return nil, nodeError(h, n.umad, err)
 			}
-			return newPort(h, n, f)
+			return newPort(c, h, n, f)
 		}
 	}
 	return nil, fmt.Errorf("%s port %d has no umad node: %w", device, number, verbs.ErrNoDevice)
 }
 
-func newPort(h host, n node, f file) (*port, error) {
-	p := &port{host: h, node: n, name: fmt.Sprintf("%s port %d", n.device, n.port), file: f, agents: make(map[uint32]*kernelAgent), done: make(chan struct{})}
+func newPort(c Config, h host, n node, f file) (*port, error) {
+	p := &port{host: h, node: n, name: fmt.Sprintf("%s port %d", n.device, n.port), file: f, most: c.maxMessage(), agents: make(map[uint32]*kernelAgent), done: make(chan struct{})}
 	// From now on, headers have a P_Key index.
 	if err := f.ioctl(enablePKey, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: enable P_Keys: %w", p.name, err), f.Close())
@@ -107,7 +105,7 @@ func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
 	}
 	c.RMPP = c.RMPP || c.Class == mad.ClassSA
 	a := &kernelAgent{port: p}
-	a.init(p.name, c)
+	a.init(p.name, c, p.most)
 	a.carrier = a
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +120,7 @@ func (p *port) Register(c mad.AgentConfig) (mad.Agent, error) {
 		return nil, fmt.Errorf("%s: register: %w", a.name, p.registerError(c, err))
 	}
 	if p.agents[id] != nil {
-		return nil, fmt.Errorf("%s: the kernel named two agents %d", a.name, id)
+		return nil, fmt.Errorf("%s: the kernel gave two agents the number %d", a.name, id)
 	}
 	a.id = id
 	p.agents[id] = a
@@ -194,30 +192,72 @@ func (p *port) read() {
 		n, err := p.file.Read(buf)
 		switch {
 		case errors.Is(err, unix.ENOSPC):
-			// The next message needs a larger buffer. Its header has the length. The kernel holds a
-			// message of that length in memory, so the buffer may be as large.
-			need := int(binary.NativeEndian.Uint32(buf[16:]))
-			if need <= len(buf) || need > 1<<30 {
-				p.end(fmt.Errorf("%s: the kernel has a message of %d bytes", p.name, need))
+			if err := p.readLong(buf); err != nil {
+				p.end(err)
 				return
 			}
-			buf = make([]byte, need)
-			continue
 		case errors.Is(err, unix.EINTR):
-			continue
 		case err != nil:
-			if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) {
-				err = fmt.Errorf("%w: the device was removed", err)
-			}
-			p.end(err)
+			p.end(readError(err))
 			return
-		case n < headerSize || n > len(buf):
-			continue
+		case n >= headerSize && n <= len(buf):
+			p.dispatch(buf[:n])
 		}
-		p.dispatch(buf[:n])
-		if len(buf) > 1<<20 {
-			buf = make([]byte, headerSize+mad.Size)
-		}
+	}
+}
+
+// readError adds the cause to an error of a read, if the cause is known.
+func readError(err error) error {
+	if errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%w: the device was removed", err)
+	}
+	return err
+}
+
+// maxRead is the maximum length of one read by package os.
+const maxRead = 1 << 30
+
+// readLong reads a message that didn't fit into start, which has its beginning. The header has the
+// length of the whole message. The kernel copies a message as a whole or not at all, so the buffer
+// must have that length. Its pages get memory when the kernel writes to them. The buffer of a message
+// beyond the limit repeats a few pages, and takes no more memory than those.
+func (p *port) readLong(start []byte) error {
+	need := int64(binary.NativeEndian.Uint32(start[16:]))
+	size := need - headerSize
+	if size <= mad.Size || need > maxRead {
+		return fmt.Errorf("%s: the kernel has a message of %d bytes with its header: %w", p.name, need, unix.EMSGSIZE)
+	}
+	tooLong := size > int64(p.most)
+	buf, err := newBuffer(int(need), tooLong)
+	if err != nil {
+		return fmt.Errorf("%s: buffer for a message of %d bytes: %w", p.name, size, err)
+	}
+	defer buf.free()
+	n, err := p.file.Read(buf.bytes)
+	for errors.Is(err, unix.EINTR) {
+		n, err = p.file.Read(buf.bytes)
+	}
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%s: a message of %d bytes doesn't fit into a buffer of that length: %w", p.name, size, err)
+	case err != nil:
+		return readError(err)
+	case tooLong:
+		p.refuse(start, size)
+	case n >= headerSize && n <= len(buf.bytes):
+		p.dispatch(buf.bytes[:n])
+	}
+	return nil
+}
+
+// refuse ends the request whose response is longer than the limit. It drops a request of that length.
+func (p *port) refuse(start []byte, size int64) {
+	d := mad.MAD(start[headerSize:])
+	p.mu.Lock()
+	a := p.agents[binary.NativeEndian.Uint32(start)]
+	p.mu.Unlock()
+	if a != nil && d.IsResponse() {
+		a.finish(uint32(d.TID()), answer{err: &TooLongError{Size: size, Limit: p.most}})
 	}
 }
 
@@ -228,13 +268,13 @@ func (p *port) dispatch(b []byte) {
 	a := p.agents[order.Uint32(b)]
 	p.mu.Unlock()
 	data := b[headerSize:]
-	if a == nil || len(data) < 24 || len(data) > maxMessage {
+	if a == nil || len(data) < 24 {
 		return
 	}
 	if status := order.Uint32(b[4:]); status != 0 {
 		var err error = mad.ErrTimeout
 		if status != uint32(unix.ETIMEDOUT) {
-			err = fmt.Errorf("the kernel could not send it: %w", unix.Errno(status))
+			err = fmt.Errorf("the kernel could not send the request: %w", unix.Errno(status))
 		}
 		a.finish(uint32(mad.MAD(data).TID()), answer{err: err})
 		return
@@ -328,8 +368,8 @@ func (a *kernelAgent) unregister() error {
 }
 
 func (a *kernelAgent) send(m *mad.Message, tid uint32, retry mad.Retry) error {
-	if len(m.Data) > maxMessage {
-		return fmt.Errorf("%w: %d bytes", unix.EMSGSIZE, len(m.Data))
+	if len(m.Data) > a.port.most {
+		return &TooLongError{Size: int64(len(m.Data)), Limit: a.port.most}
 	}
 	order := binary.NativeEndian
 	b := make([]byte, headerSize+max(len(m.Data), mad.Size))
@@ -373,7 +413,7 @@ func openFile(path string) (file, error) {
 		return nil, err
 	}
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s can't be polled, so it is no umad node: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is not a umad node: it does not support polling: %w", path, err), f.Close())
 	}
 	return device{f}, nil
 }

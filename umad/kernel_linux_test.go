@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 
 // fakeFile is a umad node whose kernel side is the test.
 type fakeFile struct {
+	config Config      // of the port that open opens
 	reads  chan []byte // messages to be read; nil means the end
 	wrote  chan []byte
 	ioctls func(request uintptr, arg []byte) error
@@ -63,7 +65,11 @@ func (f *fakeFile) Read(p []byte) (int, error) {
 		return 0, unix.EIO
 	}
 	n := copy(p, m)
-	if n < len(m) {
+	announced := 0
+	if len(m) >= headerSize {
+		announced = int(binary.NativeEndian.Uint32(m[16:]))
+	}
+	if len(p) < max(len(m), announced) {
 		f.next = m
 		return 0, unix.ENOSPC
 	}
@@ -99,7 +105,7 @@ func received(agent, status uint32, data []byte) []byte {
 
 func (f *fakeFile) open(t *testing.T) *port {
 	t.Helper()
-	p, err := newPort(host{t.TempDir(), t.TempDir()}, node{device: "mlx5_0", port: 1, umad: "umad0"}, f)
+	p, err := newPort(f.config, host{t.TempDir(), t.TempDir()}, node{device: "mlx5_0", port: 1, umad: "umad0"}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +182,7 @@ func TestHostileKernel(t *testing.T) {
 	for _, b := range [][]byte{
 		{}, make([]byte, headerSize-1), received(99, 0, good), received(7, 0, nil), received(7, 0, good[:23]),
 		received(7, uint32(unix.ETIMEDOUT), good[:23]), received(7, uint32(unix.ETIMEDOUT), late[:24]), received(7, 0, late),
-		received(7, 0, append(mad.MAD(nil), make([]byte, maxMessage+1)...)), received(7, 0, good),
+		received(7, 0, good),
 	} {
 		f.reads <- b
 	}
@@ -221,6 +227,150 @@ func TestLongMessage(t *testing.T) {
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestQueuedBytes fills the queue of an agent with long requests. Together they have at most the length
+// of one message.
+func TestQueuedBytes(t *testing.T) {
+	var a agent
+	a.init("mlx5_0 port 1", mad.AgentConfig{Class: mad.ClassSA}, 4<<20)
+	for _, round := range []struct{ sizes, want []int }{
+		{[]int{3 << 20, 2 << 20, mad.Size}, []int{3 << 20, mad.Size}},
+		{[]int{4 << 20, mad.Size}, []int{4 << 20}},
+	} {
+		for _, size := range round.sizes {
+			m := make(mad.MAD, size)
+			m.SetMethod(mad.GetMulti)
+			a.deliver(&mad.Message{Data: m})
+		}
+		if len(a.receive) != len(round.want) {
+			t.Errorf("of %v bytes %d requests are queued", round.sizes, len(a.receive))
+		}
+		for _, want := range round.want {
+			if m, err := a.Receive(t.Context()); err != nil || len(m.Data) != want {
+				t.Errorf("%d bytes: %v", want, err)
+			}
+		}
+	}
+}
+
+// announce returns a message whose header announces a length, in place of that of data.
+func announce(length int, data []byte) []byte {
+	b := received(7, 0, data)
+	binary.NativeEndian.PutUint32(b[16:], uint32(headerSize+length))
+	return b
+}
+
+// TestMessageLimit receives messages beyond the limit. Their requests must fail, and all others must
+// get their responses.
+func TestMessageLimit(t *testing.T) {
+	f := newFake(accept())
+	f.config.MaxMessage = 1 << 20
+	p := f.open(t)
+	a := mustRegister(t, p, mad.AgentConfig{Class: mad.ClassSA, Methods: mad.Methods(mad.GetMulti)})
+	type result struct {
+		m   *mad.Message
+		err error
+	}
+	do := func() (mad.MAD, chan result) {
+		done := make(chan result, 1)
+		go func() {
+			m, err := a.Do(t.Context(), &mad.Message{Data: mad.New(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 0)}, mad.Retry{Timeout: time.Hour})
+			done <- result{m, err}
+		}()
+		response := mad.MAD((<-f.wrote)[headerSize:])
+		response.SetMethod(mad.GetTableResp)
+		return response, done
+	}
+	for _, size := range []int{1<<20 + 1, 900 << 20} {
+		first, failed := do()
+		second, done := do()
+		f.reads <- announce(size, first)
+		request := mad.New(mad.ClassSA, mad.GetMulti, 0, 0)
+		request.SetTID(second.TID())
+		f.reads <- announce(size, request) // must not end the second request
+		f.reads <- received(7, 0, second)
+		r := <-failed
+		var tooLong *TooLongError
+		if !errors.As(r.err, &tooLong) || tooLong.Size != int64(size) || tooLong.Limit != 1<<20 || !errors.Is(r.err, unix.EMSGSIZE) {
+			t.Errorf("%d bytes: %v", size, r.err)
+		}
+		if r := <-done; r.err != nil {
+			t.Errorf("the request after that of %d bytes: %v", size, r.err)
+		}
+	}
+	// A message at the limit arrives.
+	long, done := do()
+	f.reads <- received(7, 0, append(long, make([]byte, 1<<20-len(long))...))
+	if r := <-done; r.err != nil || len(r.m.Data) != 1<<20 {
+		t.Errorf("a message at the limit: %v", r.err)
+	}
+	// The limit holds for messages to send, too.
+	var tooLong *TooLongError
+	if err := a.Send(t.Context(), &mad.Message{Data: make(mad.MAD, 1<<20+1)}); !errors.As(err, &tooLong) {
+		t.Errorf("send: %v", err)
+	}
+	// A message that one read can't return ends the port, because it blocks all others.
+	f.reads <- announce(maxRead, long)
+	if _, err := a.Receive(t.Context()); !errors.Is(err, unix.EMSGSIZE) || !strings.Contains(err.Error(), "1073741888 bytes") {
+		t.Errorf("%v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnnouncedMemory announces long messages and sends short ones. They must take no memory of the
+// announced length.
+func TestAnnouncedMemory(t *testing.T) {
+	f := newFake(accept())
+	p := f.open(t)
+	a := mustRegister(t, p, mad.AgentConfig{Class: mad.ClassSA, Methods: mad.Methods(mad.GetMulti)})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 8 {
+		f.reads <- announce(DefaultMaxMessage, mad.New(mad.ClassSA, mad.GetMulti, 0, 0))
+		if m, err := a.Receive(t.Context()); err != nil || len(m.Data) != mad.Size {
+			t.Errorf("%v", err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > DefaultMaxMessage/2 {
+		t.Errorf("8 short messages took %d bytes", used)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBuffer checks that a buffer whose content is lost takes one sinkSize of memory, and that others
+// keep what is written.
+func TestBuffer(t *testing.T) {
+	for _, sink := range []bool{false, true} {
+		const n = 3*sinkSize + 5
+		b, err := newBuffer(n, sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.bytes) != n {
+			t.Errorf("%d bytes, not %d", len(b.bytes), n)
+		}
+		for i := range 4 {
+			b.bytes[i*sinkSize+4] = byte(i + 1)
+		}
+		for i := range 4 {
+			want := byte(i + 1)
+			if sink {
+				want = 4
+			}
+			if got := b.bytes[i*sinkSize+4]; got != want {
+				t.Errorf("sink %t: byte %d is %d, not %d", sink, i*sinkSize+4, got, want)
+			}
+		}
+		if err := b.free(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -430,14 +580,14 @@ func TestSysfs(t *testing.T) {
 			t.Errorf("%+v: %v", missing, err)
 		}
 	}
-	_, err = h.open("", 0)
+	_, err = h.open(Config{}, "", 0)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--device="+h.dev+"/umad1") {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(filepath.Join(h.dev, "umad1"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.open("", 0); err == nil || !strings.Contains(err.Error(), "no umad node") {
+	if _, err := h.open(Config{}, "", 0); err == nil || !strings.Contains(err.Error(), "not a umad node") {
 		t.Errorf("a file in the place of a node: %v", err)
 	}
 	p := &port{host: h, node: node{device: "mlx5_1", port: 1}, file: newFake(func(uintptr, []byte) error { return unix.EPROTONOSUPPORT }), agents: make(map[uint32]*kernelAgent)}
@@ -471,13 +621,13 @@ func FuzzDispatch(f *testing.F) {
 	f.Add(make([]byte, packetLen))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a := &kernelAgent{}
-		a.init("port", mad.AgentConfig{Class: mad.ClassSA, Methods: mad.MethodMask{^uint64(0), ^uint64(0)}})
+		a.init("port", mad.AgentConfig{Class: mad.ClassSA, Methods: mad.MethodMask{^uint64(0), ^uint64(0)}}, DefaultMaxMessage)
 		p := &port{agents: map[uint32]*kernelAgent{7: a}}
 		if len(b) >= headerSize {
 			p.dispatch(b)
 		}
 		s := &simAgent{}
-		s.init("port", a.config)
+		s.init("port", a.config, DefaultMaxMessage)
 		sim := &simPort{agents: map[uint16]*simAgent{1: s}}
 		if len(b) == packetLen {
 			sim.dispatch(b)
@@ -497,7 +647,7 @@ func FuzzDispatch(f *testing.F) {
 // TestDuplicateAnswers answers a request twice, which must not block the port's reader.
 func TestDuplicateAnswers(t *testing.T) {
 	var a agent
-	a.init("port", mad.AgentConfig{Class: mad.ClassPerf})
+	a.init("port", mad.AgentConfig{Class: mad.ClassPerf}, DefaultMaxMessage)
 	tid, reply, err := a.begin()
 	if err != nil {
 		t.Fatal(err)

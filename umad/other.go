@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func (h host) openPort(device string, number uint8) (mad.Port, error) {
+func (h host) openPort(_ Config, device string, number uint8) (mad.Port, error) {
 	return nil, fmt.Errorf("%w on %s", verbs.ErrNotSupported, runtime.GOOS)
 }
 

@@ -3,10 +3,46 @@ package umad
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/goverbs/goverbs/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// DefaultMaxMessage is the default of Config.MaxMessage, in bytes. It is enough for the PortInfoRecords
+// of 900,000 ports.
+const DefaultMaxMessage = 64 << 20
+
+// Config holds the settings of ports. The zero value has the defaults.
+type Config struct {
+	// MaxMessage is the maximum length of a message in bytes, with the headers of its class. It bounds
+	// the memory that a peer can make a port use, because the length of an RMPP message is its sender's
+	// choice. 0 means DefaultMaxMessage. Lengths below that of a MAD mean that length.
+	//
+	// A request with a longer response fails with a *TooLongError. A longer request is dropped, as are
+	// requests that an agent would have to queue beyond that length together.
+	MaxMessage int
+}
+
+func (c Config) maxMessage() int {
+	if c.MaxMessage == 0 {
+		return DefaultMaxMessage
+	}
+	return max(c.MaxMessage, mad.Size)
+}
+
+// TooLongError is the error of a message that is longer than Config.MaxMessage. It matches EMSGSIZE.
+type TooLongError struct {
+	Size  int64 // length of the message in bytes
+	Limit int   // Config.MaxMessage in bytes
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("message of %d bytes exceeds the limit of %d bytes (MaxMessage)", e.Size, e.Limit)
+}
+
+// Unwrap returns EMSGSIZE.
+func (e *TooLongError) Unwrap() error { return syscall.EMSGSIZE }
 
 // Ports returns the state of all ports of this host that carry management datagrams, sorted by device
 // and port. If there are none, the error matches verbs.ErrNoDevice.
@@ -25,12 +61,15 @@ func Ports() ([]mad.PortAttr, error) {
 // Open opens a port of a device. An empty device matches all devices, and port 0 matches all ports.
 // Among several matches Open chooses as the C tools do: it takes the first InfiniBand port that is
 // active, else the first one whose link is up, else the first one that isn't disabled.
-func Open(device string, port uint8) (mad.Port, error) {
-	if c, ok := Simulated(); ok {
-		return OpenIBSim(c)
+func (c Config) Open(device string, port uint8) (mad.Port, error) {
+	if sim, ok := Simulated(); ok {
+		return OpenIBSim(sim)
 	}
-	return thisHost.open(device, port)
+	return thisHost.open(c, device, port)
 }
+
+// Open opens a port of a device with the default Config. See Config.Open.
+func Open(device string, port uint8) (mad.Port, error) { return Config{}.Open(device, port) }
 
 func (h host) ports() ([]mad.PortAttr, error) {
 	nodes, err := h.nodes()
@@ -45,12 +84,12 @@ func (h host) ports() ([]mad.PortAttr, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no port has management datagrams: %w; RoCE and InfiniBand devices have some, iWARP devices none", verbs.ErrNoDevice)
+		return nil, fmt.Errorf("no port has management datagrams: %w; InfiniBand and RoCE devices have them, iWARP devices do not", verbs.ErrNoDevice)
 	}
 	return all, nil
 }
 
-func (h host) open(device string, port uint8) (mad.Port, error) {
+func (h host) open(c Config, device string, port uint8) (mad.Port, error) {
 	all, err := h.ports()
 	if err != nil {
 		return nil, err
@@ -59,7 +98,7 @@ func (h host) open(device string, port uint8) (mad.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.openPort(a.Device, a.Port)
+	return h.openPort(c, a.Device, a.Port)
 }
 
 // choose returns the port that Open opens.

@@ -150,7 +150,7 @@ func guid(s string) verbs.GUID {
 func gid(s string) (g verbs.GID, err error) {
 	s = strings.ReplaceAll(s, ":", "")
 	if len(s) != 32 {
-		return g, fmt.Errorf("%q is no GID", s)
+		return g, fmt.Errorf("invalid GID %q", s)
 	}
 	for i := range g {
 		n, err := strconv.ParseUint(s[2*i:2*i+2], 16, 8)

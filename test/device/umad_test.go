@@ -132,16 +132,20 @@ func TestUMADTimeout(t *testing.T) {
 	}
 }
 
-// TestUMADLong sends messages that the kernel cuts into segments.
+// TestUMADLong sends messages that the kernel cuts into segments. A port whose limit is lower receives
+// the messages that follow.
 func TestUMADLong(t *testing.T) {
 	p, _ := openMAD(t)
+	low := kit.Must(umad.Config{MaxMessage: 16 << 10}.Open(kit.RxeLink, 1))(t)
+	defer low.Close()
 	config := mad.AgentConfig{Class: mad.ClassSysStat, OUI: mad.OUIOpenIB, RMPP: true}
 	client := kit.Must(p.Register(config))(t)
 	config.Methods = mad.Methods(mad.Get)
 	server := kit.Must(p.Register(config))(t)
 	payload := bytes.Repeat([]byte("0123456789abcdef"), 3000)
-	done := make(chan error)
-	go func() {
+	// serve answers one request.
+	done := make(chan error, 1)
+	serve := func(payload []byte) {
 		m, err := server.Receive(t.Context())
 		if err == nil {
 			answer := append(mad.MAD(nil), m.Data[:40]...)
@@ -150,18 +154,33 @@ func TestUMADLong(t *testing.T) {
 			err = server.Send(t.Context(), &mad.Message{Addr: m.Addr, Data: answer})
 		}
 		done <- err
-	}()
-	req := mad.New(config.Class, mad.Get, 1, 0)
-	req.SetOUI(config.OUI)
-	m, err := client.Do(t.Context(), &mad.Message{Addr: toSelf(t), Data: req}, mad.Retry{Timeout: 10 * time.Second})
-	if err := <-done; err != nil {
-		t.Fatal(err)
 	}
+	config.Methods = mad.MethodMask{}
+	limited := kit.Must(low.Register(config))(t)
+	ask := func(a mad.Agent, payload []byte) (*mad.Message, error) {
+		t.Helper()
+		go serve(payload)
+		req := mad.New(config.Class, mad.Get, 1, 0)
+		req.SetOUI(config.OUI)
+		m, err := a.Do(t.Context(), &mad.Message{Addr: toSelf(t), Data: req}, mad.Retry{Timeout: 10 * time.Second})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		return m, err
+	}
+	m, err := ask(client, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(m.Data.Data(), payload) {
 		t.Errorf("%d bytes came, of %d", len(m.Data), 40+len(payload))
+	}
+	var tooLong *umad.TooLongError
+	if _, err := ask(limited, payload); !errors.As(err, &tooLong) || tooLong.Size < int64(len(payload)) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	if m, err := ask(limited, payload[:8<<10]); err != nil || !bytes.HasPrefix(m.Data.Data(), payload[:8<<10]) {
+		t.Errorf("after a message beyond the limit: %v", err)
 	}
 }
 

@@ -22,7 +22,7 @@ var address = define(&program{
 	name: "address", args: "[OPTIONS] [ADDRESS [PORT]]",
 	summary: "print the GID and the LIDs of a port",
 	text: `
-Without an address it is this port. PORT is that of a switch.
+The default address is this port. PORT is a port of a switch.
 `,
 }, 2, append(commonRows[addressOptions](),
 	cli.NewRow('g', "gid_show", "", "print the GID only", cli.Flag(func(o *addressOptions) *bool { return &o.gid })),

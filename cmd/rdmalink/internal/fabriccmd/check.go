@@ -23,13 +23,13 @@ type checkOptions struct {
 
 var check = define(&program{
 	name: "check", args: "[OPTIONS]",
-	summary: "look for what is wrong with the fabric, and say what to do about it",
+	summary: "check the fabric for faults and print remedies",
 	text: `
 It reports links that are slower or narrower than both ends support, or that no
-subnet manager has brought up; ports with too many errors; duplicate GUIDs and LIDs;
-pairs of nodes with more or fewer cables than the other pairs of their kind; nodes
-that differ from the others of their model; a missing subnet manager, or several
-masters; and nodes that don't answer. It changes nothing. The exit code is 1 if it
+subnet manager has activated; ports with too many errors; duplicate GUIDs and LIDs;
+pairs of nodes with more or fewer cables than other pairs of the same models; nodes
+that differ from others of their model; a missing subnet manager, or several masters;
+and nodes that do not respond. It changes nothing. The exit code is 1 if it
 finds a problem.
 `,
 }, 0, append(append(commonRows[checkOptions](), walkRows[checkOptions]()...),
@@ -98,7 +98,7 @@ func showCheck(ctx context.Context, s *session, o *checkOptions, _ []string) err
 		return err
 	}
 	if err != nil {
-		s.Note("%s; what was found until then was examined", cli.PlainLine(err))
+		s.Note("%s; only the nodes found until then were checked", cli.PlainLine(err))
 	}
 	e := &examination{ctx: ctx, f: f, c: c, names: names}
 	e.answers()
@@ -184,14 +184,14 @@ func (e *examination) managers() {
 		}
 		var info mad.SMInfo
 		if err := e.c.Get(e.ctx, mad.ByLID(p.LID()), 0, &info); err != nil {
-			e.add("subnet manager", p.Node, int(p.Number), "look at the process of the subnet manager there: it is registered and does not answer", "%s", cli.PlainLine(err))
+			e.add("subnet manager", p.Node, int(p.Number), "check the subnet manager on that node: it is registered but does not respond", "%s", cli.PlainLine(err))
 			continue
 		}
 		if info.State != mad.SMMaster {
 			continue
 		}
 		if masters++; masters > 1 {
-			e.add("subnet manager", p.Node, int(p.Number), "let one of them be master: check that they see each other and that their SM_Keys are equal", "this is master number %d of the fabric", masters)
+			e.add("subnet manager", p.Node, int(p.Number), "only one may be master: check that they can reach each other and have the same SM_Key", "this is master %d of the fabric", masters)
 		}
 	}
 	if masters == 0 {
@@ -205,12 +205,12 @@ func (e *examination) duplicates() {
 	guids := make(map[verbs.GUID]*fabric.Port)
 	for p := range e.endPorts {
 		if q := guids[p.GUID]; q != nil && p.GUID != 0 {
-			e.add("duplicate GUID", p.Node, int(p.Number), "give one of the two devices a GUID of its own, with its vendor's tool", "port GUID %s is also that of %s", guid(p.GUID), e.where(q.Node, int(q.Number)))
+			e.add("duplicate GUID", p.Node, int(p.Number), "change the GUID of one of the devices with its vendor's tool", "%[2]s has the same port GUID, %[1]s", guid(p.GUID), e.where(q.Node, int(q.Number)))
 		}
 		guids[p.GUID] = p
 		for lid := int(p.LID()); p.LID() != 0 && lid < int(p.LID())+1<<p.LMC() && lid < int(mad.MinMulticast); lid++ {
 			if q := lids[uint16(lid)]; q != nil {
-				e.add("duplicate LID", p.Node, int(p.Number), "let the subnet manager assign LIDs anew: restart it with opensm -r, or look for a second one", "LID %d is also that of %s", lid, e.where(q.Node, int(q.Number)))
+				e.add("duplicate LID", p.Node, int(p.Number), "reassign the LIDs: restart the subnet manager with opensm -r, or look for a second one", "%[2]s has the same LID, %[1]d", lid, e.where(q.Node, int(q.Number)))
 				break
 			}
 			lids[uint16(lid)] = p
@@ -231,7 +231,7 @@ func (e *examination) links() int {
 			count++
 			far := e.where(p.Remote.Node, int(p.Remote.Number))
 			if p.Info.LinkState != verbs.PortActive {
-				e.add("inactive link", n, int(p.Number), "a subnet manager activates links: see whether it runs and what its log says of this one", "the link to %s is %s", far, portText("LinkState", p.Info))
+				e.add("inactive link", n, int(p.Number), "check that the subnet manager is running, and its log for this link", "the link to %s is %s", far, portText("LinkState", p.Info))
 				continue
 			}
 			width, speed := couldBe(p)

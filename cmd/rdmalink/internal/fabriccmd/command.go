@@ -13,7 +13,7 @@ import (
 
 // programs returns the subcommands of fabric.
 func programs() []*program {
-	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, check}
+	return []*program{ports, address, discover, links, trace, route, ping, query, counters, errorsOf, sa, sm, port, congestion, check}
 }
 
 // aliases maps the names of C's programs to words of the command line. rdmalink uses it when it is
@@ -38,6 +38,7 @@ var aliases = map[string][]string{
 	"dump_fts":      {"route"},
 	"saquery":       {"sa"},
 	"ibportstate":   {"port"},
+	"ibccquery":     {"congestion"},
 }
 
 // Alias returns the words that replace the name of a C program. It reports whether name is one.
@@ -50,7 +51,7 @@ func Alias(name string) ([]string, bool) {
 func Command() cli.Command {
 	c := cli.Command{
 		Names:   []string{"fabric"},
-		Summary: "look at InfiniBand fabrics, as ibstat, ibnetdiscover, iblinkinfo and their relatives do",
+		Summary: "examine InfiniBand fabrics, as infiniband-diags do",
 		Details: `
 These commands need the device node /dev/infiniband/umadN of a port, and no library.
 If a variable of ibsim's libumad2sim is set (SIM_HOST, IBSIM_SOCKNAME,
@@ -94,8 +95,8 @@ func (p *program) details() string {
 		text = fmt.Sprintf("\nIt replaces %s.\n", names)
 	}
 	return text + p.text + "\n" + p.help() + `
-The exit code is 0 if all went well, 1 after a failure, 2 for a command line that
-makes no sense.`
+The exit code is 0 after success, 1 after a failure, and 2 for an invalid command
+line.`
 }
 
 // commandOptions is a pointer to the options of a command, a struct that embeds common.
@@ -114,7 +115,7 @@ func define[T any, P commandOptions[T]](p *program, most int, rows []cli.Row[T],
 		var words []string
 		err := table.Parse(&o, args, func(word string) error {
 			if len(words) == most {
-				return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
+				return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
 			}
 			words = append(words, word)
 			return nil

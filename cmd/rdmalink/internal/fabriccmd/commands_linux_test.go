@@ -194,7 +194,7 @@ func TestPort(t *testing.T) {
 	}{
 		{"query", []string{lid, fmt.Sprint(far)}, 0, "Peer PortInfo", false},
 		{"nobody says yes", []string{lid, fmt.Sprint(far), "disable"}, 1, "--yes", false},
-		{"the way of the answer", []string{"--yes", lid, fmt.Sprint(near), "disable"}, 1, "refused", false},
+		{"the way of the answer", []string{"--yes", lid, fmt.Sprint(near), "disable"}, 1, "refusing", false},
 		{"no such port", []string{lid, "9", "query"}, 1, "ports up to 8", false},
 		{"an M_Key of a switch's port", []string{"--yes", lid, fmt.Sprint(far), "mkey", "1"}, 2, "only port 0", false},
 		{"disable", []string{"--yes", lid, fmt.Sprint(far), "disable"}, 0, "After PortInfo set", true},
@@ -264,7 +264,7 @@ func TestPortWithoutLID(t *testing.T) {
 		if (code == 0) != (test.answer == "yes") || !asked || lids() != test.want {
 			t.Errorf("%v: exit code %d, LIDs %v, %s", test.changes, code, lids(), stderr)
 		}
-		if said := strings.Contains(stderr, "0x1234 will be set, too"); said != (before[1] == 0) {
+		if said := strings.Contains(stderr, "0x1234 will be set too"); said != (before[1] == 0) {
 			t.Errorf("%v: %s", test.changes, stderr)
 		}
 	}
@@ -509,11 +509,11 @@ func TestSA(t *testing.T) {
 	}{
 		{fmt.Sprintf("NR %d", lid), 0, "NodeDescription.........h3"},
 		{fmt.Sprintf("-j NR %d", lid), 0, fmt.Sprintf(`"Lid":%d`, lid)},
-		{"--src-to-dst h1:h3", 1, "no node has the name"}, // the transport truncates the list of nodes
+		{"--src-to-dst h1:h3", 1, "no node is named"}, // the transport truncates the list of nodes
 		{fmt.Sprintf("--src-to-dst %d:%d", lid, lid), 0, fmt.Sprintf("dlid....................%d", lid)},
 		{"-c", 0, "SA ClassPortInfo"},
 		{"SWIR 0xbfff", 0, ""},
-		{"PIR 1/300", 2, `"300" is no number from 0 to 255`}, // it was port 44
+		{"PIR 1/300", 2, `invalid number "300": expected a number from 0 to 255`}, // it was port 44
 		{"PIR 1/1/256", 2, "from 0 to 255"},
 		{"LR 1/256", 2, "from 0 to 255"},
 		{"LR 1/1 2/256", 2, "from 0 to 255"},
@@ -620,7 +620,7 @@ func TestChanges(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# Topology file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 1 || out != "" || !strings.Contains(stderr, "discover -j") {
+	if out, stderr, code := run(t, "", "discover", "--diff", file); code != 1 || out != "" || !strings.Contains(stderr, "not a discovery") {
 		t.Errorf("no JSON: exit code %d, %s%s", code, out, stderr)
 	}
 }
@@ -835,10 +835,70 @@ func TestMulticast(t *testing.T) {
 	if out, stderr, code = run(t, "", "ibtracert", "-m", mlid, lid("h1"), lid("h7")); code != 1 || !strings.Contains(stderr, "do not reach") {
 		t.Errorf("no member: exit code %d, %s%s", code, out, stderr)
 	}
-	if out, stderr, code = run(t, "", "saquery", "-m"); code != 1 || !strings.Contains(out, "MCMemberRecord member dump:\n\t\tMGID....................ff12:401b:ffff::") || !strings.Contains(stderr, "first of the answer") {
+	if out, stderr, code = run(t, "", "saquery", "-m"); code != 1 || !strings.Contains(out, "MCMemberRecord member dump:\n\t\tMGID....................ff12:401b:ffff::") || !strings.Contains(stderr, "first segment") {
 		t.Errorf("members: exit code %d, %s%s", code, out, stderr)
 	}
 	if out, stderr, code = run(t, "", "ibroute", "-M", fmt.Sprint(s.Node("leaf1").Port(0).Info().LID)); code != 0 || !strings.Contains(out, mlid+"      ") || !strings.Contains(out, "x ") {
 		t.Errorf("table: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
+// TestCongestionJSON reads the attributes of congestion control as JSON, and what nodes refuse.
+func TestCongestionJSON(t *testing.T) {
+	s := attach(t, tree(t), "h2")
+	sw, ca := s.Node("leaf1").Port(0), s.Node("h3").Port(1)
+	sw.ChangeCongestion(func(c *madtest.Congestion) { c.Ports[3].MarkingRate = 9 })
+	ca.ChangeCongestion(func(c *madtest.Congestion) {
+		c.Limit = 70
+		c.Table[65] = mad.CongestionControlEntry{Shift: 1, Multiplier: 5}
+		c.CALog.Log[2].RemoteQP = 0xabc
+	})
+	swLID, caLID := fmt.Sprint(sw.Info().LID), fmt.Sprint(ca.Info().LID)
+	for _, test := range []struct {
+		operation, lid string
+		path           []any // keys and indexes
+		want           any
+	}{
+		{"CP", swLID, []any{"ClassVersion"}, 2.0}, {"CI", caLID, []any{"ControlTableCap"}, 2.0}, {"CK", caLID, []any{"CC_Key"}, "0x0000000000000000"},
+		{"CL", swLID, []any{"LogType"}, 1.0}, {"CL", caLID, []any{"Remote_QP_Number_CN_Entry", 2}, 2748.0}, {"SS", swLID, []any{"Threshold"}, "0x00"},
+		{"SP", swLID, []any{3, "Cong_Parm_Marking_Rate"}, 9.0}, {"CS", caLID, []any{"CCTI_Timer", 15}, 0.0}, {"CT", caLID, []any{"entries", 65, "CCT_Multiplier"}, 5.0},
+		{"TI", caLID, []any{"Timestamp"}, 0.0},
+	} {
+		out, stderr, code := run(t, "", "congestion", "-j", test.operation, test.lid)
+		var got any
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+			t.Errorf("%s %s: exit code %d, %v: %s%s", test.operation, test.lid, code, err, out, stderr)
+			continue
+		}
+		for _, key := range test.path {
+			switch v := got.(type) {
+			case map[string]any:
+				got = v[key.(string)]
+			case []any:
+				got = v[key.(int)]
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %v is %v, not %v", test.operation, test.path, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		line, want string
+		code       int
+	}{
+		{"SP " + caLID, "not a switch", 1}, {"SP " + swLID + " 9", "ports up to 8", 1}, {"CS " + swLID, "not supported", 1}, {"XX 1", "expected", 2}, {"CI 1 2 3", "3", 2}, {"-c x CI 1", "CC_Key", 2}, {"CI", "ADDRESS", 2},
+	} {
+		if out, stderr, code := run(t, "", "congestion", strings.Fields(test.line)...); code != test.code || out != "" || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit code %d, %s%s", test.line, code, out, stderr)
+		}
+	}
+	s.Node("h3").SetFault(madtest.Fault{Alter: func(request, response mad.MAD) mad.MAD {
+		if request.AttrID() == mad.AttrCongestionLog {
+			response.Data()[0] = 9
+		}
+		return response
+	}})
+	if out, stderr, code := run(t, "", "congestion", "CL", caLID); code != 1 || out != "" || !strings.Contains(stderr, "unknown type of CongestionLog: 9") {
+		t.Errorf("a log of an unknown type: exit code %d, %s%s", code, out, stderr)
 	}
 }

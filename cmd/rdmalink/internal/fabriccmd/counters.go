@@ -48,7 +48,7 @@ var counterKinds = []counterKind{
 	{'T', "extended_speeds", "print the errors of lanes of links of FDR and faster", "PortExtendedSpeedsCounters counters", func(p uint8, c uint64) mad.Attribute {
 		return &mad.PortExtendedSpeedsCounters{PortSelect: p, CounterSelect: c}
 	}},
-	{0, "oprcvcounters", "print what was received with an opcode", "PortOpRcvCounters counters", func(p uint8, c uint64) mad.Attribute {
+	{0, "oprcvcounters", "print the counters of received packets and data", "PortOpRcvCounters counters", func(p uint8, c uint64) mad.Attribute {
 		return &mad.PortOpRcvCounters{PortSelect: p, CounterSelect: uint16(c)}
 	}},
 	{0, "flowctlcounters", "print flow control packets", "PortFlowCtlCounters counters", func(p uint8, c uint64) mad.Attribute {
@@ -96,7 +96,7 @@ var counters = define(&program{
 The default address is this port. PORTS is a number, a list (1,4,8) or a range (1-10);
 255 means all ports. MASK selects the counters that -r and -R reset, by the bits of
 CounterSelect: 0x0fff selects the errors. With -i it prints the increase of the
-counters per second until it is interrupted. It does not reset them.
+counters per second until it is interrupted, without resetting them.
 `,
 }, 3, counterRows(), showCounters)
 
@@ -114,7 +114,7 @@ func counterRows() []cli.Row[countersOptions] {
 	return append(rows,
 		cli.NewRow('a', "all_ports", "", "print the sums of all ports", cli.Flag(func(o *countersOptions) *bool { return &o.all })),
 		cli.NewRow('l', "loop_ports", "", "with -a or port 255: print each port", cli.Flag(func(o *countersOptions) *bool { return &o.loop })),
-		cli.NewRow('r', "reset_after_read", "", "reset the counters after they were read", cli.Flag(func(o *countersOptions) *bool { return &o.reset })),
+		cli.NewRow('r', "reset_after_read", "", "reset the counters after reading them", cli.Flag(func(o *countersOptions) *bool { return &o.reset })),
 		cli.NewRow('R', "Reset_only", "", "only reset the counters", cli.Flag(func(o *countersOptions) *bool { return &o.resetOnly })),
 		cli.NewRow('i', "interval", "TIME", "print rates over intervals of this length, such as 1s or 500ms", func(o *countersOptions, v string) error {
 			d, err := time.ParseDuration(v)
@@ -122,12 +122,12 @@ func counterRows() []cli.Row[countersOptions] {
 				d, err = time.Duration(n)*time.Second, nil
 			}
 			if err != nil || d <= 0 {
-				return cli.UsageError{Text: fmt.Sprintf("%q is no interval: expected a time such as 1s or 500ms", v)}
+				return cli.UsageError{Text: fmt.Sprintf("invalid interval %q: expected a duration such as 1s or 500ms", v)}
 			}
 			o.interval = d
 			return nil
 		}),
-		cli.NewRow(0, "count", "N", "with -i: end after so many intervals", number("number of intervals", 1, math.MaxInt32, func(o *countersOptions) *int { return &o.count })),
+		cli.NewRow(0, "count", "N", "with -i: number of intervals", number("number of intervals", 1, math.MaxInt32, func(o *countersOptions) *int { return &o.count })),
 	)
 }
 
@@ -168,12 +168,12 @@ func showCounters(ctx context.Context, s *session, o *countersOptions, words []s
 	if len(words) > 2 {
 		n, err := strconv.ParseUint(words[2], 0, 64)
 		if err != nil {
-			return cli.UsageError{Text: fmt.Sprintf("%q is no mask of counters, such as 0x0fff", words[2])}
+			return cli.UsageError{Text: fmt.Sprintf("invalid counter mask %q: expected a number such as 0x0fff", words[2])}
 		}
 		g.mask = n
 	}
 	if o.interval != 0 && (o.reset || o.resetOnly || o.kind != nil) {
-		return cli.UsageError{Text: "-i goes together with none of -r, -R and the options for other counters"}
+		return cli.UsageError{Text: "-i cannot be combined with -r, -R or the options for other counters"}
 	}
 	var err error
 	if g.c, err = s.open(); err != nil {
@@ -200,7 +200,7 @@ func showCounters(ctx context.Context, s *session, o *countersOptions, words []s
 	}
 	everyPort := ports[0] == mad.AllPorts && len(ports) == 1
 	if everyPort && g.info.CapMask&perfAllPorts == 0 && !o.all {
-		return fmt.Errorf("LID %d cannot select all ports at once: use -a or -l -a, which ask one port after another", g.to.LID)
+		return fmt.Errorf("LID %d does not support PortSelect 255, all ports: use -a or -l -a, which read one port after another", g.to.LID)
 	}
 	sum := o.all && !o.loop && len(ports) > 1
 	if everyPort && (o.loop || g.info.CapMask&perfAllPorts == 0) {
@@ -209,7 +209,7 @@ func showCounters(ctx context.Context, s *session, o *countersOptions, words []s
 			return err
 		}
 		if sum && !s.JSON {
-			s.Note("LID %d cannot select all ports at once: the sums are those of its ports", g.to.LID)
+			s.Note("LID %d does not support PortSelect 255, all ports: the counters of its ports are added", g.to.LID)
 		}
 	}
 	switch {
@@ -238,7 +238,7 @@ func portList(word string) ([]uint8, error) {
 			return nil, err
 		}
 		if from >= to {
-			return nil, cli.UsageError{Text: fmt.Sprintf("%q: the last port must be greater than the first", word)}
+			return nil, cli.UsageError{Text: fmt.Sprintf("invalid range of ports %q: the last port must be greater than the first", word)}
 		}
 		var all []uint8
 		for p := int(from); p <= int(to); p++ {

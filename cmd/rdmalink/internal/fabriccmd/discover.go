@@ -2,10 +2,9 @@ package fabriccmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,11 +18,11 @@ import (
 type discoverOptions struct {
 	common
 	walk
-	full, list, ports, maxHops, dot bool
-	onlyCA, onlySwitch, onlyRouter  bool
-	nodes, save, diff               string
-	kinds                           map[fabric.ChangeKind]bool // that a diff prints; nil: all
-	types                           map[mad.NodeType]bool      // of nodes that it says are added or removed
+	full, list, ports, maxHops, dot, chassis bool
+	onlyCA, onlySwitch, onlyRouter           bool
+	nodes, save, diff                        string
+	kinds                                    map[fabric.ChangeKind]bool // that a diff prints; nil: all
+	types                                    map[mad.NodeType]bool      // of nodes that it says are added or removed
 }
 
 // walk holds the options of commands that discover the fabric.
@@ -42,33 +41,21 @@ func (w *walk) walking() *walk { return w }
 
 func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
-		cli.NewRow('o', "outstanding_smps", "N", "requests that are under way at a time (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
+		cli.NewRow('o', "outstanding_smps", "N", "maximum number of outstanding requests (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
 	}
 }
 
 // cacheRow is the option of commands that need no fabric but its discovery.
 func cacheRow[T any, P walkOptions[T]]() cli.Row[T] {
-	return cli.NewRow(0, "load-cache", "FILE", "load an earlier discovery, of discover --cache or -j, in place of one now", func(o *T, v string) error { P(o).walking().cache = v; return nil })
-}
-
-// loadFabric reads a discovery from a file.
-func loadFabric(path string) (*fabric.Fabric, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	f := new(fabric.Fabric)
-	if err := json.Unmarshal(text, f); err != nil {
-		return nil, fmt.Errorf("%s: %w; it takes the output of rdmalink fabric discover -j", path, err)
-	}
-	return f, nil
+	return cli.NewRow(0, "load-cache", "FILE", "use the discovery in this file of discover --cache or -j, instead of a new one", func(o *T, v string) error { P(o).walking().cache = v; return nil })
 }
 
 // discover discovers the fabric. It fails if the first node doesn't answer. Later failures are
 // Problems of the fabric.
 func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) {
 	if w.cache != "" {
-		return loadFabric(w.cache)
+		f, _, err := loadFabric(w.cache)
+		return f, err
 	}
 	c, err := s.open()
 	if err != nil {
@@ -83,6 +70,10 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 	if direct == "" && portGUID == "" {
 		f, err := s.discover(ctx, w)
 		return f, false, err
+	}
+	if w.cache != "" {
+		f, err := cachedScope(w.cache, direct, portGUID)
+		return f, true, err
 	}
 	c, err := s.open()
 	if err != nil {
@@ -101,14 +92,38 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 	return f, true, err
 }
 
+// cachedScope loads a discovery that begins at the port with a GUID.
+func cachedScope(path, direct, portGUID string) (*fabric.Fabric, error) {
+	if direct != "" {
+		return nil, cli.UsageError{Text: "--load-cache cannot be combined with a directed route"}
+	}
+	want, err := parseGUID(portGUID)
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := loadFabric(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Nodes {
+		for _, p := range n.Ports {
+			if p != nil && p.GUID == want {
+				f.From = p
+				return f, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s has no port with GUID %s", path, guid(want))
+}
+
 var discover = define(&program{
 	name: "discover", args: "[OPTIONS] [FILE]",
 	summary: "find all nodes and links of the fabric and print its topology",
 	text: `
 It prints the topology in the format that ibnetdiscover writes and ibsim reads, or
-writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes don't
-answer, it names them at the end, prints the rest, and exits with 1. --diff compares
-with an earlier discovery, which -j printed, and exits with 1 if the fabric has changed.
+writes it to FILE. Discovery needs neither LIDs nor a subnet manager. If nodes do not
+respond, it names them at the end, prints the rest, and exits with 1. --diff compares
+with a discovery that --cache or -j saved, and exits with 1 if the fabric has changed.
 `,
 }, 1, append(append(commonRows[discoverOptions](), walkRows[discoverOptions]()...),
 	cli.NewRow('l', "list", "", "print a line for each node", cli.Flag(func(o *discoverOptions) *bool { return &o.list })),
@@ -116,13 +131,14 @@ with an earlier discovery, which -j printed, and exits with 1 if the fabric has 
 	cli.NewRow('S', "Switch_list", "", "print a line for each switch", cli.Flag(func(o *discoverOptions) *bool { return &o.onlySwitch })),
 	cli.NewRow('R', "Router_list", "", "print a line for each router", cli.Flag(func(o *discoverOptions) *bool { return &o.onlyRouter })),
 	cli.NewRow('p', "ports", "", "print a line for each port", cli.Flag(func(o *discoverOptions) *bool { return &o.ports })),
-	cli.NewRow('f', "full", "", "print speeds, widths and virtual lanes of links as numbers too", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
+	cli.NewRow('f', "full", "", "also print speeds, widths and virtual lanes of links as numbers", cli.Flag(func(o *discoverOptions) *bool { return &o.full })),
 	cli.NewRow('m', "max_hops", "", "print the length of the longest route", cli.Flag(func(o *discoverOptions) *bool { return &o.maxHops })),
-	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all in the form of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
-	cli.NewRow(0, "cache", "FILE", "save the discovery to a file, too, as -j prints it", func(o *discoverOptions, v string) error { o.save = v; return nil }),
+	cli.NewRow('g', "grouping", "", "group the nodes by chassis: those with the same system image GUID", cli.Flag(func(o *discoverOptions) *bool { return &o.chassis })),
+	cli.NewRow(0, "nodes", "KIND", "print hosts, switches, routers or all, in the format of ibhosts, ibswitches, ibrouters and ibnodes", setNodes),
+	cli.NewRow(0, "cache", "FILE", "also save the discovery to a file, in the format of -j", func(o *discoverOptions, v string) error { o.save = v; return nil }),
 	cacheRow[discoverOptions](),
 	cli.NewRow(0, "diffcheck", "KEYS", "with --diff, print only these changes: a list of sw, ca, router, port, lid and nodedesc", setDiffCheck),
-	cli.NewRow(0, "diff", "FILE", "print what has changed since the discovery in this JSON file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
+	cli.NewRow(0, "diff", "FILE", "print the changes since the discovery in this file", func(o *discoverOptions, v string) error { o.diff = v; return nil }),
 	cli.NewRow(0, "dot", "", "print a graph for Graphviz", cli.Flag(func(o *discoverOptions) *bool { return &o.dot })),
 	namesRow[discoverOptions](),
 ), showTopology)
@@ -175,59 +191,78 @@ var nodeKinds = map[string][]mad.NodeType{
 	"hosts": {mad.NodeCA}, "switches": {mad.NodeSwitch}, "routers": {mad.NodeRouter}, "all": {mad.NodeCA, mad.NodeSwitch},
 }
 
-func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) (err error) {
+func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) error {
 	names, err := s.nodeNames()
 	if err != nil {
 		return err
 	}
-	var old *fabric.Fabric
+	t := &topology{o: o, names: names, time: time.Now()}
 	if o.diff != "" {
-		if old, err = loadFabric(o.diff); err != nil {
+		if t.old, _, err = loadFabric(o.diff); err != nil {
 			return err
 		}
 	}
-	f, err := s.discover(ctx, o.walk)
-	if f == nil {
+	if o.cache != "" {
+		t.f, t.time, err = loadFabric(o.cache)
+	} else {
+		t.f, err = s.discover(ctx, o.walk)
+	}
+	if t.f == nil {
 		return err
 	}
-	if o.save != "" {
-		text, err := json.Marshal(f)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.save, append(text, '\n'), 0o666); err != nil {
-			return err
-		}
-	}
-	out := s.Stdout
-	if len(words) == 1 {
-		file, err := os.Create(words[0])
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if closed := file.Close(); err == nil {
-				err = closed
-			}
-		}()
-		out = file
-		s.Stdout = file
-	}
 	if err != nil {
-		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+		s.Note("%s; the nodes found until then follow", cli.PlainLine(err))
 	}
 	var failed error
-	changed := false
 	switch {
-	case o.diff != "":
-		changed, failed = s.showChanges(old, f, names, o)
+	case o.save != "" && err != nil:
+		s.Note("%s was not written, because the discovery is incomplete", o.save)
+	case o.save != "":
+		if err := saveFabric(o.save, t.f); err != nil {
+			return err
+		}
+	}
+	if len(words) == 1 {
+		failed = replaceFile(words[0], func(w io.Writer) error { return s.print(w, t) })
+	} else {
+		failed = s.print(s.Stdout, t)
+	}
+	if failed != nil {
+		return failed
+	}
+	if code := s.problems(t.f); code != nil {
+		return code
+	}
+	if err != nil || t.changed {
+		return cli.ExitCode(cli.ExitFailed)
+	}
+	return nil
+}
+
+// topology is a discovery that is printed.
+type topology struct {
+	o       *discoverOptions
+	names   fabric.Names
+	f, old  *fabric.Fabric // old is nil unless --diff names it
+	time    time.Time      // of the discovery
+	changed bool           // whether f and old differ
+}
+
+// print prints a discovery in the format that the options select.
+func (s *session) print(out io.Writer, t *topology) (err error) {
+	to := *s
+	to.Stdout = out
+	o, f, names := t.o, t.f, t.names
+	switch {
+	case t.old != nil:
+		t.changed, err = to.showChanges(t.old, f, names, o)
 	case s.JSON:
-		failed = s.WriteJSON(f)
+		err = to.WriteJSON(f)
 	case o.nodes != "":
-		for _, t := range nodeKinds[o.nodes] {
-			for n := range f.NewestFirst(t) {
-				if failed = s.Printf("%s\n", nodeLine(n, names)); failed != nil {
-					return failed
+		for _, k := range nodeKinds[o.nodes] {
+			for n := range f.NewestFirst(k) {
+				if err = to.Printf("%s\n", nodeLine(n, names)); err != nil {
+					return err
 				}
 			}
 		}
@@ -236,27 +271,18 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 			on bool
 			t  mad.NodeType
 		}{{o.list, 0}, {o.onlyCA && !o.list, mad.NodeCA}, {o.onlySwitch && !o.list, mad.NodeSwitch}, {o.onlyRouter && !o.list, mad.NodeRouter}} {
-			if k.on && failed == nil {
-				failed = f.WriteList(out, k.t, names)
+			if k.on && err == nil {
+				err = f.WriteList(out, k.t, names)
 			}
 		}
 	case o.ports:
-		failed = f.WritePorts(out, names)
+		err = f.WritePorts(out, names)
 	case o.dot:
-		failed = f.WriteDOT(out, names)
+		err = f.WriteDOT(out, names)
 	default:
-		failed = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: time.Now(), Full: o.full, MaxHops: o.maxHops})
+		err = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: t.time, Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
 	}
-	if failed != nil {
-		return failed
-	}
-	if code := s.problems(f); code != nil {
-		return code
-	}
-	if err != nil || changed {
-		return cli.ExitCode(cli.ExitFailed)
-	}
-	return nil
+	return err
 }
 
 // showChanges prints the differences between two discoveries, and reports whether there are any.

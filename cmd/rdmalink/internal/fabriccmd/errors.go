@@ -37,7 +37,7 @@ Without a thresholds file it reports every error. Lines of the file are NAME=VAL
 such as SymbolErrorCounter=10. The exit code is also 1 if a port has too many errors.
 `,
 }, 0, append(append(commonRows[errorsOptions](), walkRows[errorsOptions]()...),
-	cli.NewRow('s', "suppress", "NAMES", "ignore these counters: a list with commas", func(o *errorsOptions, v string) error {
+	cli.NewRow('s', "suppress", "NAMES", "ignore these counters, separated by commas", func(o *errorsOptions, v string) error {
 		for _, name := range strings.Split(v, ",") {
 			if _, err := findErrorCounter(name); err != nil {
 				return err
@@ -53,14 +53,14 @@ such as SymbolErrorCounter=10. The exit code is also 1 if a port has too many er
 	cli.NewRow(0, "skip-sl", "", "don't ask subnet administration for the service levels of paths", cli.Flag(func(o *errorsOptions) *bool { return &o.skipSL })),
 	cli.NewRow('r', "report-port", "", "print the link of each bad port", cli.Flag(func(o *errorsOptions) *bool { return &o.report })),
 	cli.NewRow(0, "threshold-file", "FILE", "thresholds (default "+defaultThresholds+")", func(o *errorsOptions, v string) error { o.thresholds = v; return nil }),
-	cli.NewRow(0, "data", "", "print the data counters of bad ports, too", cli.Flag(func(o *errorsOptions) *bool { return &o.data })),
+	cli.NewRow(0, "data", "", "also print the data counters of bad ports", cli.Flag(func(o *errorsOptions) *bool { return &o.data })),
 	cli.NewRow(0, "counters", "", "print the data counters of all ports, and no errors", cli.Flag(func(o *errorsOptions) *bool { return &o.dataOnly })),
-	cli.NewRow(0, "details", "", "print what received errors and discarded packets consist of", cli.Flag(func(o *errorsOptions) *bool { return &o.details })),
+	cli.NewRow(0, "details", "", "print the kinds of received errors and discarded packets", cli.Flag(func(o *errorsOptions) *bool { return &o.details })),
 	cli.NewRow(0, "switch", "", "check switches", cli.Flag(func(o *errorsOptions) *bool { return &o.switches })),
 	cli.NewRow(0, "ca", "", "check channel adapters", cli.Flag(func(o *errorsOptions) *bool { return &o.adapters })),
 	cli.NewRow(0, "router", "", "check routers", cli.Flag(func(o *errorsOptions) *bool { return &o.routers })),
-	cli.NewRow('k', "clear-errors", "", "reset the error counters after they were read", cli.Flag(func(o *errorsOptions) *bool { return &o.clearErrors })),
-	cli.NewRow('K', "clear-counts", "", "reset the data counters after they were read", cli.Flag(func(o *errorsOptions) *bool { return &o.clearData })),
+	cli.NewRow('k', "clear-errors", "", "reset the error counters after reading them", cli.Flag(func(o *errorsOptions) *bool { return &o.clearErrors })),
+	cli.NewRow('K', "clear-counts", "", "reset the data counters after reading them", cli.Flag(func(o *errorsOptions) *bool { return &o.clearData })),
 	namesRow[errorsOptions](),
 ), showErrors)
 
@@ -97,7 +97,7 @@ func readThresholds(r io.Reader) (thresholds, error) {
 		name = strings.TrimSpace(name)
 		n, err := strconv.ParseUint(strings.TrimSpace(value), 0, 64)
 		if !ok || err != nil {
-			return t, fmt.Errorf("line %d: %q is no threshold: expected a line such as SymbolErrorCounter=10", line, s)
+			return t, fmt.Errorf("line %d: invalid threshold %q: expected a line such as SymbolErrorCounter=10", line, s)
 		}
 		if _, err := findErrorCounter(name); err != nil {
 			return t, fmt.Errorf("line %d: %w", line, err)
@@ -351,11 +351,11 @@ func showErrors(ctx context.Context, s *session, o *errorsOptions, _ []string) e
 		return err
 	}
 	if err != nil {
-		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+		s.Note("%s; the nodes found until then follow", cli.PlainLine(err))
 	}
 	if !o.skipSL {
 		if err := k.learnLevels(ctx, verbs.GID{}); err != nil {
-			s.Note("the service levels of paths are unknown, 0 is used: %s", cli.PlainLine(err))
+			s.Note("using service level 0, because the service levels of paths are unknown: %s", cli.PlainLine(err))
 		}
 	}
 	for n := range f.NewestFirst(0) {

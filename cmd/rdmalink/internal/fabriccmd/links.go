@@ -28,14 +28,14 @@ If a link is slower or narrower than both ends support, it adds a note: Could be
 `,
 }, 0, append(append(commonRows[linksOptions](), walkRows[linksOptions]()...),
 	cli.NewRow('d', "down", "", "print only links that are down", cli.Flag(func(o *linksOptions) *bool { return &o.down })),
-	cli.NewRow('l', "line", "", "print all of a link in one line", cli.Flag(func(o *linksOptions) *bool { return &o.line })),
-	cli.NewRow('p', "additional", "", "print HoqLife and VLStallCount too", cli.Flag(func(o *linksOptions) *bool { return &o.more })),
+	cli.NewRow('l', "line", "", "print each link in one line", cli.Flag(func(o *linksOptions) *bool { return &o.line })),
+	cli.NewRow('p', "additional", "", "also print HoqLife and VLStallCount", cli.Flag(func(o *linksOptions) *bool { return &o.more })),
 	cli.NewRow(0, "switches-only", "", "print only the links of switches", cli.Flag(func(o *linksOptions) *bool { return &o.switches })),
 	cli.NewRow(0, "cas-only", "", "print only the links of channel adapters", cli.Flag(func(o *linksOptions) *bool { return &o.adapters })),
 	cli.NewRow('G', "port-guid", "GUID", "begin at the node of the port with this GUID, and print only its links", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
 	cli.NewRow('S', "switch", "GUID", "the same", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
 	cli.NewRow('D', "Direct", "ROUTE", "begin at the end of this directed route, and print only its links", func(o *linksOptions, v string) error { o.direct = v; return nil }),
-	cli.NewRow('n', "hops", "N", "with -G or -D: go on for so many hops (default 1)", number("number of hops", 1, mad.MaxHops, func(o *linksOptions) *int { return &o.hops })),
+	cli.NewRow('n', "hops", "N", "with -G or -D: number of hops to discover (default 1)", number("number of hops", 1, mad.MaxHops, func(o *linksOptions) *int { return &o.hops })),
 	cli.NewRow('a', "all", "", "with -G or -D: print the links of all nodes that were found", cli.Flag(func(o *linksOptions) *bool { return &o.all })),
 	cacheRow[linksOptions](),
 	namesRow[linksOptions](),
@@ -51,7 +51,7 @@ func showLinks(ctx context.Context, s *session, o *linksOptions, _ []string) err
 		return err
 	}
 	if err != nil {
-		s.Note("%s; what was found until then follows", cli.PlainLine(err))
+		s.Note("%s; the nodes found until then follow", cli.PlainLine(err))
 	}
 	only := mad.NodeType(0)
 	switch {

@@ -26,18 +26,18 @@ type pingOptions struct {
 
 var ping = define(&program{
 	name: "ping", args: "[OPTIONS] ADDRESS | -S",
-	summary: "ask the responder at a port, and measure how long its answers take",
+	summary: "send requests to the responder at a port and print the round-trip times",
 	text: `
 The other end is rdmalink fabric ping -S, or ibping -S of infiniband-diags. Pings are
-management datagrams, which the processor of a switch or a host answers. They show
-that the path works, but do not measure the latency of RDMA.
+management datagrams, which the CPU of a switch or a host answers. They show that the
+path works, but do not measure the latency of RDMA.
 `,
 }, 1, append(commonRows[pingOptions](),
 	lidRow[pingOptions](),
 	guidRow[pingOptions](),
 	smRow[pingOptions](),
-	cli.NewRow('c', "count", "N", "end after so many pings (default: at an interrupt)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
-	cli.NewRow('f', "flood", "", "ping again as soon as the answer is there (default: a ping a second)", cli.Flag(func(o *pingOptions) *bool { return &o.flood })),
+	cli.NewRow('c', "count", "N", "number of pings (default: until interrupted)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
+	cli.NewRow('f', "flood", "", "send the next ping as soon as the response arrives (default: one per second)", cli.Flag(func(o *pingOptions) *bool { return &o.flood })),
 	cli.NewRow('o', "oui", "OUI", "organization of the vendor class (default 0x1405, OpenIB)", number("OUI", 1, 1<<24-1, func(o *pingOptions) *int { return &o.oui })),
 	cli.NewRow('S', "Server", "", "answer pings", cli.Flag(func(o *pingOptions) *bool { return &o.server })),
 ), doPing)

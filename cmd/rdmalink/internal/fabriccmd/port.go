@@ -30,9 +30,9 @@ var port = define(&program{
 	text: `
 Operations: one of query, enable, disable, on, off, reset, down, arm, active; and any
 of speed N, espeed N, width N, vls N, mtu N, lid N, smlid N, lmc N, mkey N,
-mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. If standard input is a
-terminal, it asks before a change; otherwise a change needs --yes. It refuses to take
-down the link through which the request reaches the node.
+mkeylease N, mkeyprot N, fdr10 N, with the numbers of PortInfo. On a terminal it asks
+for confirmation before a change; otherwise a change requires --yes. It refuses to
+take down the link through which the request reaches the node.
 `,
 }, math.MaxInt, append(append(commonRows[portOptions](), targetRows[portOptions]()...),
 	smRow[portOptions](),
@@ -100,7 +100,7 @@ func portChanges(words []string) ([]portChange, error) {
 		}
 		if op.most == 0 {
 			if state != "" {
-				return nil, cli.UsageError{Text: fmt.Sprintf("%s and %s exclude each other", state, op.name)}
+				return nil, cli.UsageError{Text: fmt.Sprintf("%s and %s cannot be combined", state, op.name)}
 			}
 			if state = op.name; op.change != nil {
 				all = append(all, portChange{op, 0})
@@ -184,7 +184,7 @@ func (s *session) missingLIDs(p *portState, changes []portChange) []portChange {
 		if slices.ContainsFunc(changes, func(c portChange) bool { return c.name == op.name }) {
 			continue
 		}
-		s.Note("port %d has no %s, and nodes refuse a change without one: 0x%x will be set, too", p.number, op.name, anyLID)
+		s.Note("port %d has no %s, without which nodes refuse a change: 0x%x will be set too", p.number, op.name, anyLID)
 		more = append(more, portChange{op, anyLID})
 	}
 	return more
@@ -288,7 +288,7 @@ func (s *session) queryPort(ctx context.Context, c *fabric.Client, p *portState)
 	width, speed := couldBe(here)
 	for _, text := range []string{width, speed} {
 		if text != "" {
-			s.Note("the link is slower than its ends: %s", text)
+			s.Note("the link is slower than its ends support: %s", text)
 		}
 	}
 	return nil
@@ -324,7 +324,7 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 	var names []string
 	for _, c := range changes {
 		if c.cuts && p.number == p.node.LocalPort {
-			return fmt.Errorf("%s is refused: port %d is the one by which the request reaches the node, and the answer would be lost; do it from the other side, or at another port of the node",
+			return fmt.Errorf("refusing %s: port %d receives the request, so the response would be lost; change it from the other end, or through another port of the node",
 				c.name, p.number)
 		}
 		name := c.name
@@ -336,11 +336,11 @@ func (s *session) allowed(p *portState, changes []portChange, yes bool) error {
 	if p.node.Type == mad.NodeSwitch && p.number != 0 {
 		for _, c := range changes {
 			if strings.HasPrefix(c.name, "mkey") {
-				return cli.UsageError{Text: fmt.Sprintf("%s: of a switch, only port 0 has an M_Key", c.name)}
+				return cli.UsageError{Text: fmt.Sprintf("%s: only port 0 of a switch has an M_Key", c.name)}
 			}
 		}
 	}
-	return s.confirm(yes, fmt.Errorf("nothing was changed: %s of port %d needs a yes; give --yes where nobody can be asked", strings.Join(names, ", "), p.number),
+	return s.confirm(yes, fmt.Errorf("nothing was changed: %s of port %d needs confirmation; use --yes without a terminal", strings.Join(names, ", "), p.number),
 		"%s port %d of node %s, %v?", strings.Join(names, ", "), p.number, guid(p.node.NodeGUID), p.route)
 }
 
@@ -427,7 +427,7 @@ func (s *session) writeChange(before, after *portState, ext *mad.MlnxExtPortInfo
 func (s *session) setFDR10(ctx context.Context, c *fabric.Client, p *portState, on uint8) (*mad.MlnxExtPortInfo, error) {
 	ext := new(mad.MlnxExtPortInfo)
 	if err := c.Get(ctx, p.route, uint32(p.number), ext); err != nil {
-		return nil, fmt.Errorf("fdr10: the device has no such speed: %w", err)
+		return nil, fmt.Errorf("fdr10: the device does not support it: %w", err)
 	}
 	ext.StateChangeEnable, ext.LinkSpeedEnabled = fdr10, on
 	if err := c.Set(ctx, p.route, uint32(p.number), ext); err != nil {

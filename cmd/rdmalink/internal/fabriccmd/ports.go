@@ -20,7 +20,7 @@ type portsOptions struct {
 
 var ports = define(&program{
 	name: "ports", args: "[OPTIONS] [DEV [PORT]]",
-	summary: "print this host's ports with management datagrams",
+	summary: "print this host's ports that support management datagrams",
 	text: `
 It reads only /sys, so it needs no privileges.
 `,
@@ -28,7 +28,7 @@ It reads only /sys, so it needs no privileges.
 	cli.NewRow('l', "list_of_cas", "", "print the names of the devices only", cli.Flag(func(o *portsOptions) *bool { return &o.list })),
 	cli.NewRow('s', "short", "", "print the devices without their ports", cli.Flag(func(o *portsOptions) *bool { return &o.short })),
 	cli.NewRow('p', "port_list", "", "print the GUIDs of the ports only", cli.Flag(func(o *portsOptions) *bool { return &o.guids })),
-	cli.NewRow(0, "status", "", "print the form of ibstatus", cli.Flag(func(o *portsOptions) *bool { return &o.status })),
+	cli.NewRow(0, "status", "", "print in the format of ibstatus", cli.Flag(func(o *portsOptions) *bool { return &o.status })),
 	jsonRow[portsOptions](),
 }, showPorts)
 
@@ -84,7 +84,7 @@ func selectPorts(all []mad.PortAttr, words []string) ([]mad.PortAttr, error) {
 	if len(words) == 2 {
 		var err error
 		if number, err = strconv.ParseUint(words[1], 10, 8); err != nil || number > math.MaxUint8 {
-			return nil, cli.UsageError{Text: fmt.Sprintf("%q is no port: expected a number", words[1])}
+			return nil, cli.UsageError{Text: fmt.Sprintf("invalid port %q: expected a number", words[1])}
 		}
 	}
 	var found []mad.PortAttr
@@ -94,10 +94,10 @@ func selectPorts(all []mad.PortAttr, words []string) ([]mad.PortAttr, error) {
 		}
 	}
 	if len(found) == 0 && len(words) == 2 {
-		return nil, fmt.Errorf("no port %s of a device %q has management datagrams", words[1], words[0])
+		return nil, fmt.Errorf("device %[2]q has no port %[1]s with management datagrams", words[1], words[0])
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no port of a device %q has management datagrams", words[0])
+		return nil, fmt.Errorf("device %q has no port with management datagrams", words[0])
 	}
 	return found, nil
 }

@@ -30,7 +30,7 @@ the tables of each switch.
 `,
 }, 3, append(append(append(commonRows[routeOptions](), targetRows[routeOptions]()...), walkRows[routeOptions]()...),
 	smRow[routeOptions](),
-	cli.NewRow('a', "all", "", "print entries that lead nowhere, too", cli.Flag(func(o *routeOptions) *bool { return &o.all })),
+	cli.NewRow('a', "all", "", "also print entries without an output port", cli.Flag(func(o *routeOptions) *bool { return &o.all })),
 	cli.NewRow('n', "no_dests", "", "don't look up the destinations", cli.Flag(func(o *routeOptions) *bool { return &o.brief })),
 	cli.NewRow('M', "Multicast", "", "print the multicast forwarding tables", cli.Flag(func(o *routeOptions) *bool { return &o.multicast })),
 	namesRow[routeOptions](),
@@ -56,7 +56,7 @@ func showRoutes(ctx context.Context, s *session, o *routeOptions, words []string
 	for i, word := range words[min(1, len(words)):] {
 		n, err := strconv.ParseUint(word, 0, 16)
 		if err != nil {
-			return cli.UsageError{Text: fmt.Sprintf("%q is no LID: expected a number up to 0xffff", word)}
+			return cli.UsageError{Text: fmt.Sprintf("invalid LID %q: expected a number up to 0xffff", word)}
 		}
 		*[]*int{&r.first, &r.last}[i] = int(n)
 	}
@@ -123,7 +123,7 @@ func (r *routing) table(ctx context.Context, to mad.Route) error {
 	}
 	text := name(r.names, node.NodeGUID, d.Text)
 	if node.Type != mad.NodeSwitch {
-		return fmt.Errorf("%v, %q, is not a switch: only switches have forwarding tables", to, text)
+		return fmt.Errorf("%v (%q) is not a switch: only switches have forwarding tables", to, text)
 	}
 	if err := r.c.Get(ctx, to, 0, &sw); err != nil {
 		return err

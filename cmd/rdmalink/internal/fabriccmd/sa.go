@@ -82,7 +82,7 @@ func saRows() []cli.Row[saOptions] {
 	return []cli.Row[saOptions]{
 		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *saOptions, v string) error { o.device = v; return nil }),
 		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *saOptions) *int { return &o.port })),
-		cli.NewRow('t', "timeout", "MS", "how long to wait for each answer, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *saOptions) *int { return &o.timeout })),
+		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *saOptions) *int { return &o.timeout })),
 		jsonRow[saOptions](),
 		cli.NewRow('K', "show_keys", "", "print keys", cli.Flag(func(o *saOptions) *bool { return &o.showKeys })),
 		kind('p', "PR", "print PathRecords"),
@@ -121,14 +121,15 @@ func saRows() []cli.Row[saOptions] {
 			o.set("numb_path", 0x7f)
 			return err
 		}),
-		cli.NewRow(0, "smkey", "KEY", "SM_Key of the query; with that of the subnet manager it may see all", func(o *saOptions, v string) error {
+		cli.NewRow(0, "smkey", "KEY", "SM_Key of the query; the subnet manager trusts its own key", func(o *saOptions, v string) error {
 			n, err := strconv.ParseUint(v, 0, 64)
 			if err != nil {
-				return cli.UsageError{Text: fmt.Sprintf("%q is no SM_Key: expected a number of 64 bits", v)}
+				return cli.UsageError{Text: fmt.Sprintf("invalid SM_Key %q: expected a 64-bit number", v)}
 			}
 			o.smKey = n
 			return nil
 		}),
+		cli.NewRow(0, "max-message", "MIB", "longest response to accept, in MiB (default 64)", number("length", 1, 1<<10-1, func(o *saOptions) *int { return &o.longest })),
 		value(0, "slid", "LID of the source of paths", math.MaxUint16),
 		value(0, "dlid", "LID of the destination of paths", math.MaxUint16),
 		value(0, "mlid", "LID of the multicast group of members", math.MaxUint16),
@@ -166,7 +167,7 @@ func (o *saOptions) set(name string, v uint64) {
 func gidWord(word string) (verbs.GID, error) {
 	a, err := netip.ParseAddr(word)
 	if err != nil || !a.Is6() || a.Zone() != "" {
-		return verbs.GID{}, cli.UsageError{Text: fmt.Sprintf("%q is no GID: expected an IPv6 address such as fe80::2:c903:0:1", word)}
+		return verbs.GID{}, cli.UsageError{Text: fmt.Sprintf("invalid GID %q: expected an IPv6 address such as fe80::2:c903:0:1", word)}
 	}
 	return verbs.GID(a.As16()), nil
 }
@@ -241,7 +242,7 @@ func showRecords(ctx context.Context, s *session, o *saOptions, words []string) 
 		word = words[0]
 	}
 	if word == "" && strings.ContainsRune("LlGOU", rune(o.view)) && o.view != 0 {
-		return cli.UsageError{Text: fmt.Sprintf("-%c needs what to look for: a name, a LID for -O, a port GUID for -U", o.view)}
+		return cli.UsageError{Text: fmt.Sprintf("-%c needs an argument: a name, a LID for -O, or a port GUID for -U", o.view)}
 	}
 	var err error
 	if q.names, err = s.nodeNames(); err != nil {
@@ -358,7 +359,7 @@ func (q *asking) lidOf(word string) (uint16, error) {
 	if c := word[0] | 0x20; c < 'a' || c > 'z' {
 		n, err := strconv.ParseUint(word, 0, 16)
 		if err != nil || n == 0 {
-			return 0, cli.UsageError{Text: fmt.Sprintf("%q is no LID: expected 1 to 0xffff, or the name of a node", word)}
+			return 0, cli.UsageError{Text: fmt.Sprintf("invalid LID %q: expected 1 to 0xffff, or the name of a node", word)}
 		}
 		return uint16(n), nil
 	}
@@ -380,7 +381,7 @@ func (q *asking) lidOf(word string) (uint16, error) {
 	}
 	lid, ok := q.byName[word]
 	if !ok {
-		return 0, fmt.Errorf("no node has the name %q", word)
+		return 0, fmt.Errorf("no node is named %q", word)
 	}
 	return lid, nil
 }
@@ -410,7 +411,7 @@ func (q *asking) place(words []string, i int, parts ...part) (lid uint16, first,
 		}
 		n, err := strconv.ParseUint(word, 0, 16)
 		if err != nil || int(n) > parts[k].most {
-			return 0, 0, 0, cli.UsageError{Text: fmt.Sprintf("%q: %q is no number from 0 to %d", words[i], word, parts[k].most)}
+			return 0, 0, 0, cli.UsageError{Text: fmt.Sprintf("%q: invalid number %q: expected a number from 0 to %d", words[i], word, parts[k].most)}
 		}
 		numbers[k] = int(n)
 	}
@@ -923,7 +924,7 @@ func (q *asking) members(word string) error {
 	if word != "" {
 		var err error
 		if mlid, err = strconv.ParseUint(word, 0, 16); err != nil {
-			return cli.UsageError{Text: fmt.Sprintf("%q is no multicast LID, such as 0xc000", word)}
+			return cli.UsageError{Text: fmt.Sprintf("invalid multicast LID %q: expected a number such as 0xc000", word)}
 		}
 	}
 	records, err := q.ask(&mad.MCMemberRecord{}, 0, 0)

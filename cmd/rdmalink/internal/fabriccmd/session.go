@@ -25,7 +25,9 @@ type common struct {
 	smLID    int
 	mkey     uint64
 	smKey    uint64
+	ccKey    uint64
 	showKeys bool
+	longest  int    // message to accept, in MiB; 0 means umad.DefaultMaxMessage
 	names    string // path of a node name map
 }
 
@@ -36,11 +38,11 @@ func commonRows[T any, P commandOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
 		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *T, v string) error { P(o).base().device = v; return nil }),
 		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *T) *int { return &P(o).base().port })),
-		cli.NewRow('t', "timeout", "MS", "how long to wait for each answer, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *T) *int { return &P(o).base().timeout })),
+		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *T) *int { return &P(o).base().timeout })),
 		cli.NewRow('y', "m_key", "KEY", "M_Key of requests of subnet management", func(o *T, v string) error {
 			n, err := strconv.ParseUint(v, 0, 64)
 			if err != nil {
-				return cli.UsageError{Text: fmt.Sprintf("%q is no M_Key: expected a number of 64 bits", v)}
+				return cli.UsageError{Text: fmt.Sprintf("invalid M_Key %q: expected a 64-bit number", v)}
 			}
 			P(o).base().mkey = n
 			return nil
@@ -54,7 +56,7 @@ func jsonRow[T any, P commandOptions[T]]() cli.Row[T] {
 }
 
 func namesRow[T any, P commandOptions[T]]() cli.Row[T] {
-	return cli.NewRow(0, "node-name-map", "FILE", "names of nodes in place of their descriptions: lines 0xGUID \"NAME\"", func(o *T, v string) error { P(o).base().names = v; return nil })
+	return cli.NewRow(0, "node-name-map", "FILE", "names that replace the descriptions of nodes, as lines of 0xGUID \"NAME\"", func(o *T, v string) error { P(o).base().names = v; return nil })
 }
 
 // smRow returns the option of commands that query subnet administration.
@@ -80,13 +82,13 @@ func (s *session) open() (*fabric.Client, error) {
 	if s.client != nil {
 		return s.client, nil
 	}
-	port, err := umad.Open(s.common.device, uint8(s.common.port))
+	port, err := umad.Config{MaxMessage: s.longest << 20}.Open(s.common.device, uint8(s.common.port))
 	if err != nil {
 		return nil, err
 	}
 	s.port = port
 	s.client = fabric.NewClient(port, fabric.Config{
-		MKey: s.mkey, SMKey: s.smKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
+		MKey: s.mkey, SMKey: s.smKey, CCKey: s.ccKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
 	})
 	return s.client, nil
 }

@@ -24,10 +24,9 @@ var sm = define(&program{
 	name: "sm", args: "[OPTIONS] [ADDRESS [MODIFIER]]",
 	summary: "print the state of the subnet manager",
 	text: `
-The default address is the subnet manager of the port. With a modifier it sends a
-Set, as subnet managers do among themselves: 1 hand over, 2 acknowledge, 3 disable,
-4 standby, 5 discover. It asks first if the standard input is a terminal, and needs
---yes elsewhere.
+The default address is the subnet manager of the port. A modifier sends a Set, as
+subnet managers do to each other: 1 hand over, 2 acknowledge, 3 disable, 4 standby,
+5 discover. On a terminal it asks for confirmation; otherwise a Set requires --yes.
 `,
 }, 2, append(append(commonRows[smOptions](), targetRows[smOptions]()...),
 	cli.NewRow('s', "state", "STATE", "state of a Set: 0 not active, 1 discovering, 2 standby (the default), 3 master", smNumber("state", 3, func(o *smOptions) *int { return &o.state })),
@@ -54,7 +53,7 @@ func showSM(ctx context.Context, s *session, o *smOptions, words []string) error
 	if len(words) == 2 {
 		var err error
 		if modifier, err = strconv.ParseUint(words[1], 0, 32); err != nil {
-			return cli.UsageError{Text: fmt.Sprintf("%q is no modifier: expected a number", words[1])}
+			return cli.UsageError{Text: fmt.Sprintf("invalid modifier %q: expected a number", words[1])}
 		}
 	}
 	if modifier == 0 && (o.state > 0 || o.priority > 0 || o.activity > 0) {
@@ -104,7 +103,7 @@ func (s *session) setSM(ctx context.Context, c *fabric.Client, to mad.Route, mod
 	}
 	info.Priority, info.Activity = uint8(max(o.priority-1, 0)), uint32(max(o.activity-1, 0))
 	what := fmt.Sprintf("SMInfo modifier %d, state %d, priority %d", modifier, info.State, info.Priority)
-	if err := s.confirm(o.yes, errors.New("nothing was sent: "+what+" needs a yes; give --yes where nobody can be asked"), "%s to %v?", what, to); err != nil {
+	if err := s.confirm(o.yes, errors.New("nothing was sent: "+what+" needs confirmation; use --yes without a terminal"), "%s to %v?", what, to); err != nil {
 		return err
 	}
 	return c.Set(ctx, to, modifier, info)

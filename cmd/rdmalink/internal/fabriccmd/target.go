@@ -56,17 +56,26 @@ func (s *session) route(ctx context.Context, c *fabric.Client, t target, address
 // lid returns the LID of an address, which must not be a directed route.
 func (s *session) lid(ctx context.Context, c *fabric.Client, t target, address string) (uint16, error) {
 	if t.byGUID {
-		g, err := strconv.ParseUint(address, 0, 64)
+		g, err := parseGUID(address)
 		if err != nil {
-			return 0, cli.UsageError{Text: fmt.Sprintf("%q is no GUID, such as 0x2c9030000001", address)}
+			return 0, err
 		}
-		return c.ResolveLID(ctx, verbs.GUID(g))
+		return c.ResolveLID(ctx, g)
 	}
 	lid, err := strconv.ParseUint(address, 0, 16)
 	if err != nil || lid == 0 || lid >= uint64(mad.MinMulticast) {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q is no LID: expected 1 to 0xbfff", address)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("invalid LID %q: expected 1 to 0xbfff", address)}
 	}
 	return uint16(lid), nil
+}
+
+// parseGUID parses a GUID of the command line.
+func parseGUID(word string) (verbs.GUID, error) {
+	g, err := strconv.ParseUint(word, 0, 64)
+	if err != nil {
+		return 0, cli.UsageError{Text: fmt.Sprintf("invalid GUID %q: expected a number such as 0x2c9030000001", word)}
+	}
+	return verbs.GUID(g), nil
 }
 
 // name returns the name of a node in the node name map, or else its description.
@@ -81,7 +90,7 @@ func name(names fabric.Names, g verbs.GUID, description string) string {
 func portWord(word string) (uint8, error) {
 	n, err := strconv.ParseUint(word, 0, 8)
 	if err != nil {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q is no port: expected 0 to 255", word)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("invalid port %q: expected 0 to 255", word)}
 	}
 	return uint8(n), nil
 }

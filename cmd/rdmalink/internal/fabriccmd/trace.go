@@ -20,7 +20,7 @@ type traceOptions struct {
 
 var trace = define(&program{
 	name: "trace", args: "[OPTIONS] FROM TO",
-	summary: "print the nodes that packets from one port to another pass",
+	summary: "print the nodes on the path from one port to another",
 	text: `
 It follows the forwarding tables of the switches, as packets do. With -m it follows
 the multicast forwarding tables of a group, for which it discovers the fabric.
@@ -210,7 +210,7 @@ func (s *session) spread(ctx context.Context, c *fabric.Client, mlid uint16, sou
 				seen[next.node] = true
 				queue = append(queue, next)
 			case next.node.Info.Type == mad.NodeSwitch:
-				s.Note("packets of MLID 0x%x come to switch %s twice: its forwarding tables have a loop", mlid, guid(next.node.Info.NodeGUID))
+				s.Note("packets of MLID 0x%x reach switch %s twice: the forwarding tables have a loop", mlid, guid(next.node.Info.NodeGUID))
 			}
 		}
 	}
