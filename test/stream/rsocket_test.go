@@ -161,11 +161,11 @@ func TestRsocketKeepAlive(t *testing.T) {
 	})
 }
 
-// TestRsocketMany: 600 connections at a time echo, which are more descriptors than the 1,024 that
+// TestRsocketMany: 1,000 connections at a time echo, which are more descriptors than the 1,024 that
 // some programs bear. An idle one has no goroutine, and one descriptor at each end.
 func TestRsocketMany(t *testing.T) {
 	kit.Only612(t)
-	const n = 600
+	const n = 1000
 	small := rsocket.Config{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
