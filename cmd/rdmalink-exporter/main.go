@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	case err != nil:
 		return 2
 	case flags.NArg() > 0:
-		fmt.Fprintf(stderr, "rdmalink-exporter: %q is one word too many (-h prints the flags)\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "rdmalink-exporter: unexpected argument %q (-h prints the flags)\n", flags.Arg(0))
 		return 2
 	case *interval <= 0:
 		fmt.Fprintf(stderr, "rdmalink-exporter: -interval %v: expected a positive duration\n", *interval)

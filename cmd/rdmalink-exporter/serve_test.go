@@ -195,7 +195,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		"-h":                               {0, "-web.config.file"},
 		"-x":                               {2, "-x"},
-		"word":                             {2, "one word too many"},
+		"word":                             {2, "unexpected argument"},
 		"-interval 0s":                     {2, "a positive duration"},
 		"-web.listen-address 256.0.0.1:x":  {1, "listen tcp"},
 		"-web.config.file /nowhere/at.all": {1, "/nowhere/at.all"},

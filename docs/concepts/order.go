@@ -50,7 +50,7 @@ func order(l *lab) {
 
 	odd := to(verbs.OpFetchAdd, first)
 	odd.RemoteAddr += 4
-	l.say("an atomic operation at an address that is no multiple of 8: %v", a.do(odd))
+	l.say("an atomic operation at an address that is not a multiple of 8: %v", a.do(odd))
 	l.closeAll()
 
 	for _, flags := range []verbs.SendFlags{0, verbs.SendFence} {

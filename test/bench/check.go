@@ -57,7 +57,11 @@ func check(ctx context.Context, o options) error {
 		return err
 	}
 	if o.accept {
-		if err := l.accept(rows); err != nil {
+		if len(o.suites) == len(suiteNames()) { // rows that are gone lose their limits
+			clear(l.Instructions)
+		}
+		l.accept(rows)
+		if err := l.write(); err != nil {
 			return err
 		}
 	}
@@ -131,9 +135,8 @@ func (r *row) mostInC() (most float64) {
 	return most
 }
 
-// accept sets the limits to the measured instructions and writes the file.
-func (l *limits) accept(rows []*row) error {
-	l.Instructions = make(map[string]float64)
+// accept sets the limits of the rows to the measured instructions.
+func (l *limits) accept(rows []*row) {
 	for _, r := range rows {
 		_, limited := l.Calls[r.checkName()]
 		if v, ok := r.value(ours); ok && r.Unit == "instructions" && l.Beside[r.checkName()] == 0 {
@@ -142,6 +145,10 @@ func (l *limits) accept(rows []*row) error {
 			l.Calls[r.checkName()] = math.Round(v.median)
 		}
 	}
+}
+
+// write writes the limits to their file.
+func (l *limits) write() error {
 	text, err := json.MarshalIndent(l, "", "\t")
 	if err != nil {
 		return err

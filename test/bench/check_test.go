@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -62,5 +63,15 @@ func TestHold(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
+	}
+}
+
+// TestAccept: the limits of rows that were not measured stay.
+func TestAccept(t *testing.T) {
+	l := limits{Instructions: map[string]float64{"post send: list 16 on siw": 100, "post send: list 16 on rxe": 90}}
+	l.accept(rowsOf([]result.Sample{{Measure: "post_send", Driver: "siw", Params: "list 16", Impl: ours, Unit: "instructions", Value: 80, Run: 1}}))
+	want := map[string]float64{"post send: list 16 on siw": 80, "post send: list 16 on rxe": 90}
+	if !maps.Equal(l.Instructions, want) {
+		t.Errorf("%v, want %v", l.Instructions, want)
 	}
 }

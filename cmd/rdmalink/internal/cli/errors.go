@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// UsageError is the error of a command line that makes no sense.
+// UsageError is the error of an invalid command line.
 type UsageError struct{ Text, Usage string }
 
 func (e UsageError) Error() string { return e.Text + e.Usage }

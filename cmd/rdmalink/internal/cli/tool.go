@@ -13,7 +13,7 @@ import (
 const (
 	ExitOK     = 0
 	ExitFailed = 1 // the kernel, the network or a peer refused
-	ExitUsage  = 2 // the command line makes no sense
+	ExitUsage  = 2 // the command line is invalid
 )
 
 // Tool holds the environment of a command: its streams, the options that were
