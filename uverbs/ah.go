@@ -164,9 +164,9 @@ func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error)
 }
 
 // AHAttrFromWC returns the address that [PD.AHFromWC] uses. SGIDIndex is the slot of the GID
-// that the message was sent to; flow label, traffic class and hop limit are the message's. A
-// message to a multicast group is refused, because it was sent to no GID of the port. Use
-// [ParseGRH] for its sender, and [Device.ChooseGID] for a GID to answer from.
+// that the message was sent to. Flow label, traffic class and hop limit are those of the
+// message. A message to a multicast group is refused, because it was not sent to a GID of
+// the port. Use [ParseGRH] for its sender, and [Device.ChooseGID] for a GID to answer from.
 //
 // C: ibv_init_ah_from_wc
 func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
@@ -194,7 +194,8 @@ func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHA
 	return attr, nil
 }
 
-// localAddress returns an address by LID. Only InfiniBand has these.
+// localAddress returns attr if the port can be addressed by LID, without a GRH. Only
+// InfiniBand has LIDs.
 func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, error) {
 	p, err := d.QueryPort(port)
 	if err != nil {

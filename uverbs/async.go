@@ -76,12 +76,12 @@ func (t EventType) ofPort() bool {
 	return false
 }
 
-// endsQP reports whether a QP of a connected type fails with the event.
+// endsQP reports whether the event means that a QP of a connected type has failed.
 func (t EventType) endsQP() bool {
 	return t == EventQPFatal || t == EventQPReqErr || t == EventQPAccessErr
 }
 
-// asyncEvents is a device's event descriptor with the objects that its cookies stand for.
+// asyncEvents is a device's event descriptor and the objects that its cookies identify.
 type asyncEvents struct {
 	reader  *wait.Reader
 	mu      sync.Mutex

@@ -9,12 +9,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CompCounter counts completed operations of the QPs that it is attached to, beside their
-// completions. The device has two numbers for it: operations that succeeded, and operations that
-// failed. A program that needs only "have all writes arrived?" reads one number and needs no
-// completions.
+// CompCounter counts the completed operations of the QPs that it is attached to. It has two
+// numbers: operations that succeeded, and operations that failed. A program that only needs to
+// know whether all writes have arrived can read one number instead of polling completions.
 //
-// It needs a kernel after Linux 7.2 and support by the driver. Otherwise errors match
+// It needs a kernel newer than Linux 7.2 and support by the driver. Otherwise errors match
 // [verbs.ErrNotSupported]. All methods may be called concurrently, and each makes a system call.
 //
 // Experimental: may change in any release; see docs/stability.md.
@@ -57,8 +56,8 @@ func (d *Device) afterHint(err error) string {
 	return fmt.Sprintf("completion counters need a kernel newer than Linux 7.2, and driver %v may not support them", d.info.Driver)
 }
 
-// CreateCompCounter creates a completion counter, whose numbers are 0. [QP.AttachCompCounter]
-// makes it count.
+// CreateCompCounter creates a completion counter whose numbers are 0. Use
+// [QP.AttachCompCounter] to attach it to QPs.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //
@@ -175,8 +174,8 @@ func (c *CompCounter) Close() error {
 }
 
 // AttachCompCounter makes c count operations of the QP until the QP is closed. The counter must stay
-// open for as long. Not every device takes all operations ([verbs.CompCounterCaps]), or a QP in any
-// state: attach before the QP leaves RESET.
+// open for as long. A device may support only some operations ([verbs.CompCounterCaps]). Attach the
+// counter before the QP leaves RESET, because some devices refuse other states.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //

@@ -53,13 +53,14 @@ type CQOptions struct {
 	CompVector uint32       // completion vector, below Device.CompVectors
 	Flags      verbs.CQFlags
 	Ext        verbs.WCExtMask // the fields that PollExt fills in; not all drivers support it
-	// MaxInline lets the device write received messages of up to this many bytes, rounded up to
-	// what a completion can hold (mlx5: 32 or 64), to the completion, and Poll copies them to the receive's memory, which must be in a region of this
-	// program, not of a GPU. That saves the device a write. It concerns the QPs whose RecvCQ the CQ
-	// is. On those with SignalAll it concerns the results of READs and atomics too, so their SendCQ must have
-	// the option as well, or nothing is written to completions. mlx5 takes
-	// up to 64, and completions of 128 bytes above 32. Other devices return an error that matches
-	// ErrNotSupported. 0 means none.
+	// MaxInline is the size in bytes up to which the device writes a received message into its
+	// completion. It is rounded up to a size that completions have (mlx5: 32 or 64). Poll copies
+	// the message to the receive's memory, which must be in a region of this program, not of a GPU.
+	// This saves the device a write. The option applies to QPs whose RecvCQ is this CQ. If such a
+	// QP has SignalAll, the option also applies to the results of READs and atomics. The QP's
+	// SendCQ must have it as well then, or the device writes nothing into completions. mlx5
+	// supports up to 64, and uses completions of 128 bytes above 32. Other devices return an error
+	// that matches ErrNotSupported. 0 means none.
 	//
 	// C: MLX5_SCATTER_TO_CQE and MLX5_CQE_SIZE of the environment
 	MaxInline uint32
@@ -208,8 +209,8 @@ func (cq *CQ) pollContended(wcs []verbs.WC) (int, error) {
 // setSlowPath recomputes whether Poll must take the slow path. The caller holds the lock.
 func (cq *CQ) setSlowPath() { cq.slowPath = cq.closed || len(cq.old)+len(cq.made) > 0 }
 
-// pollSlow is Poll of a CQ that is closed or has completions beside the ring. The caller
-// holds the lock; pollSlow releases it.
+// pollSlow is Poll of a CQ that is closed or has completions that are not on the ring. The
+// caller holds the lock; pollSlow releases it.
 func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
 	if cq.closed {
 		cq.mu.Unlock()
@@ -259,8 +260,8 @@ func (cq *CQ) complete(wcs []verbs.WC) {
 	cq.events.Wake()
 }
 
-// room returns how many more completions complete may append. Together they are at most
-// as many as the CQ has entries.
+// room returns how many more completions complete may append. The list made never has more
+// completions than the CQ has entries.
 func (cq *CQ) room() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -277,9 +278,9 @@ func (cq *CQ) countEvent() {
 }
 
 // Arm requests an event at the next completion. With solicitedOnly, the event is raised at
-// the next solicited or failed completion; some drivers ignore failed ones. Completions that are on the CQ
-// already raise no event, so poll once more after arming. [CQ.Wait] arms the CQ itself, but
-// never with solicitedOnly. Use [CompChannel.Get] for solicited events.
+// the next solicited or failed completion; some drivers ignore failed ones. Completions
+// that are already on the CQ raise no event, so poll once more after arming. [CQ.Wait] arms
+// the CQ itself, but never with solicitedOnly. Use [CompChannel.Get] for solicited events.
 //
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
@@ -440,7 +441,8 @@ func (cq *CQ) Close() error {
 	return cq.close(cq.destroy, cq.release)
 }
 
-// destroy holds the lock, so that Arm never passes a destroyed CQ to the kernel.
+// destroy destroys the kernel's CQ. It holds the lock, so that Arm never passes a destroyed
+// CQ to the kernel.
 func (cq *CQ) destroy() error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

@@ -51,8 +51,8 @@ func (qp *QP) cqs() []*CQ {
 	}
 }
 
-// clean takes a QP's completions off the ring, if the CQ still knows the QP under its
-// number. The caller holds the CQ.
+// clean takes a QP's completions off the ring, if no newer QP of the CQ has its number. The
+// caller holds the CQ.
 func (cq *CQ) clean(qp *QP) []failure {
 	switch {
 	case cq.qps[qp.num] != qp:
@@ -80,7 +80,7 @@ func (cq *CQ) addQP(qp *QP) {
 	handleFailures(failed)
 }
 
-// removeQP makes the CQ forget qp. The caller holds the CQ.
+// removeQP removes qp from the CQ's table of QPs. The caller holds the CQ.
 func (cq *CQ) removeQP(qp *QP) {
 	if cq.qps[qp.num] == qp {
 		delete(cq.qps, qp.num)

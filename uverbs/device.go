@@ -153,8 +153,8 @@ func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
 	return ioctl.Write(uint32(d.info.Driver), command, in)
 }
 
-// newCommand returns such a command that can be issued many times. It bypasses deviceFile's
-// check for Close, because the command's object is closed before its device.
+// newCommand is like writeCommand, but the command can be issued many times. It bypasses
+// deviceFile's check for Close, because the command's object is closed before its device.
 func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command {
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
@@ -191,7 +191,7 @@ func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
 // Attr returns a copy of the result of the first Query. Most attributes never change, and
 // each Query is a system call.
 //
-// C: what verbs_context keeps for its providers and librdmacm
+// C: the attributes that verbs_context keeps for its providers and librdmacm
 func (d *Device) Attr() (*verbs.DeviceAttr, error) {
 	a := d.attr.Load()
 	if a == nil {
@@ -399,4 +399,4 @@ func (f *deviceFile) Close() error {
 }
 
 // abandon is the cleanup of an unreachable Device.
-func (f *deviceFile) abandon() { _ = f.Close() } // the error has no receiver
+func (f *deviceFile) abandon() { _ = f.Close() } // there is no caller to return the error to

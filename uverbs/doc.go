@@ -98,7 +98,7 @@ package uverbs
 // path: Flush is called after it, and the room on the CQ limits it. siw needs that, because its
 // kernel flushes the queues only when the QP enters ERR. rxe's kernel flushes receives whenever the
 // QP is moved to ERR, so uverbs moves it again after each post. One failure can't be detected: siw
-// may put a QP into ERR while no work is outstanding and nobody reads the device's events. Its
+// may put a QP into ERR while no work is outstanding and no goroutine reads the device's events. Its
 // doorbell still succeeds then, and the program waits forever for what it posts, as with libsiw.
 // rdmacm reads the events.
 //

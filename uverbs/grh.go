@@ -41,7 +41,7 @@ func parseGRH(b []byte) (g GRH, why string) {
 	}
 	b = b[:GRHSize]
 	switch ip4 := b[ipv4Offset:]; {
-	case b[0]>>4 == 6 && !(ip4[0]&0xf == 5 && checksumOK(ip4)): // an IPv6 header may look like one half IPv4
+	case b[0]>>4 == 6 && !(ip4[0]&0xf == 5 && checksumOK(ip4)): // the second half of an IPv6 header may look like an IPv4 header
 		return parseIPv6(b)
 	case b[0]>>4 == 6, ip4[0]>>4 == 4:
 		return parseIPv4(ip4), ""

@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lack explains why access flags were refused that the device or its driver lacks. Some kernels
-// return EINVAL where others say that a flag is not supported. lack makes both match
-// ErrNotSupported.
+// lack explains the refusal of access flags that the device or its driver does not support.
+// Some kernels return EINVAL where others say that a flag is not supported. lack makes both
+// match ErrNotSupported.
 func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EOPNOTSUPP) {
 		return "", err
@@ -38,8 +38,8 @@ func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	return hint, err
 }
 
-// accessDefined has the flags that some kernel defines. A kernel ignores optional flags that it
-// does not know.
+// accessDefined has the flags that at least one kernel defines. A kernel ignores optional flags
+// that it does not know.
 const accessDefined = verbs.AccessFlushPersistent<<1 - 1 | verbs.Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
 // lacked returns the flags that the device does not support.

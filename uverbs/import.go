@@ -15,8 +15,8 @@ import (
 // ImportFile opens the RDMA device of a file that another process uses and has sent over a Unix
 // socket (SCM_RIGHTS). Both processes share the kernel's context and its objects.
 // [Device.ImportPD] and [PD.ImportMR] import objects of the other process by their handles. Each
-// process owns the objects that it creates, so Close of the imported device destroys none of the
-// other process's. The kernel frees everything when both have closed the file.
+// process owns the objects that it creates, so Close of the imported device does not destroy
+// objects of the other process. The kernel frees everything when both have closed the file.
 //
 // Among the drivers of Linux 6.12, only mlx5 supports this, in a context with dynamic UARs. For
 // others the error matches ErrNotSupported. For a file that is not in use the error is EINVAL; use
@@ -100,8 +100,8 @@ func (pd *PD) identify() (err error) {
 // ImportMR imports a memory region by its handle ([MR.Handle]), for use in its domain or an
 // imported one. [MR.Addr], [MR.Len] and the keys are those of the owner. [MR.Bytes] is nil,
 // because the memory need not be mapped in this process. The device can write to the region, but
-// a provider can't, as mlx5's does for short messages. For an unknown handle the error is
-// ENOENT.
+// a provider that writes short messages itself, such as mlx5's, can't. For an unknown handle the
+// error is ENOENT.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //

@@ -42,9 +42,9 @@ type MR struct {
 // pages.
 type MROptions struct {
 	Huge bool // 2 MiB pages from the pool of vm.nr_hugepages
-	// Align makes the address of the region a multiple of it: a power of two of at most 2 MiB. 0
-	// means the page size. A pool of buffers of one size, a power of two, then has no buffer that
-	// crosses a boundary of that size; with 2 MiB, the kernel can use transparent huge pages.
+	// Align is the alignment of the region's address in bytes: a power of two of at most 2 MiB. 0
+	// means the page size. If the region is divided into buffers of this size, no buffer crosses
+	// a boundary of this size. With 2 MiB, the kernel can use transparent huge pages.
 	Align int
 }
 
@@ -112,7 +112,8 @@ func (mr *MR) register(access verbs.Access) error {
 	})
 }
 
-// made creates the region by calling create, as a user of its PD and of more.
+// made calls create to create the region, and makes the region a user of its PD and of the
+// objects in more.
 func (mr *MR) made(access verbs.Access, create func(verbs.Access) error, remedy func(error) (hint string, err error), more ...*object) error {
 	if err := mr.attach("MR", append([]*object{&mr.pd.object}, more...)...); err != nil {
 		return err
@@ -283,7 +284,7 @@ func (mr *MR) release() error {
 	return err
 }
 
-// MRAttr describes a region as the kernel knows it.
+// MRAttr holds the attributes of a region that the kernel reports.
 type MRAttr struct {
 	LKey, RKey uint32
 	Length     uint64 // bytes
@@ -501,7 +502,7 @@ func (r *regions) add(mr *MR) {
 	r.open[mr.lkey] = mr
 }
 
-// remove returns when no goroutine accesses the region any more.
+// remove removes the region and waits until no goroutine accesses it any more.
 func (r *regions) remove(mr *MR) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

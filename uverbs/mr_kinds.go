@@ -68,7 +68,7 @@ func (mr *MR) issueDM(dm *DM, offset uint64, access verbs.Access) error {
 // be that of offset. The memory is not mapped into the process, so [MR.Bytes] is nil.
 //
 // access may have LocalWrite, the remote rights and RelaxedOrdering. If the driver does not
-// support dma-bufs, as siw and rxe, the error matches ErrNotSupported.
+// support dma-bufs, like siw and rxe, the error matches ErrNotSupported.
 //
 // C: ibv_reg_dmabuf_mr
 func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, access verbs.Access) (*MR, error) {
@@ -185,8 +185,8 @@ func (mr *MR) issueFor(dmah *DMAH, access verbs.Access) error {
 // later. No pages are pinned: the device faults them in when it accesses them. Work requests and
 // peers name memory by its address, so offsets of [MR.SGE] are addresses. [MR.Bytes] is nil. The
 // caller must keep memory in place while work requests name it, such as a mapping, or a slice held
-// by a runtime.Pinner. The device can write to the region, but a provider can't, as mlx5's does for
-// short messages.
+// by a runtime.Pinner. The device can write to the region, but a provider that writes short
+// messages itself, such as mlx5's, can't.
 //
 // RegImplicitMR adds AccessOnDemand to access. If the device lacks [verbs.ODPImplicit], as rxe
 // does, the error matches ErrNotSupported.

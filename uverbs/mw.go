@@ -149,8 +149,8 @@ func (mw *MW) Bind(qp *QP, wrID uint64, flags verbs.SendFlags, b verbs.BindMW) e
 // some drivers can't destroy a QP through which a window is bound. bind does not track the
 // end of such a binding: the QP stays held.
 //
-// rxe's kernel needs this: if the QP is destroyed first, it waits 50 seconds for the window. It
-// also follows a null pointer if a window is invalidated that is not bound; see unbind.
+// rxe's kernel driver needs this: if the QP is destroyed first, it waits 50 seconds for the
+// window. It also follows a null pointer if an unbound window is invalidated; see unbind.
 func (qp *QP) bind(b *verbs.BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)
 	mr, isMR := b.MR.(*MR)

@@ -20,7 +20,7 @@ import (
 type Verb string
 
 // Verbs returns all verbs that [Device.Probe] knows, in the order of the objects. Closing an object
-// is no verb: what a device creates it destroys.
+// is not among them, because a device can destroy every object that it can create.
 //
 // Experimental: may change in any release; see docs/stability.md.
 func Verbs() []Verb {
@@ -37,11 +37,11 @@ func Verbs() []Verb {
 // error means that Probe could not find out. For example, a QP of type RawPacket needs CAP_NET_RAW,
 // and an address handle needs a port with a GID.
 //
-// Linux lists the verbs of no device, so Probe makes the call, on objects that it creates for that
-// and destroys: at most three QPs or WQs, three CQs and a page of pinned memory, which count against
-// limits such as rdma.max of the cgroup. It sends nothing and leaves nothing behind.
-// Probe may be called while other goroutines use the device. [Device.Supports] has the opcodes of
-// sends and asks only the provider.
+// Linux does not report which verbs a device has, so Probe makes the call on temporary objects.
+// These are at most three QPs or WQs, three CQs and a page of pinned memory. They count against
+// limits such as rdma.max of the cgroup. Probe sends nothing and leaves nothing behind. Probe may
+// be called while other goroutines use the device. For the opcodes of sends, use
+// [Device.Supports], which asks only the provider.
 //
 // Experimental: may change in any release; see docs/stability.md.
 func (d *Device) Probe(v Verb) error {
@@ -68,7 +68,7 @@ func (s *scratch) finish(err error) error {
 	return err
 }
 
-// later has finish close c if it was created.
+// later returns its arguments. If c was created, finish will close it.
 func later[T io.Closer](s *scratch, c T, err error) (T, error) {
 	if err == nil {
 		s.made = append(s.made, c)
@@ -76,7 +76,7 @@ func later[T io.Closer](s *scratch, c T, err error) (T, error) {
 	return c, err
 }
 
-// only returns the error of a creation, whose object finish closes.
+// only returns the error of a creation. If c was created, finish will close it.
 func only[T io.Closer](s *scratch, c T, err error) error {
 	_, err = later(s, c, err)
 	return err
@@ -137,7 +137,7 @@ func (s *scratch) qp(typ verbs.QPType) (*QP, error) {
 	return later(s, qp, err)
 }
 
-// usable creates a QP of a type that the device has.
+// usable creates a QP of a type that the device supports.
 func (s *scratch) usable() (qp *QP, err error) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeRawPacket} {
 		if qp, err = s.qp(typ); !unsupported(err) {
@@ -162,7 +162,7 @@ func (s *scratch) target() (*XRCD, *QP, error) {
 	return x, qp, err
 }
 
-// wq creates a WQ, and table a table of one WQ.
+// wq creates a WQ.
 func (s *scratch) wq() (*PD, *WQ, error) {
 	pd, err := s.pd()
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *scratch) compCounter() (*CompCounter, error) {
 	return later(s, c, err)
 }
 
-// self returns the address of the device's own first port, at which it reaches itself.
+// self returns the address of the device's first port, which QPs of the device can send to.
 func (s *scratch) self() (*verbs.AHAttr, error) {
 	port, err := s.QueryPort(1)
 	if err != nil {
@@ -292,8 +292,8 @@ func second[A, B any](_ A, _ B, err error) error { return err }
 
 func first[T any](_ T, err error) error { return err }
 
-// probes has a probe for each verb. What a creation grants is not probed again: Counters.Read works
-// if counters can be created.
+// probes has a probe for each verb. It leaves out verbs that work on every object that can be
+// created, such as Counters.Read.
 var probes = []struct {
 	verb Verb
 	try  func(*scratch) error
@@ -525,7 +525,8 @@ var probes = []struct {
 	}},
 }
 
-// initialize moves a QP to INIT, which iWARP does not have: its QPs take receives from the start.
+// initialize moves a QP to INIT. It does nothing on iWARP, which has no INIT and whose QPs accept
+// receives from the start.
 func (d *Device) initialize(qp *QP) error {
 	if d.info.NodeType == verbs.NodeRNIC {
 		return nil
@@ -540,7 +541,7 @@ func window(typ verbs.MWType) func(*scratch) error {
 	})
 }
 
-// noOpcode returns the error of a verb whose work request the device does not take.
+// noOpcode returns the error of a verb whose work request the device does not support.
 func (d *Device) noOpcode(op string) error {
 	if d.provider == nil {
 		return d.noProvider(op, "device")
@@ -548,8 +549,8 @@ func (d *Device) noOpcode(op string) error {
 	return d.fail(op, verbs.ErrNotSupported, "its QPs don't support this work request (Device.Supports)")
 }
 
-// emptySlot returns nil for the error of a GID that is not set, which only a kernel with the method
-// returns.
+// emptySlot returns nil if err means that the GID is not set. Only a kernel that has the method
+// returns that error.
 func emptySlot(err error) error {
 	if errors.Is(err, syscall.ENODATA) || errors.Is(err, verbs.ErrNoGID) {
 		return nil
@@ -576,8 +577,8 @@ func (s *scratch) importContext() error {
 	return errors.Join(other.closeProvider(), m.free())
 }
 
-// regDMABuf registers a file that is no dma-buf. A kernel whose driver takes dma-bufs refuses it as
-// invalid, any other before it looks.
+// regDMABuf registers a file that is no dma-buf. With a driver that supports dma-bufs, the kernel
+// refuses the file as invalid. With other drivers, it refuses the call without examining the file.
 func (s *scratch) regDMABuf(pd *PD) error {
 	file, err := os.Open(os.DevNull)
 	if err != nil {

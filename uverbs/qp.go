@@ -27,7 +27,7 @@ type QP struct {
 	handle, num    uint32
 	cap            verbs.QPCap
 	cookie         uint64
-	state          atomic.Uint32 // as far as this process moved it
+	state          atomic.Uint32 // the last state that this process set
 	failedIn       atomic.Uint64 // the generation that failed, plus 1; 0 if none has
 	generation     atomic.Uint32 // the number of moves to RESET
 	errorOnce      errorOnce
@@ -229,9 +229,9 @@ func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
 	return order
 }
 
-// ECE returns the QP's options of enhanced connection establishment: after CreateQP what the device
-// offers, and after Modify what it agreed to. If the device or its kernel has none, the error matches
-// ErrNotSupported.
+// ECE returns the QP's options of enhanced connection establishment. After CreateQP they are the
+// options that the device offers, and after Modify those that it agreed to. If the device or its
+// kernel has none, the error matches ErrNotSupported.
 //
 // C: ibv_query_ece
 func (qp *QP) ECE() (e verbs.ECE, err error) {
@@ -242,9 +242,10 @@ func (qp *QP) ECE() (e verbs.ECE, err error) {
 	return e, err
 }
 
-// SetECE requests options of enhanced connection establishment, usually what the peer answered.
-// The next Modify passes them to the device, so call SetECE before the QP leaves INIT. ECE returns
-// what the device made of them. If the device has none, the error matches ErrNotSupported.
+// SetECE requests options of enhanced connection establishment, usually those in the peer's
+// answer. The next Modify passes them to the device, so call SetECE before the QP leaves INIT.
+// After Modify, ECE returns the options that the device agreed to. If the device has none, the
+// error matches ErrNotSupported.
 //
 // C: ibv_set_ece
 func (qp *QP) SetECE(e verbs.ECE) error {

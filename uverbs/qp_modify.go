@@ -369,9 +369,9 @@ func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) stri
 	return qp.explainValues(attr, mask)
 }
 
-// stateNow returns the QP's state in the kernel, which moves QPs too. If the kernel does not
-// know it, or does not report it (siw before Linux 6.12), stateNow returns the state that
-// this process set.
+// stateNow returns the kernel's state of the QP, because the kernel also moves QPs by
+// itself. If the kernel does not report the state (siw before Linux 6.12), stateNow returns
+// the state that this process set.
 func (qp *QP) stateNow() (s verbs.QPState, draining bool) {
 	attr, err := qp.issueQuery()
 	if err != nil || attr.State == verbs.QPStateReset {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Sends writes requests into the send queue of a QP one at a time. [QP.Sends] returns it. Use it
-// until Ring, by one goroutine.
+// Sends writes requests into the send queue of a QP one at a time. [QP.Sends] returns it. Only one
+// goroutine may use it, and only until it calls Ring.
 //
 // Experimental: may change in any release; see docs/stability.md.
 type Sends struct {
@@ -20,19 +20,21 @@ type Sends struct {
 	begun   bool               // between QP.Sends and Ring
 }
 
-// Sends begins a list of requests that the caller adds one at a time, and that Ring hands to the
-// device. It saves filling in a [verbs.SendWR] for each request, as PostSend needs it. With mlx5,
-// the requests go straight into the queue. With other drivers, Ring posts them with PostSend.
+// Sends begins a list of requests. The caller adds them one at a time, and Ring hands them to the
+// device. Unlike with PostSend, the caller need not fill in a [verbs.SendWR] for each request.
+// With mlx5, the requests go straight into the queue. With other drivers, Ring posts them with
+// PostSend.
 //
 //	q := qp.Sends()
 //	q.WriteInline(1, verbs.SendSignaled, data, addr, rkey)
 //	n, err := q.Ring()
 //
-// Sends locks the QP's sends until Ring: meanwhile other goroutines wait in Sends, and, depending
-// on the driver, in PostSend, Modify and Close. So always call Ring, soon, and in between no other
-// method of the QP or of its connection. The QP's type must be RC, UC or raw packet; with others
-// Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is closed, Ring returns [verbs.ErrClosed]. A list that is not longer than
-// an earlier one of the QP allocates nothing.
+// Sends locks the QP's sends until Ring. Meanwhile other goroutines wait in Sends and, depending
+// on the driver, in PostSend, Modify and Close. So always call Ring, and call it soon. Before
+// Ring, call no other method of the QP or of its connection. The QP's type must be RC, UC or raw
+// packet; with others Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is
+// closed, Ring returns [verbs.ErrClosed]. A list that is not longer than an earlier one of the QP
+// allocates nothing.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //
@@ -126,7 +128,7 @@ type sendList struct {
 	lock    driver.Lock
 	refused error
 	wrs     []verbs.SendWR
-	sges    [][1]verbs.SGE // when it grows, the SGLs of wrs keep what they had
+	sges    [][1]verbs.SGE // when it grows, the SGLs of wrs keep using the old array
 }
 
 func (l *sendList) StartSends(refused error) {
