@@ -39,9 +39,9 @@ func NewEventChannel() (*EventChannel, error) {
 	return openChannel(kernel.Running)
 }
 
-// NewEventChannelFor opens the channel of the host that has addr: a host of package rdmatest, or else
-// the host that the program runs on, as [NewEventChannel] does. Tests use it, for IDs on devices in software.
-// The IDs connect addresses of one network only.
+// NewEventChannelFor opens the channel of the host that has addr: a host of package rdmatest, or else the
+// host that the program runs on, as [NewEventChannel] does. It is for tests with simulated devices. Its IDs
+// can connect only addresses of that host's network.
 func NewEventChannelFor(addr netip.Addr) (*EventChannel, error) {
 	return openChannel(kernel.Owner(addr))
 }
@@ -59,9 +59,9 @@ func newEventChannel(file kernel.CM) *EventChannel {
 		ids: make(map[uint64]*ID), multicasts: make(map[uint64]*Multicast)}
 }
 
-// Close closes the channel, and ends a Get that waits. While IDs remain on the channel, Close changes
-// nothing and its error matches verbs.ErrInUse. A second Close returns an error that matches
-// net.ErrClosed.
+// Close closes the channel and ends a Get that waits. If IDs remain on the channel, Close does
+// nothing and returns an error that matches verbs.ErrInUse. A second Close returns an error that
+// matches net.ErrClosed.
 //
 // C: rdma_destroy_event_channel
 func (c *EventChannel) Close() error {
@@ -82,8 +82,9 @@ func (c *EventChannel) Close() error {
 // Close one that matches net.ErrClosed. Call Ack for each event, because Destroy of the event's ID
 // waits for that.
 //
-// As in librdmacm, Get moves the queue pair that is attached to an ID: through the rest of connection
-// set-up, and to the error state on disconnect or rejection.
+// As in librdmacm, Get changes the state of the queue pair that is attached to the event's ID. It
+// completes the connection set-up, and moves the queue pair to the error state on disconnect or
+// rejection.
 //
 // C: rdma_get_cm_event
 func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
@@ -101,7 +102,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	}
 }
 
-// next is Get without the moves of queue pairs. Only one goroutine at a time may call it.
+// next is Get, but does not change the state of queue pairs. Only one goroutine at a time may call it.
 func (c *EventChannel) next(ctx context.Context) (*Event, error) {
 	for {
 		if ev, err := c.read(ctx); ev != nil || err != nil {
@@ -164,7 +165,8 @@ func (c *EventChannel) forget(m *Multicast) {
 	delete(c.multicasts, m.uid)
 }
 
-// lookup returns the ID that an event concerns, and its membership if the event is about that.
+// lookup returns the ID that an event concerns. If the event concerns a membership, lookup returns that
+// too.
 func (c *EventChannel) lookup(uid uint64) (*ID, *Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // Config describes the queue pair of a connection and how to connect it. [Dialer] and
 // [ListenConfig] embed it; [Request.Accept] and [OpenUD] take a pointer, which may be nil.
-// The zero value is valid. It is not changed, and may be shared.
+// The zero value is valid. This package does not modify a Config, so it may be shared.
 //
 // Zero stands for a default, which the field's comment names. A negative number stands
 // for none in ResponderResources, InitiatorDepth, RetryCount and RNRRetryCount, and is
@@ -46,10 +46,11 @@ type Config struct {
 	// 48 bytes of inline data. Nil CQs stand for CQs of the connection's own, with room
 	// for all of the QP's work requests. Type must be 0, RC or, for datagrams, UD.
 	//
-	// CQs of its own cost a connection two file descriptors from Dial or Accept to
-	// Close; nothing else costs any. A program with thousands of connections sets SendCQ
-	// and RecvCQ, which any number of connections may share: see the example. SRQs and
-	// CQs must be on one device, which must be PD's. An SRQ needs PD or a CQ.
+	// A connection with its own CQs uses two file descriptors from Dial or Accept to
+	// Close. Otherwise a connection uses none. A program with thousands of connections
+	// sets SendCQ and RecvCQ, which any number of connections may share: see the
+	// example. SRQs and CQs must be on one device, which must be PD's. An SRQ needs PD
+	// or a CQ.
 	//
 	// Dial does not prove the connection if the caller provides SendCQ, or if the sides
 	// agree on no READs (a negative InitiatorDepth here or ResponderResources there).
@@ -57,8 +58,9 @@ type Config struct {
 	// another one follows.
 	QP uverbs.QPOptions
 
-	// RecvCQEntries is the size of the connection's own receive CQ. Zero stands for
-	// QP.Cap.MaxRecvWR or, with an SRQ, for the number of the SRQ's work requests.
+	// RecvCQEntries is the size of the receive CQ that is created for the connection. Zero
+	// stands for QP.Cap.MaxRecvWR or, with an SRQ, for the number of the SRQ's work
+	// requests.
 	RecvCQEntries int
 
 	// See ConnParam. Datagrams use none of these.
@@ -67,26 +69,26 @@ type Config struct {
 	RetryCount         int
 	RNRRetryCount      int
 
-	// OwnRNRRetryCount is how often this end sends a message again that found no posted
-	// receive at the peer, from 1 to 7, where 7 stands for no limit. Zero stands for what the
-	// peer's RNRRetryCount asks for. iWARP and datagrams ignore it.
+	// OwnRNRRetryCount is how often this end sends a message again if the peer has posted no
+	// receive for it, from 1 to 7, where 7 stands for no limit. Zero stands for the peer's
+	// RNRRetryCount. iWARP and datagrams ignore it.
 	OwnRNRRetryCount int
 
-	// RNRTimer is how long the peer waits before it sends a message again that found no
-	// posted receive here. It is rounded up to the next value that queue pairs have, from
-	// 10 µs to 655.36 ms. A longer one is an error. Zero stands for 655.36 ms, which is the
-	// kernel's choice. iWARP and datagrams ignore it.
+	// RNRTimer is how long the peer waits before it sends a message again if this end has
+	// posted no receive for it. It is rounded up to the next value that queue pairs have,
+	// from 10 µs to 655.36 ms. A longer one is an error. Zero stands for 655.36 ms, which
+	// is the kernel's choice. iWARP and datagrams ignore it.
 	RNRTimer time.Duration
 }
 
 // The defaults.
 const (
 	defaultWRs    = 64
-	defaultInline = 48 // siw and rxe have room for this much in any case
+	defaultInline = 48 // siw and rxe always have room for this much
 )
 
-// check refuses negative numbers that mean nothing, and an SRQ without a device to
-// find it on.
+// check returns an error for negative numbers without a meaning, and for an SRQ without a
+// PD or CQ, because the device is unknown then.
 func (c *Config) check(op, object string) error {
 	if c == nil {
 		return nil

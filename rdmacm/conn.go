@@ -26,7 +26,7 @@ type Conn struct {
 	port        uint32 // the device's
 	privateData []byte // the peer's
 	announced   []byte // ours
-	ownSendCQ   bool   // nobody else reads it
+	ownSendCQ   bool   // no other connection or program polls it
 	peer        *Peer
 
 	setup    chan *Event // the events of connection set-up
@@ -95,8 +95,8 @@ func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 // after the queue pair and before PD. Prepare must pass on the objects that it creates, because
 // if the attempt fails only the Conn can free them. If the Conn is closed already, Own closes the
 // object at once. A memory window of type 2 must be closed before the queue pair, so the caller
-// has to close it. The object's Close must not call Close, Disconnect or Own of the Conn, which
-// would wait for it without end.
+// has to close it. The object's Close must not call Close, Disconnect or Own of the Conn, because
+// these calls would wait for it forever.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	closed := c.closed
@@ -104,7 +104,7 @@ func (c *Conn) Own(child io.Closer) {
 		c.verbs.add(child)
 	}
 	c.closing.Unlock()
-	if !closed || child.Close() == nil { // which may call the Conn
+	if !closed || child.Close() == nil { // Close may call the Conn
 		return
 	}
 	c.closing.Lock()
@@ -137,7 +137,7 @@ func (c *Conn) failing(cause error) { c.ending.note(c.because(cause)) }
 
 func (c *Conn) broken(err error) { c.ending.end(err) }
 
-// await waits for the outcome of the current step of connection set-up.
+// await waits until the current step of connection set-up is done.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	for {
 		select {
@@ -285,11 +285,11 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 }
 
 // roomFor rounds up as drivers round up queues, because a caller may use all work requests that
-// the queue pair turns out to have.
+// the queue pair has room for.
 func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 
-// freeUnless frees the Conn of an attempt that a panic or runtime.Goexit in the caller's Prepare
-// ended.
+// freeUnless frees the Conn if a panic or runtime.Goexit in the caller's Prepare ended the
+// attempt.
 func (c *Conn) freeUnless(returned *bool) {
 	if !*returned {
 		_ = c.Close()

@@ -22,7 +22,7 @@ type ending struct {
 	done chan struct{}
 
 	mu          sync.Mutex // guards the fields below
-	hasQP       bool       // so the Conn's device is known
+	hasQP       bool       // if set, the Conn's device is known
 	cause       error
 	over        bool         // done is closed
 	established bool         // the set-up is over
@@ -238,9 +238,10 @@ func (c *Conn) freeQP() error {
 	return err
 }
 
-// because returns the cause of an end that sign shows. When a device is removed, the kernel reports
-// that to one connection after another. If it reports it to the peer first, this connection is
-// disconnected, or its work is flushed, before its own event arrives.
+// because returns the cause of the connection's end, of which the error sign is the first evidence.
+// When a device is removed, the kernel reports that to one connection after another. If it reports
+// it to the peer first, this connection is disconnected, or its work is flushed, before its own
+// event arrives.
 func (c *Conn) because(sign error) error {
 	if sign != ErrDeviceRemoved && c.ending.isOpen() && c.isBeingRemoved() {
 		return ErrDeviceRemoved

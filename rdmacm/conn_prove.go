@@ -41,7 +41,7 @@ func (c *Conn) proveIfNeeded(ctx context.Context, ev *Event) error {
 
 // prove posts empty messages until the READ completes, and takes all their completions off the CQ.
 // All are signalled, so each completes once, even if the connection ends meanwhile and they are
-// flushed. prove does not report such an end: the caller finds it as it would without prove.
+// flushed. prove does not report that the connection ended, because the caller will notice.
 func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 	due := c.postEmpty(verbs.OpRDMARead)
 	for start := time.Now(); due > 0; {
@@ -63,8 +63,8 @@ func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 	return ctx.Err()
 }
 
-// postEmpty returns how many messages it posted: 0 if the queue is full, so enough are under way, or
-// if it is closed.
+// postEmpty posts an empty message and returns 1. It returns 0 if the queue is full, because enough
+// messages are under way then, or if the queue is closed.
 func (c *Conn) postEmpty(op verbs.Opcode) int {
 	n, _ := c.qp.PostSend([]verbs.SendWR{{WRID: proofWRID, Opcode: op, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}})
 	return n

@@ -22,14 +22,15 @@ type ConnParam struct {
 	// at a time. Zero stands for as many as the device can serve and, when accepting, the
 	// peer will issue. A negative number stands for none.
 	ResponderResources int
-	// InitiatorDepth is how many of these the queue pair issues at a time. Zero and negative
-	// numbers have the same meaning.
+	// InitiatorDepth is how many RDMA READs and atomics the queue pair issues at a time. Zero stands
+	// for as many as the device can issue and, when accepting, the peer will serve. A negative
+	// number stands for none.
 	InitiatorDepth int
 	FlowControl    bool
-	// RetryCount is how often a message is sent again that is not acknowledged, from 1 to 7.
-	// Connect sets it for both sides. RNRRetryCount is how often the peer sends a message
-	// again that found no posted receive, from 1 to 7, where 7 stands for no limit. For both,
-	// zero stands for 7, and a negative number for not at all. iWARP has neither.
+	// RetryCount is how often an unacknowledged message is sent again, from 1 to 7. Connect
+	// sets it for both sides. RNRRetryCount is how often the peer sends a message again if
+	// this side has posted no receive for it, from 1 to 7, where 7 stands for no limit. For
+	// both, zero stands for 7, and a negative number for no retries. iWARP has neither.
 	RetryCount    int
 	RNRRetryCount int
 	// QPNum and SRQ describe the queue pair of an ID that has none attached. In events they
@@ -112,7 +113,7 @@ func decodeConn(p *ConnParam, w abi.RdmaUcmConnParam) {
 	}
 }
 
-// private copies n bytes, or as many as there are.
+// private returns a copy of the first n bytes of b, or of all bytes if b is shorter.
 func private(b []byte, n uint8) []byte {
 	if n == 0 {
 		return nil
@@ -177,5 +178,5 @@ func depth(asked int, most uint8) uint8 {
 	return clamp(uint(asked))
 }
 
-// clamp limits n to the byte that the connection manager's messages have for it.
+// clamp limits n to 255, because the connection manager's messages have one byte for it.
 func clamp[T uint | uint32](n T) uint8 { return uint8(min(n, math.MaxUint8)) }

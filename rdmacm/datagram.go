@@ -25,14 +25,14 @@ type Peer struct {
 }
 
 // OpenUD creates a datagram queue pair at a local address of an RDMA device. Its Q_Key is [UDPQKey],
-// the one that the connection manager gives to all. It can send to the peers that [Conn.Lookup]
-// finds, receive from the peers that [Request.AcceptOn] answers, and take part in the groups of
-// [Conn.JoinMulticast]. A Conn from Dial or Accept whose Config.QP.Type is UD can do the same. cfg may
-// be nil.
+// which the connection manager gives to all datagram queue pairs. It can send to the peers that
+// [Conn.Lookup] finds, receive from the peers that [Request.AcceptOn] answers, and take part in the
+// groups of [Conn.JoinMulticast]. A Conn from Dial or Accept whose Config.QP.Type is UD can do the
+// same. cfg may be nil.
 //
 // A datagram has at most the size of the path MTU. Its receive needs 40 bytes more, for the header in
-// front. It may be lost, and it is if no receive is posted. To answer one, create an address handle
-// from its completion: [uverbs.PD.AHFromWC].
+// front. It may be lost, and is always lost if no receive is posted. To answer one, create an address
+// handle from its completion: [uverbs.PD.AHFromWC].
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
@@ -99,10 +99,10 @@ func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
 	return &Peer{AH: ah, QPN: ev.UD.QPNum, QKey: ev.UD.QKey, PrivateData: ev.Param.PrivateData}, nil
 }
 
-// Lookup finds the datagram service at an address as Dial takes it. c's queue pair can send to any
-// number of such peers. private, at most 180 bytes, goes to the service with the request. If the
-// service is not reached over c's device, the error matches syscall.EXDEV. The caller must close the
-// Peer's AH before c.
+// Lookup finds the datagram service at an address, which has the same form as for Dial. c's queue
+// pair can send to any number of such peers. private, at most 180 bytes, goes to the service with
+// the request. If the service is not reached over c's device, the error matches syscall.EXDEV. The
+// caller must close the Peer's AH before c.
 //
 // C: rdma_resolve_addr, rdma_resolve_route, rdma_connect, ibv_create_ah
 func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Peer, error) {
@@ -149,7 +149,7 @@ func (c *Conn) find(ctx context.Context, dst netip.AddrPort, d *Dialer, main *Co
 	return newPeer(main.pd, ev)
 }
 
-// sibling returns a Conn on the same hub, for an ID of its own and without a queue pair.
+// sibling returns a Conn on the same hub, with another ID and without a queue pair.
 func (c *Conn) sibling(op, object string) (*Conn, error) {
 	c.closing.Lock()
 	defer c.closing.Unlock()

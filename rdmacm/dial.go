@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
-// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+// Dialer connects with options. The zero value is valid. [Dial] uses it. Its methods may be
+// called concurrently, but its fields must not be changed meanwhile.
 //
 // A duration of zero stands for a default, which the field's comment names. A negative
 // one is an error.
@@ -22,8 +22,8 @@ type Dialer struct {
 	// Config describes the queue pair. The other fields concern only the dial.
 	Config
 
-	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
-	// bound besides those of the context and the kernel.
+	// Timeout limits the time of a dial, for all addresses of a name together. Zero stands for
+	// no bound besides those of the context and the kernel.
 	Timeout time.Duration
 
 	// LocalAddr is the address to dial from. If it is the zero value, the routing table
@@ -38,15 +38,15 @@ type Dialer struct {
 	// be called for two connections at a time, of which Dial closes one.
 	FallbackDelay time.Duration
 
-	// ResolveTimeout bounds one attempt to resolve the address or the route. Dial makes
-	// three. Zero stands for 2 seconds.
+	// ResolveTimeout limits the time of one attempt to resolve the address or the route. Dial
+	// makes three attempts. Zero stands for 2 seconds.
 	ResolveTimeout time.Duration
 
 	// AckTimeout is how long the queue pair waits for an acknowledgement before it sends
 	// again. It is rounded up to the next value that queue pairs have: 4.096 µs times a
 	// power of two, from 8.192 µs to 2 hours, 26 minutes and 36 seconds. A longer one is
 	// an error. Zero stands for a value that fits the lifetime of packets on the path.
-	// iWARP ignores it, because its TCP has timeouts of its own.
+	// iWARP ignores it, because TCP has its own timeouts.
 	AckTimeout time.Duration
 
 	// TOS is the IPv4 type of service or IPv6 traffic class of the packets that the
@@ -68,14 +68,14 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
 // "host:7471". It tries the addresses of a name in turn. If there are addresses of both
-// families, it starts on those of the other family after FallbackDelay, or as soon as
-// those of the first one's have failed. It returns the connection that is established first.
+// families, it starts on those of the other family after FallbackDelay, or as soon as those
+// of the first family have failed. It returns the connection that is established first.
 //
-// An error is an [OpError] that names the address and the step that failed, or, if several
-// addresses were tried, joins one for each.
+// An error is an [OpError] that names the address and the step that failed. If several
+// addresses were tried, the error joins one OpError for each.
 //
 // Dial returns as soon as ctx ends, with an [OpError] that matches ctx.Err(). It then frees
-// its objects in the background, which takes up to 10 seconds on iWARP. A test that looks
+// its objects in the background, which takes up to 10 seconds on iWARP. A test that checks
 // for leaked goroutines has to wait that long. On iWARP, Dial interrupts the kernel's
 // connect with SIGWINCH. If the program ignores that signal (signal.Ignore), Dial returns
 // only when the kernel gives up, after at most two minutes.
@@ -180,8 +180,8 @@ func attemptError(op string, peer netip.AddrPort, err error) error {
 	return &OpError{Op: op, Object: peer.String(), Err: err}
 }
 
-// during adds the failed step to an error that does not name one: that of a context, or the status
-// of an event.
+// during adds the failed step to an error that does not name one, such as a context's error or the
+// status of an event.
 func during(step string, err error) error {
 	if err == nil {
 		return nil
@@ -262,7 +262,7 @@ func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration)
 	}
 }
 
-// connectTries bounds how many source ports of the kernel's choice a dial tries.
+// connectTries is how many source ports, chosen by the kernel, a dial tries.
 const connectTries = 16
 
 // connect sends the connect request and waits for the answer. The connection manager chooses a
@@ -317,7 +317,7 @@ func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, d *Diale
 	return c.id.AttachQP(c.qp)
 }
 
-// use makes id the ID of the Conn. It replaces one that is destroyed.
+// use makes id the ID of the Conn. The previous ID, if any, must have been destroyed.
 func (c *Conn) use(id *ID) {
 	if c.id == nil {
 		c.link.add(freeing(func() error { return c.id.Destroy() }))
@@ -325,7 +325,7 @@ func (c *Conn) use(id *ID) {
 	c.id = id
 }
 
-// lookup returns the addresses for an address as package net has them.
+// lookup resolves an address in the form that package net uses.
 func lookup(ctx context.Context, resolver *net.Resolver, address string) ([]netip.AddrPort, error) {
 	if addr, err := netip.ParseAddrPort(address); err == nil {
 		return []netip.AddrPort{addr}, nil
@@ -353,9 +353,9 @@ func lookup(ctx context.Context, resolver *net.Resolver, address string) ([]neti
 }
 
 // loopbackSource returns an address to dial the loopback address dst from: one of an interface that
-// has an RDMA link and the loopback flag. With it the device is known before the kernel takes its
-// own loopback path, which asks siw for a P_Key that siw does not have. If there is none, the kernel
-// decides.
+// has an RDMA link and the loopback flag. With such a source the device is known, and the kernel
+// does not take its own loopback path, which asks siw for a P_Key that siw does not have. If there
+// is none, the kernel decides.
 func loopbackSource(dst netip.Addr) netip.AddrPort {
 	for _, ifi := range rdmaInterfaces() {
 		if ifi.Flags&net.FlagLoopback == 0 {

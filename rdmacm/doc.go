@@ -18,12 +18,13 @@
 //
 // Over siw, the accepting kernel may overlook a first message that arrives too early until
 // another one follows. [Dial] therefore proves with an empty RDMA READ that the peer's kernel
-// listens. That takes a send CQ of the Conn's own, and an agreement on at least one READ;
-// see [Config].
+// listens. That requires that the Conn has its own send CQ, and that both sides agree on at
+// least one READ; see [Config].
 //
 // A connection ends with the first cause that occurs, which [Conn.Err] returns once
-// [Conn.Done] is closed. After an orderly end the cause is [ErrDisconnected]. A wait on a CQ
-// of the Conn's own returns the flushed work requests, and then an error that matches Err.
+// [Conn.Done] is closed. After an orderly end the cause is [ErrDisconnected]. A wait on one
+// of the Conn's own CQs returns the flushed work requests, and then an error that matches
+// Err.
 //
 // Over InfiniBand and RoCE, a side that closes as soon as it has received a message may close
 // before it has sent the acknowledgement. The peer's send is then flushed although the message
@@ -53,9 +54,9 @@
 //
 // # Datagrams and multicast
 //
-// With a [Config].QP of Type UD, Dial looks up a datagram service (librdmacm's port space
-// UDP) and returns a Conn whose [Conn.Peer] is where to send to. A Listener answers such
-// lookups, either with a queue pair for each ([Request.Accept]) or with one queue pair for all
+// With a [Config].QP of Type UD, Dial looks up a datagram service (librdmacm's port space UDP)
+// and returns a Conn whose [Conn.Peer] is the destination. A Listener answers such lookups,
+// either with a queue pair for each ([Request.Accept]) or with one queue pair for all
 // ([Request.AcceptOn]). [OpenUD] returns a datagram Conn without a peer, [Conn.Lookup] finds
 // peers for it, and [Conn.JoinMulticast] adds it to multicast groups.
 //
@@ -91,10 +92,10 @@ package rdmacm
 
 // Implementation
 //
-// The two levels are one package, because the upper one uses many unexported parts of the lower
-// one, which nobody else should use: a program must not take events from a hub, for instance. The
-// lower level is in id*.go, channel.go, event.go, multicast.go (but for Group), path.go, service.go
-// and command_unsafe.go.
+// The two levels are one package, because the upper one uses many parts of the lower one that
+// programs must not use. For instance, a program must not take events from a hub. The lower level
+// is in id*.go, channel.go, event.go, multicast.go (but for Group), path.go, service.go and
+// command_unsafe.go.
 //
 // A hub is an event channel with a goroutine that delivers its events. All dialled Conns share one
 // hub. A Listener shares its hub with the Conns that it accepted, which may outlive it. An event
@@ -102,8 +103,8 @@ package rdmacm
 // connection does not stall others. The events of one ID keep their order.
 //
 // Listener.Accept runs each handshake on a goroutine of its own. Requests can be forged over RoCE.
-// Peers that never confirm are therefore dropped, make room for peers that wait, and no address has
-// more than a share of the handshakes.
+// Therefore peers that do not confirm are dropped after a time, sooner if other peers wait, and no
+// address has more than a share of the handshakes.
 //
 // The first cause ends a Conn: an event, a completion with an error (hooks.OnError), or a call of
 // the program. The cause is stored before the queue pair moves to ERR, so a program that polls a

@@ -48,8 +48,8 @@ func (e *OpError) Timeout() bool {
 	return errors.Is(e.Err, syscall.ETIMEDOUT) || errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// Temporary reports whether the same call may succeed later: after a timeout, when
-// the process was out of descriptors, or when a Listener failed to let one peer in.
+// Temporary reports whether the same call may succeed later: after a timeout, when the process was out
+// of descriptors, or when a Listener failed to accept one peer.
 func (e *OpError) Temporary() bool {
 	var errno syscall.Errno
 	return e.onePeer || e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
@@ -79,7 +79,7 @@ var ErrDisconnected = errors.New("peer disconnected")
 var ErrDeviceRemoved = errors.New("RDMA device removed")
 
 // listenerEnd is the error of a listener that ended without Close. It matches net.ErrClosed, so that
-// accepting loops end.
+// loops that call Accept end.
 type listenerEnd struct{ cause error }
 
 func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
@@ -93,8 +93,8 @@ func closeNil(object string) error {
 
 var errUnexpected = errors.New("unexpected event")
 
-// RejectReason is the reason for which the peer refused a connection. The numbers are those of the
-// InfiniBand architecture, section 12.6.7.2.
+// RejectReason is the reason why the peer refused a connection. The numbers are those of the InfiniBand
+// architecture, section 12.6.7.2.
 type RejectReason uint16
 
 // These are the reasons that programs act upon.
@@ -103,8 +103,8 @@ const (
 	RejectTimeout          RejectReason = 4
 	RejectInvalidServiceID RejectReason = 8 // no listener on that port
 	RejectStaleConn        RejectReason = 10
-	RejectConsumer         RejectReason = 28 // the program over there said no
-	RejectVendorOption     RejectReason = 35 // not with the options of ConnParam.ECE
+	RejectConsumer         RejectReason = 28 // the peer's program refused
+	RejectVendorOption     RejectReason = 35 // the peer refuses the options in ConnParam.ECE
 )
 
 func (r RejectReason) String() string {
@@ -130,7 +130,7 @@ func (r RejectReason) String() string {
 // reason.
 func lookupReason(status int32) RejectReason {
 	switch status {
-	case 1: // no service there
+	case 1: // no service at that address
 		return RejectInvalidServiceID
 	case 2:
 		return RejectConsumer
@@ -143,9 +143,9 @@ func lookupReason(status int32) RejectReason {
 // RejectedError is the error for a connection that the peer refused. It matches syscall.ECONNREFUSED for
 // all reasons.
 type RejectedError struct {
-	// Reason is 0 on iWARP, which has no reasons.
+	// Reason is the peer's reason. It is 0 on iWARP, which has no reasons.
 	Reason RejectReason
-	// Errno is the error that iWARP has instead of a reason. It is 0 on InfiniBand and RoCE.
+	// Errno is the error that iWARP reports instead of a reason. It is 0 on InfiniBand and RoCE.
 	Errno syscall.Errno
 	// PrivateData is the private data that the peer passed to Reject. InfiniBand and RoCE pad
 	// it with zeros to 148 bytes, and for datagrams to 136.

@@ -24,9 +24,9 @@ type Event struct {
 	// of Get if Get failed to set up the queue pair.
 	Err error
 	// Param holds the peer's parameters: its limits, and its private data, which InfiniBand and
-	// RoCE pad with zeros to the maximum. Over these, the limits are those of this side that
-	// match the peer's: ResponderResources is the number of READs and atomics that the peer
-	// issues, InitiatorDepth the number that it serves.
+	// RoCE pad with zeros to the maximum. On InfiniBand and RoCE, ResponderResources is the
+	// number of READs and atomics that the peer issues, and InitiatorDepth the number that it
+	// serves. Both are named from this side's point of view.
 	Param ConnParam
 	// UD is the destination for the peer of a datagram ID, or for the multicast group. It is
 	// nil for other IDs, and for EventUser.
@@ -56,7 +56,7 @@ func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	account, membership := c.lookup(resp.Uid)
 	if account == nil {
 		if typ == EventConnectRequest {
-			// Its listener is gone and nobody else can own the new ID.
+			// Its listener is gone, so no program will own the new ID.
 			c.destroyKernelID(resp.Id)
 		}
 		return nil
@@ -71,7 +71,7 @@ func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 }
 
 // react does the work that librdmacm does before its users see an event. It reports whether the user
-// should see this one. Otherwise it acknowledges it.
+// should see e. If not, react acknowledges e.
 func (e *Event) react() bool {
 	if e.Type == EventConnectRequest || e.account.react(e) {
 		return true

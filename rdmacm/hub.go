@@ -13,16 +13,16 @@ import (
 )
 
 // sink receives an ID's events, one at a time and in order. event runs on the hub's goroutine, where it
-// must not wait. It may wait only for the events that hub.deliver runs on a goroutine of their own.
-// The other methods must not wait.
+// must not wait. For events that hub.deliver runs on another goroutine, it may wait. The other methods
+// must not wait.
 type sink interface {
-	// failing reports the cause for which the queue pair is about to move to the error state.
+	// failing is called before the queue pair moves to the error state because of cause.
 	failing(cause error)
 	event(*Event)
-	// broken reports that no more events will come.
+	// broken is called when no more events will arrive.
 	broken(error)
-	// tryRun runs a function that may wait on a goroutine of the sink. It reports whether one
-	// was free.
+	// tryRun runs a function, which may wait, on a goroutine of the sink. It reports whether a
+	// goroutine was free.
 	tryRun(do func()) bool
 }
 
@@ -71,7 +71,7 @@ func (h *hub) newID(s sink, ps verbs.PortSpace) (*ID, error) {
 		return nil, err
 	}
 	id.setSink(s)
-	if err := h.failure(); err != nil { // it may have come before the sink
+	if err := h.failure(); err != nil { // the hub may have failed before the sink was added
 		s.broken(err)
 	}
 	return id, nil
@@ -95,8 +95,8 @@ func (h *hub) hold() {
 	h.refs++
 }
 
-// release closes the channel with the last user and waits for the hub's goroutine, so it must not run
-// on that goroutine.
+// release drops a reference. With the last one it closes the channel and waits for the hub's goroutine,
+// so it must not run on that goroutine.
 func (h *hub) release() error {
 	h.mu.Lock()
 	h.refs--
@@ -183,7 +183,7 @@ func (e *Event) deliver() {
 	e.Ack()
 }
 
-// ends returns the cause for which the event ends the connection, or nil if it does not.
+// ends returns the cause of the connection's end if the event ends the connection, or else nil.
 func (e *Event) ends() error {
 	switch e.Type {
 	case EventDisconnected:
@@ -194,7 +194,7 @@ func (e *Event) ends() error {
 	return nil
 }
 
-// pending holds an ID's events behind the one that is being delivered.
+// pending holds the events of an ID that wait until the current one has been delivered.
 type pending struct {
 	mu     sync.Mutex
 	busy   bool

@@ -24,7 +24,7 @@ const (
 	transportIWARP
 )
 
-// ID is one end of a connection, or a listener, as a socket is for TCP. All methods may be called
+// ID is one end of a connection, or a listener, like a socket for TCP. All methods may be called
 // concurrently. The kernel accepts each only in certain states, and otherwise returns EINVAL.
 //
 // C: struct rdma_cm_id
@@ -91,8 +91,8 @@ func (c *EventChannel) newID(ps verbs.PortSpace, datagram bool) *ID {
 	return id
 }
 
-// adopt returns an ID for the one that the kernel created for a connect request. The kernel gets its
-// uid with Accept, and reports no events about it before.
+// adopt returns an ID for the one that the kernel created for a connect request. Accept passes its uid
+// to the kernel, which reports no events about the ID before that.
 func (c *EventChannel) adopt(listener *ID, handle uint32, peer *ConnParam) *ID {
 	id := c.newID(listener.ps, listener.datagram)
 	id.handle = handle
@@ -157,7 +157,8 @@ func (id *ID) channel() *EventChannel {
 	return id.ch
 }
 
-// ack counts an acknowledged event. An event of a membership counts for the membership and for its ID.
+// ack counts an acknowledged event. An event of a membership is counted in the membership and in its
+// ID.
 func (id *ID) ack(m *Multicast) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -198,7 +199,7 @@ func (id *ID) Migrate(to *EventChannel) error {
 		id.joins.Unlock()
 		return nil
 	}
-	to.add(id, groups...) // before the kernel may report there
+	to.add(id, groups...) // before the kernel may report events on that channel
 	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
 	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), id.handle
@@ -299,7 +300,7 @@ func setOption[T any](id *ID, level, option uint32, value T) error {
 	return closedError(id.channel().file.Command(r.in(), r.out()))
 }
 
-// newCommand explains the error of a kernel for a command that it may not know.
+// newCommand explains the kernel's error for a command that older kernels lack.
 const newCommand = "the ID is in the wrong state, or the kernel is too old: Linux 6.12 does not have this yet"
 
 // WriteEvent queues an event on the ID's channel: EventUser with arg as its Arg and, unless cause is 0,

@@ -37,8 +37,8 @@ func (id *ID) Bind(addr netip.AddrPort) error {
 }
 
 // Listen makes the ID a listener. Connect requests arrive as events of type EventConnectRequest. The
-// kernel queues backlog of them. 0, or more than the limit, stands for the limit, which is sysctl
-// net.rdma_ucm.max_backlog.
+// kernel queues backlog of them. The limit is the sysctl net.rdma_ucm.max_backlog; 0 and larger
+// numbers stand for it.
 //
 // C: rdma_listen
 func (id *ID) Listen(backlog int) error {
@@ -78,8 +78,8 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 	return commandError("resolve route", id, err)
 }
 
-// resolveError explains why the kernel finds no RDMA device or route to dst. It is for the errors of both
-// the command and the event.
+// resolveError explains why the kernel finds no RDMA device or route to dst. err is the error of the
+// command or of the event.
 func resolveError(op string, dst netip.AddrPort, err error) error {
 	if err == nil {
 		return nil
@@ -107,8 +107,8 @@ func milliseconds(d time.Duration) uint32 {
 }
 
 // Addr holds the addresses and the device of an ID. Before the ID is bound to a device, Port is 0, and
-// DeviceIndex and NodeGUID have no meaning. PKey is for InfiniBand; the kernel leaves it
-// 0 for RoCE, where all goes with 0xffff.
+// DeviceIndex and NodeGUID have no meaning. PKey is for InfiniBand. For RoCE, which always uses
+// 0xffff, the kernel leaves it 0.
 type Addr struct {
 	Local, Remote netip.AddrPort
 	DeviceIndex   uint32

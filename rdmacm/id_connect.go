@@ -13,9 +13,9 @@ import (
 // Connect sends a connect request to the peer. The route must be resolved. EventEstablished follows, or
 // EventRejected, EventUnreachable or EventConnectError.
 //
-// On iWARP the kernel establishes the TCP connection within this call, which takes two minutes if
-// there is no answer. If ctx ends meanwhile, Connect destroys the ID and returns an error that matches
-// ctx.Err().
+// On iWARP the kernel establishes the TCP connection within this call, which takes two minutes if the
+// peer does not answer. If ctx ends meanwhile, Connect destroys the ID and returns an error that
+// matches ctx.Err().
 //
 // C: rdma_connect
 func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
@@ -44,7 +44,7 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	err = connect()
 	close(over)
 	if !stop() {
-		<-destroyed // or it might interrupt the thread's next system call
+		<-destroyed // otherwise it might interrupt the thread's next system call
 		return &OpError{Op: op, Object: id.String(), Err: ctx.Err()}
 	}
 	return err
@@ -159,8 +159,8 @@ func (id *ID) Notify(event uverbs.EventType) error {
 	})
 }
 
-// Establish completes a connection on the active side after EventConnectResponse. It is for an ID without
-// an attached queue pair. The caller must have moved its queue pair to RTS.
+// Establish completes a connection on the active side after EventConnectResponse. Call it only for an ID
+// without an attached queue pair, after moving the caller's queue pair to RTS.
 //
 // C: rdma_establish
 func (id *ID) Establish() error {

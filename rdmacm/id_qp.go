@@ -93,8 +93,8 @@ func (id *ID) setTransport(initMask verbs.QPAttrMask) {
 	}
 }
 
-// learnTransport asks the kernel for the transport if it is not known yet. A failure does no harm.
-// Datagrams have only one transport.
+// learnTransport asks the kernel for the transport if it is not known yet. It ignores errors. Datagrams
+// have only one transport.
 func (id *ID) learnTransport() {
 	id.mu.Lock()
 	known := id.datagram || id.transport != transportUnknown
@@ -150,7 +150,7 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 	rnr := id.rnr
 	id.mu.Unlock()
 	return id.lendQP(func(qp queuePair) error {
-		// INIT once more: its access flags depend on the peer's request.
+		// Move to INIT once more, because the access flags depend on the peer's request.
 		if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
 			return err
 		}
@@ -176,7 +176,8 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 	})
 }
 
-// rnrSettings replace the kernel's attributes for messages that find no posted receive. Zero stands for the kernel's.
+// rnrSettings replaces the kernel's attributes for messages without a posted receive. Zero stands for the
+// kernel's.
 type rnrSettings struct{ retries, timer uint8 }
 
 // setRNR sets the attributes that the queue pair gets when the connection is established.

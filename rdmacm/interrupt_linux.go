@@ -14,9 +14,10 @@ type interrupter func()
 // to it.
 const interruptSignal = unix.SIGWINCH
 
-// interruptible locks the calling goroutine to its thread until done, and blocks all other signals, most
-// importantly those by which the Go runtime preempts. Upon a signal, siw's CONNECT closes its TCP
-// connection and starts again, and such an early close can end the listener in the peer's siw.
+// interruptible locks the calling goroutine to its thread until done is called. It also blocks all other
+// signals, most importantly those that the Go runtime uses for preemption. Upon a signal, siw's CONNECT
+// closes its TCP connection and starts again, and such an early close can end the listener in the peer's
+// siw.
 func interruptible() (interrupt interrupter, done func()) {
 	runtime.LockOSThread()
 	pid, tid := os.Getpid(), unix.Gettid()

@@ -4,5 +4,6 @@ package rdmacm
 
 type interrupter func()
 
-// interruptible does nothing, because nothing waits in this kernel.
+// interruptible does nothing, because no call waits in the kernel on this
+// platform.
 func interruptible() (interrupt interrupter, done func()) { return func() {}, func() {} }

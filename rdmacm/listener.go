@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
-// ListenConfig listens with options. The zero value is valid, and listening with it is what
-// [Listen] does. Negative numbers and durations are errors.
+// ListenConfig listens with options. The zero value is valid. [Listen] uses it. Negative numbers
+// and durations are errors.
 type ListenConfig struct {
 	// Config describes the connections that [Listener.Accept] returns. With QP.Type UD,
 	// the Listener is a datagram service.
@@ -29,8 +29,8 @@ type ListenConfig struct {
 	// stands for 128.
 	Backlog int
 
-	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request
-	// to its confirmation. Zero stands for 30 seconds. Request.Accept has a context instead.
+	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request to its
+	// confirmation. Zero stands for 30 seconds. Request.Accept takes a context instead.
 	AcceptTimeout time.Duration
 
 	// ConfirmTimeout bounds how long Listener.Accept waits for a peer's confirmation, the
@@ -138,7 +138,7 @@ func listenAddrs(ctx context.Context, resolver *net.Resolver, address string) ([
 	return addrs, nil
 }
 
-// portTries is how many ports of the kernel's choice a listener tries. The kernel chooses a port
+// portTries is how many ports, chosen by the kernel, a listener tries. The kernel chooses a port
 // that is free in rdma_cm. iWARP also listens with TCP, on every device, and a closed TCP
 // connection may still occupy the port.
 const portTries = 10
@@ -241,7 +241,7 @@ func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	}
 }
 
-// event runs on the hub's goroutine.
+// event implements sink. It runs on the hub's goroutine.
 func (l *Listener) event(ev *Event) {
 	switch ev.Type {
 	case EventConnectRequest:
@@ -297,7 +297,7 @@ func (l *Listener) Close() error {
 	for _, id := range l.ids {
 		errs = append(errs, id.Destroy())
 	}
-	// The IDs are gone, so no more requests come.
+	// The IDs are gone, so no more requests will arrive.
 	left, err := l.backlog.end()
 	for _, p := range left {
 		if p.r != nil {

@@ -43,8 +43,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// await waits for a change of the backlog or, if next is not 0, for that time. op is the operation
-// that an error names.
+// await waits for a change of the backlog, but at most for next if that is not 0. Errors name the
+// operation op.
 func (l *Listener) await(ctx context.Context, op string, changed <-chan struct{}, next time.Duration) error {
 	var timer <-chan time.Time
 	if next > 0 {
@@ -83,7 +83,7 @@ type backlog struct {
 	changed    chan struct{}
 	requests   []pendingRequest // oldest first
 	handshakes []*handshake     // oldest first; until Accept returns them
-	over       bool             // no more begin
+	over       bool             // no more requests or handshakes begin
 }
 
 // pendingRequest is a request that waits for Accept or Next, or the error of one that failed.
@@ -97,7 +97,7 @@ type pendingRequest struct {
 type handshake struct {
 	from     netip.Addr
 	cancel   context.CancelFunc
-	answered time.Time // when the peer's confirmation began to be awaited
+	answered time.Time // when the wait for the peer's confirmation began
 	evicted  bool
 	finished bool
 	conn     *Conn
@@ -157,9 +157,9 @@ func (b *backlog) next() (p pendingRequest, ok bool, changed <-chan struct{}) {
 	return p, true, nil
 }
 
-// advance returns a handshake that has finished. If there is none, it begins as many as there is room
-// for. It then returns a channel that is closed upon the next change and, if more can begin without
-// a change, the time until then.
+// advance returns a handshake that has finished. If there is none, it begins as many handshakes as
+// there is room for. It then returns a channel that is closed upon the next change. If another
+// handshake may begin later without a change, next is the time until then.
 func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,7 +266,7 @@ func (b *backlog) finish(h *handshake, conn *Conn, err error, panicked any) {
 	defer b.mu.Unlock()
 	silent := err != nil && !h.answered.IsZero() && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	switch {
-	case h.evicted && conn != nil: // it confirmed at the last moment
+	case h.evicted && conn != nil: // the peer confirmed at the last moment
 		b.all.Go(func() { _ = conn.Close() })
 	case h.evicted:
 	case silent:

@@ -19,7 +19,7 @@ import (
 // C: enum rdma_cm_mc_join_flags
 type JoinFlags uint16
 
-// A full member sends and receives, the other kind only sends.
+// A full member sends and receives. A member that joined with JoinSendOnly only sends.
 const (
 	JoinFullMember JoinFlags = abi.RDMA_MC_JOIN_FLAG_FULLMEMBER
 	JoinSendOnly   JoinFlags = abi.RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
@@ -40,7 +40,7 @@ type Multicast struct {
 	attached *UDParam // where the ID's queue pair is attached
 }
 
-// notSupported is the kernel's internal ENOTSUPP, which JOIN_MCAST returns although user space has no name
+// notSupported is the kernel's internal ENOTSUPP. JOIN_MCAST returns it, although user space has no name
 // for it.
 const notSupported = syscall.Errno(524)
 
@@ -54,7 +54,7 @@ var joinHints = map[syscall.Errno]string{
 }
 
 // JoinMulticast makes the ID a member of a group, such as 239.1.2.3. The ID must have a device and must
-// not be connected: it is bound to an address, or has resolved the group's. EventMulticastJoin or
+// not be connected. Bind it to an address or resolve the group's address first. EventMulticastJoin or
 // EventMulticastError follows. The UD of the former is the destination for datagrams to the group.
 //
 // A queue pair that is attached to the ID then receives datagrams of the group, unless flags is
@@ -83,7 +83,7 @@ func (m *Multicast) join(body abi.RdmaUcmJoinMcast) error {
 	id.joins.Lock()
 	defer id.joins.Unlock()
 	ch := id.channel()
-	ch.add(id, m) // before the kernel may report
+	ch.add(id, m) // before the kernel may report events
 	r := newRequest[abi.RdmaUcmJoinMcast, abi.RdmaUcmCreateIdResp](abi.RDMA_USER_CM_CMD_JOIN_MCAST)
 	defer r.free()
 	r.body = body
@@ -168,7 +168,7 @@ func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error)
 	id := m.id
 	id.joins.Lock()
 	defer id.joins.Unlock()
-	if id.isDestroyed() { // and the handle may belong to another membership
+	if id.isDestroyed() { // the handle may belong to another membership by now
 		return nil, 0, net.ErrClosed
 	}
 	ch = id.channel()
@@ -195,7 +195,7 @@ type Group struct {
 	Peer
 	Addr netip.Addr
 
-	conn   *Conn // that has joined
+	conn   *Conn // the Conn that has joined
 	member *Conn // owns the ID of the membership
 }
 
@@ -294,7 +294,7 @@ func (c *Conn) leaveAll() error {
 	return errors.Join(errs...)
 }
 
-// onDevice adds the device and its driver to the error of what it does not support.
+// onDevice adds the device and its driver to an error that matches verbs.ErrNotSupported.
 func onDevice(err error, d uverbs.DeviceInfo) error {
 	if e, ok := err.(*OpError); ok && errors.Is(e, verbs.ErrNotSupported) {
 		e.Object += fmt.Sprintf(" on %s (driver %v)", d.Name, d.Driver)

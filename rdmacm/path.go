@@ -27,8 +27,8 @@ type Path struct {
 	QoSClass     uint16 // 12 bits
 	SL           uint8  // service level, 4 bits
 
-	// A selector is how to compare the value behind it: 0 greater than, 1 less than, 2 equal,
-	// 3 the largest available (for lifetimes the smallest).
+	// A selector says how to compare the field after it: 0 greater than, 1 less than, 2 equal, 3 the
+	// largest available (for lifetimes the smallest).
 	MTUSelector      uint8
 	MTU              verbs.MTU
 	RateSelector     uint8

@@ -18,8 +18,8 @@ type Request struct {
 	PrivateData []byte
 	// LocalAddr and RemoteAddr are the addresses of the two ends.
 	LocalAddr, RemoteAddr netip.AddrPort
-	// DeviceIndex and NodeGUID identify the RDMA device that the request arrived at, as
-	// uverbs.OpenIndex takes them. They serve to choose a Config.PD.
+	// DeviceIndex and NodeGUID identify the RDMA device that the request arrived at, for
+	// uverbs.OpenIndex. Use them to choose a Config.PD.
 	DeviceIndex uint32
 	NodeGUID    verbs.GUID
 
@@ -47,14 +47,14 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 // first, it returns an error that matches ctx.Err(). If Accept fails, the peer is rejected. cfg may
 // be nil.
 //
-// Accept answers a datagram request with a datagram queue pair of its own, whatever the type in
+// Accept answers a datagram request with a new datagram queue pair, whatever the type in
 // Config.QP. Nothing reports that its peer has gone, so a server of many peers should have one
 // queue pair for all, and call AcceptOn.
 func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	return r.accept(ctx, cfg, func() {})
 }
 
-// accept is Accept. It calls answered once only the confirmation is missing.
+// accept is Accept. It calls answered before it waits for the peer's confirmation.
 func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
@@ -73,8 +73,8 @@ func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Co
 		err = c.accept(ctx, r.at, &settings, answered)
 	}
 	if returned = true; err != nil {
-		// Nothing is left behind for a goroutine to close: after Listener.Close the caller may
-		// close the device. On this side the kernel waits for no answer.
+		// Free everything before returning, not in the background, because the caller may close the
+		// device after Listener.Close. On this side the kernel does not wait for an answer.
 		return nil, attemptError("accept", r.RemoteAddr, c.abandon(context.Background(), err))
 	}
 	return c, nil

@@ -20,7 +20,7 @@ type Service struct {
 	PKey  uint16
 	Lease time.Duration // how long the record is kept; see LeaseForEver
 	Key   [16]byte
-	Data  [64]byte // the service's own
+	Data  [64]byte // the meaning depends on the service
 }
 
 // LeaseForEver is the lease of a record that is kept until it is deleted.
@@ -30,8 +30,8 @@ const maxServiceName = abi.RDMA_USER_CM_IB_SERVICE_NAME_SIZE - 1
 
 // ResolveService asks InfiniBand's subnet administrator for the services with a name or, if the name is
 // empty, with a service ID. The ID must be bound to an address (BindIB, Bind). EventAddrInfoResolved or
-// EventAddrInfoError follows. After the former, QueryServices returns the services. Only an InfiniBand
-// link layer has this, and Linux 6.12 does not have it yet.
+// EventAddrInfoError follows. After the former, QueryServices returns the services. It needs an
+// InfiniBand link layer and a kernel newer than Linux 6.12.
 //
 // C: rdma_resolve_addrinfo
 func (id *ID) ResolveService(name string, serviceID uint64) error {
@@ -63,7 +63,7 @@ const onlyInfiniBand = "only InfiniBand has a subnet administrator, which Linux 
 // maxServices is how many services fit into an answer.
 const maxServices = 6
 
-// QueryServices returns the services that ResolveService found, but at most six. If there are none, the
+// QueryServices returns at most six of the services that ResolveService found. If there are none, the
 // error matches syscall.ENODATA.
 //
 // C: rdma_query_addrinfo

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// These are Linux's numbers on all platforms.
+// Linux's numbers, which are used on all platforms.
 const (
 	afInet  = 2
 	afInet6 = 10
@@ -96,7 +96,7 @@ type IBAddr struct {
 	FlowInfo uint32
 	GID      verbs.GID
 	// ServiceID holds the port space and the port, as [IBServiceID] returns it, or a number of
-	// PortSpaceIB that programs agree upon. ServiceMask has the bits that count.
+	// PortSpaceIB that programs agree upon. ServiceMask selects the bits that are compared.
 	ServiceID, ServiceMask uint64
 	Scope                  uint64
 }
