@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Config describes a connection. [Dialer] and [ListenConfig] embed it. Zeros stand for
-// defaults, which are those of librdmacm. The two ends of a connection may differ.
+// Config describes a connection. [Dialer] and [ListenConfig] embed it. Zeros stand for the
+// defaults of librdmacm. The two ends of a connection may differ.
 type Config struct {
 	// SendBuffer and RecvBuffer are sizes in bytes. Write returns once all data is sent or
 	// in the send buffer. The peer may send as much as fits into the receive buffer before
@@ -28,9 +28,9 @@ type Config struct {
 	// is an error.
 	Mappings int
 
-	// KeepAlive is how often the connection checks that the peer is still there. Zero
-	// stands for 15 seconds. If it is negative, the connection never checks. A check sends an
-	// empty message. For that an idle connection has a timer, but no goroutine.
+	// KeepAlive is how often the connection checks that the peer is still there. Zero stands
+	// for 15 seconds. If it is negative, the connection never checks. A check sends an empty
+	// message. An idle connection has a timer for it, but no goroutine.
 	KeepAlive time.Duration
 }
 
@@ -75,12 +75,12 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// retryCount is how often an unacknowledged packet is sent again. librdmacm chooses 7,
-// which rxe takes for no limit: if the network were gone, no connection would end.
+// retryCount is how often an unacknowledged packet is sent again. librdmacm chooses 7, but
+// rxe treats 7 as no limit, so no connection would end if the network failed.
 const retryCount = 6
 
 // ackTimeout is how long a packet may stay unacknowledged before it is sent again. With
-// retryCount, a connection survives a network that is gone for seven seconds.
+// retryCount, a connection survives an outage of up to seven seconds.
 const ackTimeout = time.Second
 
 // rdmacm returns the configuration of the queue pair.

@@ -14,8 +14,8 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
-// It has no goroutine until Close, and makes progress only during its calls. Of the calls that wait,
-// one polls the completions for all.
+// It has no goroutine until Close, and makes progress only during calls of its methods. If several calls
+// wait, one of them polls the completions for all.
 type Conn struct {
 	rc            *rdmacm.Conn
 	local, remote netip.AddrPort
@@ -41,7 +41,7 @@ func newConn() *Conn {
 }
 
 // begin starts the protocol on an established connection. The side that dialled sends first. Over iWARP it
-// has to, and the other side waits for that.
+// must, and the other side waits for that.
 func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +60,8 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 }
 
 // mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The side that accepted
-// must not send while that answer may still be under way. A peer that has sent nothing by then may be
-// gone, which a keep-alive finds out.
+// must not send while that answer may still be under way. If the peer has sent nothing by then, it may be
+// gone. A keep-alive finds that out.
 const mpaTimeout = 10 * time.Second
 
 // keepAlive handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
@@ -74,7 +74,7 @@ func (c *Conn) keepAlive(period time.Duration) {
 	c.progress()
 	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
 	c.stream.keepAlive()
-	c.calls.Tend() // without a call that waits, the next keep-alive finds a failure
+	c.calls.Tend() // if no call waits, the next keep-alive detects a failure
 	c.alive.Reset(period)
 }
 
@@ -118,7 +118,7 @@ func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.
 
 // progress polls both queues and acts on the completions. The caller holds the lock.
 func (c *Conn) progress() {
-	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
+	ended := c.hasEnded() // checked before the queues are emptied, because they hold the messages from before the end
 	n := c.receive()
 	n += c.reclaim()
 	if ended && n == 0 {
@@ -145,8 +145,8 @@ func (c *Conn) hasEnded() bool {
 }
 
 // receive polls the words that have arrived and posts the receives again. It returns the number of
-// completions, at most about as many as there are receives: a peer that sends words faster than they
-// are polled must not keep the lock. Callers poll again if there were any.
+// completions, which is about the number of receives at most, because a peer that sends words faster
+// than they are polled must not make it hold the lock forever. Callers poll again if there were any.
 func (c *Conn) receive() (total int) {
 	for total < c.verbs.recvs {
 		n, err := c.recvCQ.Poll(c.wcs[:])
@@ -158,7 +158,7 @@ func (c *Conn) receive() (total int) {
 		for i := range c.wcs[:n] {
 			wc := &c.wcs[i]
 			if wc.Status != verbs.StatusSuccess {
-				continue // the end, which the rdmacm.Conn reports
+				continue // the connection has ended; the rdmacm.Conn reports that
 			}
 			w, err := c.verbs.received(wc)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // silentLimit is how long a closed connection waits for the first word of a peer that dialled
-// over iWARP, which must speak first. A correct peer does so as soon as it is connected.
+// over iWARP. Such a peer must send first, and a correct peer does so as soon as it is connected.
 const silentLimit = 2 * time.Second
 
 // CloseWrite ends this side's data: the peer's Read returns all data, and then io.EOF. Read is not
@@ -60,13 +60,13 @@ func (c *Conn) SetLinger(sec int) error {
 
 // Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
 // says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
-// peer gets all data, even if it reads later. Mappings are closed before
-// Close returns: a peer that still writes to one breaks the connection, and loses data that
-// was not delivered by then. A second Close returns an error that matches net.ErrClosed.
+// peer gets all data, even if it reads later. Mappings are closed before Close returns. A
+// peer that still writes to a mapping breaks the connection, and undelivered data is lost.
+// A second Close returns an error that matches net.ErrClosed.
 //
-// The process must live until the data has been sent: when it exits, the kernel discards
-// the rest, unlike for TCP. A program that exits right after its last
-// Write calls [Conn.Shutdown], or SetLinger with a positive number, instead.
+// Unlike with TCP, the kernel discards unsent data when the process exits. A program
+// that exits right after its last Write should call [Conn.Shutdown] instead, or call
+// SetLinger with a positive number before Close.
 //
 // C: rclose
 func (c *Conn) Close() error {
@@ -85,16 +85,17 @@ func (c *Conn) Close() error {
 }
 
 // Shutdown closes the connection, and waits until the peer's machine has taken all data and
-// everything is freed. It may be called after Close, to wait for the work in the background. If the connection broke before the data was taken, Shutdown returns the
-// cause. A peer that closes its end meanwhile takes no more data, which is no error.
+// everything is freed. It may be called after Close, to wait for the work in the
+// background. If the connection broke before the data was taken, Shutdown returns the
+// cause. It is not an error if the peer closes its end meanwhile and takes no more data.
 //
 // If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
 // still sent in the background. The limits of [Conn.SetLinger] apply to Shutdown too. Without
 // them it gives up after 10 seconds, with an error that is a timeout.
 //
-// Over iWARP a send completes once this machine's TCP has taken it. Shutdown waits only for
-// that, as rclose does, and later losses are not reported. A program that needs to know must wait
-// for an answer of its peer before it closes.
+// Over iWARP a send completes once this machine's TCP has taken it. Shutdown waits only for that,
+// as rclose does, and later losses are not reported. A program that must know that its data
+// arrived waits for an answer of its peer before it closes.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.beginClose()
 	freed, canceled := c.calls.Freed(ctx)
@@ -121,7 +122,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	if !done {
 		c.progress()
 		for c.hasEnded() && c.stream.failed == nil && !c.stream.ends.gotDisconnect {
-			c.progress() // until all arrivals are polled
+			c.progress() // polls everything that has arrived
 		}
 		c.stream.end(true)
 		c.progress()
@@ -157,7 +158,8 @@ func (c *Conn) deliver(limit time.Duration) error {
 	}
 }
 
-// tryDeliver reports whether the peer's machine has taken the data, or else until when to wait.
+// tryDeliver reports whether the peer's machine has taken the data. If not, next is the time
+// until which to wait.
 func (c *Conn) tryDeliver(end time.Time) (delivered bool, seen uint64, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,10 +174,11 @@ func (c *Conn) tryDeliver(end time.Time) (delivered bool, seen uint64, next time
 	return c.stream.delivered(), c.calls.Changes, next
 }
 
-// free frees everything.
+// free frees all resources of the connection.
 func (c *Conn) free(err error) {
 	c.calls.Free(func() error {
-		// Timeout of a *net.OpError does not look into several errors.
+		// Return a single error, because Timeout of a *net.OpError does not examine joined
+		// errors.
 		if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
 			return c.fail("close", err)
 		}

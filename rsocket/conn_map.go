@@ -34,12 +34,12 @@ type mappings struct {
 // stays pinned until the mapping or the connection is closed. Map waits, as Write does, until it can send
 // the mapping to the peer. The peer has the mapping before it can read data that is written afterwards.
 //
-// Writes of the peer are not reported. Parts of its data may be in b at any time. All of it is there once
-// the program has read data that the peer sent behind it.
+// Writes of the peer are not reported. Parts of the peer's data may be in b at any time. All of it is
+// there once the program has read data that the peer sent after the write.
 //
-// If the peer's table is full, or it has none, the error matches syscall.ENOMEM. Each mapping takes one
-// credit, which librdmacm does not return. The more mappings are sent to such a peer during a connection,
-// the fewer messages may be under way to it.
+// If the peer's table is full, or it has none, the error matches syscall.ENOMEM. Each mapping uses one
+// credit. A peer that runs librdmacm does not return it, so each mapping reduces the number of messages
+// that may be under way to such a peer.
 //
 // C: riomap with PROT_WRITE
 func (c *Conn) Map(b []byte, offset int64) (*Mapping, error) {
@@ -59,13 +59,13 @@ func (c *Conn) Map(b []byte, offset int64) (*Mapping, error) {
 }
 
 // WriteAt writes b to the memory that the peer has mapped at an offset. It returns once all of it is sent or
-// in the send buffer. The peer's program is not involved and gets no notice. Data that is written
-// afterwards arrives later. A mapping of the peer is known once Read has returned data that the peer wrote
-// behind it. If a byte of the range is not mapped, the bytes before it are written, and the error matches
+// in the send buffer. The peer's program is not involved and gets no notice. Data that is written afterwards
+// arrives later. A mapping of the peer is known once Read has returned data that the peer wrote after Map.
+// If a byte of the range is not mapped, the bytes before it are written, and the error matches
 // [ErrNotMapped].
 //
-// The write deadline applies. WriteAt also writes to a mapping that the peer has closed, which ends the
-// connection.
+// The write deadline applies. WriteAt does not notice that the peer has closed a mapping. Writing to such
+// a mapping ends the connection.
 //
 // C: riowrite
 func (c *Conn) WriteAt(b []byte, off int64) (int, error) {
@@ -76,8 +76,8 @@ func (c *Conn) WriteAt(b []byte, off int64) (int, error) {
 }
 
 // Close ends the mapping. The peer gets no notice, so the two programs must agree that it does not write
-// any more: a later write ends the connection. A second Close returns an error that matches net.ErrClosed,
-// and so does a Close after that of the connection, which closes all mappings.
+// any more: a later write ends the connection. A second Close returns an error that matches net.ErrClosed.
+// So does a Close after that of the connection, which closes all its mappings.
 //
 // C: riounmap
 func (m *Mapping) Close() error {
@@ -168,7 +168,7 @@ func (s *stream) gotMapping(i uint32) error {
 	return s.gotData(0)
 }
 
-// find returns the memory that the peer has mapped, from an offset on.
+// find returns the memory that the peer has mapped at an offset and after it.
 func (s *stream) find(offset uint64) (offer, bool) {
 	for _, m := range s.mapped {
 		if skip := offset - m.offset; offset >= m.offset && skip < uint64(m.memory.length) {

@@ -1,7 +1,7 @@
 package rsocket
 
-// watch arms the send queue if sends are outstanding, and handles those that have completed
-// before.
+// watch arms the send queue if sends are outstanding, and handles sends that have already
+// completed.
 func (c *Conn) watch() {
 	c.sends.Watch(c.stream.sent > 0, c.stream.short || c.closed)
 	c.progress()

@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
-// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+// Dialer connects with options. The zero value is valid. [Dial] uses it. Its methods may be
+// called concurrently, but its fields must not be changed meanwhile.
 type Dialer struct {
 	// Config describes the connection. The other fields concern only the dial.
 	Config
 
-	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
-	// bound besides those of the context and the kernel.
+	// Timeout limits the time of a dial, for all addresses of a name together. Zero stands
+	// for no bound besides those of the context and the kernel.
 	Timeout time.Duration
 
 	// LocalAddr is the address to dial from. If it is the zero value, the routing table
@@ -39,16 +39,16 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 
 // Dial connects to an address such as "10.0.0.1:7471" or "host:7471". It tries the
 // addresses of a name in turn. If there are addresses of both families, it starts on those
-// of the other family after FallbackDelay, or as soon as those of the first one's have
+// of the other family after FallbackDelay, or as soon as those of the first family have
 // failed. It returns the connection that is established first. ctx bounds the dial, and does
 // not affect the connection. Errors are of type *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return d.dial(ctx, protocol, address)
 }
 
-// DialContext is [Dialer.Dial] with the signature of [net.Dialer.DialContext], so it can
-// take that method's place, as in [net/http.Transport]. network is "rsocket" or "tcp", with
-// a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
+// DialContext is like [Dialer.Dial], but has the signature of [net.Dialer.DialContext], so
+// it can be used in an [net/http.Transport], for example. network is "rsocket" or "tcp",
+// with a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)
 	if err != nil {

@@ -6,8 +6,8 @@
 //
 // Packages that take a net.Conn, a net.Listener or a function that dials, such as net/http,
 // crypto/tls and net/rpc, run over it unchanged. The peer may use librdmacm's rsocket, as rstream
-// does: the wire format is the same. Programs import the providers that they need with a blank
-// import, such as github.com/goverbs/goverbs/provider/all.
+// does, because the wire format is the same. Programs import the providers that they need with a
+// blank import, such as github.com/goverbs/goverbs/provider/all.
 //
 // The shortest whole program is an echo server or, if its argument is the server's address, a client:
 //
@@ -63,17 +63,18 @@
 //
 // The devices write data directly into the peer's memory, without a copy in a kernel. Each
 // connection pins its buffers, 256 KiB unless [Config] sets other sizes. It has one file
-// descriptor and about five memory mappings, of which Linux allows a process 65,530 unless
-// vm.max_map_count says otherwise. It has no goroutine until it is closed.
+// descriptor and about five memory mappings. Linux allows a process 65,530 mappings by
+// default (vm.max_map_count). It has no goroutine until it is closed.
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
 // background, as over TCP, but if the process exits the data is lost. [Conn.Shutdown] waits
 // until the data is sent, and so does Close after [Conn.SetLinger] with a positive number. A
-// server of net/http, for example, sets that in its ConnState hook for new connections.
+// server of net/http, for example, can call SetLinger in its ConnState hook for new
+// connections.
 //
-// A connection makes progress only during calls of its methods. A call that waits also works
-// for the other calls. A peer whose program makes no calls receives only as much as its
-// receive buffer has room for.
+// A connection makes progress only during calls of its methods. A call that waits also
+// handles the completions of other calls. If the peer's program makes no calls, the peer
+// receives only as much data as fits into its receive buffer.
 //
 // io.EOF means that the peer ended its data in order, with CloseWrite or Close. If the peer
 // died or its program closed the device, the error matches syscall.ECONNRESET.
@@ -112,11 +113,11 @@ package rsocket
 // Conn.progress polls both CQs under the Conn's lock, in any call. Of the calls that wait, one has
 // the turn: it arms the receive CQ, polls once more and waits in CompChannel.Get. The others wait
 // until it wakes them. A call notes Calls.Changes together with the state it saw, and waits only
-// while the number stays the same. The send CQ is armed while sends are under way, because some
-// ends show only in a failed send. Successful sends raise an event only while a call waits for
-// room or for delivery (see netconn.Sends), so a program that waits for its peer is not woken by its
-// own sends. Most messages of data have no completion of their own (see stream.post): one
-// completion stands for a quarter of the send queue or buffer.
+// while the number stays the same. The send CQ is armed while sends are under way, because in some
+// cases only a failed send shows that the connection has ended. Successful sends raise an event only
+// while a call waits for room or for delivery (see netconn.Sends), so a program that waits for its
+// peer is not woken by its own sends. Most messages of data have no completion of their own (see
+// stream.post): one completion stands for a quarter of the send queue or buffer.
 //
 // Both CQs are the connection's own, because rdmacm.Dial polls the send CQ to prove a connection
 // over siw, while the peer's first words may already be on the other one.

@@ -18,7 +18,7 @@ func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// opError returns an error such as package net's connections do.
+// opError returns a *net.OpError, the type of error that connections of package net return.
 func opError(op string, local, remote netip.AddrPort, err error) error {
 	e := &net.OpError{Op: op, Net: protocol, Err: err}
 	if local.IsValid() {

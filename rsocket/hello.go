@@ -8,7 +8,7 @@ import (
 type hello struct {
 	bigEndian bool   // the sender's machine is big-endian
 	credits   uint16 // messages of data that the sender has receives for
-	table     offer  // where the peer may write offers to; its length counts entries
+	table     offer  // where the peer may write its offers; the length is in entries
 	buffer    offer  // the first half of the receive buffer
 	mappings  int    // entries of the table of mappings, which follows the table of offers
 }
@@ -87,7 +87,7 @@ type offer struct {
 
 const offerSize = 16
 
-// put encodes an offer for private data and for the table of offers: key before length.
+// put encodes an offer, key before length, as in the private data and the table of offers.
 func (o offer) put(b []byte, order binary.ByteOrder) {
 	order.PutUint64(b, o.addr)
 	order.PutUint32(b[8:], o.key)
@@ -102,7 +102,7 @@ func parseOffer(b []byte, order binary.ByteOrder) offer {
 // exceed an int of 32 bits.
 func (o offer) fit(b []byte) []byte { return b[:min(uint64(len(b)), mostData, uint64(o.length))] }
 
-// take removes n bytes from the offer, which has that many, and returns them.
+// take removes the first n bytes from the offer and returns them as an offer. There must be n bytes.
 func (o *offer) take(n int) offer {
 	taken := offer{o.addr, o.key, uint32(n)}
 	o.addr += uint64(n)
@@ -110,7 +110,7 @@ func (o *offer) take(n int) offer {
 	return taken
 }
 
-// ownOrder and otherOrder are the byte orders of this machine and of machines unlike it.
+// ownOrder is the byte order of this machine. otherOrder is the opposite one.
 var ownOrder, otherOrder binary.ByteOrder = binary.LittleEndian, binary.BigEndian
 
 func init() {

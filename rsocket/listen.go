@@ -10,8 +10,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// ListenConfig listens with options. The zero value is valid, and listening with it is what
-// [Listen] does.
+// ListenConfig listens with options. The zero value is valid. [Listen] uses it.
 type ListenConfig struct {
 	// Config describes the connections that [Listener.Accept] returns.
 	Config
@@ -65,8 +64,9 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	return nil
 }
 
-// Accept waits for a peer and returns the connection, a *Conn. Peers that do not speak rsocket, or that leave
-// before the connection is established, are refused without an error, as over TCP.
+// Accept waits for a peer and returns the connection, a *Conn. As over TCP, Accept returns no
+// error for peers that leave before the connection is established. It also refuses peers that do
+// not speak rsocket without an error.
 //
 // Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
 // ended. All others are temporary, as the Temporary method of *net.OpError reports: this

@@ -48,12 +48,12 @@ type stream struct {
 
 	in   receiver
 	ends ends
-	// silent prevents all sending until the peer has sent. Over iWARP the side that was dialled
-	// must not send first.
+	// silent prevents all sending until the peer has sent, because over iWARP the side that accepted must
+	// not send first.
 	silent bool
 	// overdue allows keep-alives in spite of silent, because the peer has had time to send.
 	overdue bool
-	shut    bool  // the word for the end of this side's sending is still to be sent
+	shut    bool  // the word that ends this side's sending has not been sent yet
 	all     bool  // that word is DISCONNECT
 	failed  error // the reason why the connection failed
 
@@ -61,7 +61,7 @@ type stream struct {
 	entry [offerSize]byte
 
 	violated  bool // the peer violated the protocol
-	discarded bool // a Write behind the peer's DISCONNECT has succeeded
+	discarded bool // a Write after the peer's DISCONNECT has succeeded
 }
 
 // memory is the memory that a stream works on.
@@ -72,7 +72,7 @@ type memory struct {
 	send     []byte // the send buffer
 	addr     uint64 // of recv
 	key      uint32 // of recv
-	inline   int    // most bytes that are sent without the send buffer
+	inline   int    // maximum number of bytes that are sent without the send buffer
 }
 
 const (
@@ -80,8 +80,8 @@ const (
 	// leastData is the least free space in the send buffer for a message, so that a full buffer does
 	// not lead to tiny messages.
 	leastData = 2 << 10
-	// spareSlots of the send queue are for words only, and the last two of them for
-	// SHUTDOWN and DISCONNECT.
+	// spareSlots is the number of slots of the send queue that are for words only. The last two of them are
+	// for SHUTDOWN and DISCONNECT.
 	spareSlots = 8
 	endSlots   = 2
 )
@@ -156,8 +156,8 @@ func (s *stream) unwritable() error {
 	return s.failed
 }
 
-// discard reports whether a Write succeeds without effect: the first one behind the peer's DISCONNECT. Over
-// TCP such data is sent before this side learns that the peer reads no more.
+// discard reports whether a Write succeeds without effect. Only the first Write after the peer's DISCONNECT
+// does. Over TCP such data is sent before this side learns that the peer reads no more.
 func (s *stream) discard() bool {
 	if s.discarded || s.shut || !s.ends.gotDisconnect || s.ends.sentShutdown || s.ends.sentDisconnect {
 		return false
@@ -276,8 +276,8 @@ func (r *sendRing) take(n int) [2]piece {
 // give returns the n oldest bytes.
 func (r *sendRing) give(n int) { r.used -= n }
 
-// refund is the resources that the completion of messages returns: bytes of the send buffer, slots for data
-// and slots for words. It serves as the WRID of a work request. The refunds of messages can be added.
+// refund holds the resources that the completion of messages returns: bytes of the send buffer, slots for
+// data and slots for words. It serves as the WRID of a work request. The refunds of messages can be added.
 type refund uint64
 
 func newRefund(ring, slots, spare int) refund {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// arrived processes the word of a message from the peer. Words count even after a send has failed: they
-// arrived before the end, although their completions are polled after it.
+// arrived processes the word of a message from the peer. Words are processed even after a send has
+// failed, because they arrived before the failure although their completions are polled after it.
 func (s *stream) arrived(w word) {
 	s.silent = false
 	if s.violated || s.ends.gotDisconnect {
@@ -49,7 +49,7 @@ func (s *stream) gotData(n uint32) error {
 	return s.in.arrived(n)
 }
 
-// settle sends the words that are due: offers, credits, and the end.
+// settle sends the words that are due: offers, credits, SHUTDOWN and DISCONNECT.
 func (s *stream) settle() {
 	if s.silent || s.failed != nil {
 		return
@@ -100,19 +100,18 @@ func (s *stream) keepAlive() {
 	}
 }
 
-// end sends the word that this side sends nothing more and, with all, that it does not receive any more
-// either.
+// end sends the word that ends this side's sending and, with all, its receiving too.
 func (s *stream) end(all bool) {
 	s.shut, s.all = true, s.all || all
 	s.settle()
 }
 
-// delivered reports whether the peer has all data, or does not take it any more.
+// delivered reports whether the peer has all data or does not accept data any more.
 func (s *stream) delivered() bool {
 	return s.failed != nil || s.ends.gotDisconnect || s.sent == 0 && !s.shut
 }
 
-// ends holds which of the two directions have ended, and how.
+// ends records which of the two directions have ended, and how.
 type ends struct {
 	sentShutdown, sentDisconnect bool
 	gotShutdown, gotDisconnect   bool
@@ -159,7 +158,7 @@ type word uint32
 
 type op uint8
 
-// These are the ops. The missing numbers are reserved.
+// The ops. The missing numbers are reserved.
 const (
 	opData    op = 0 // value is how many bytes were written to the last offer
 	opSGL     op = 4 // value is the new credit limit; an offer may precede it
@@ -167,7 +166,7 @@ const (
 	opControl op = 7
 )
 
-// These are the values of opControl.
+// The values of opControl.
 const (
 	ctrlDisconnect uint32 = 0
 	ctrlKeepAlive  uint32 = 1

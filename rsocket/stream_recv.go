@@ -5,7 +5,7 @@ import (
 )
 
 // receiver manages the receive buffer. Its halves are offered in turn. Positions count bytes since the start
-// of the connection; modulo the size of the buffer they are indexes.
+// of the connection. A position modulo the size of the buffer is an index.
 type receiver struct {
 	half    int
 	offered uint64
@@ -78,7 +78,8 @@ func (r *receiver) limit() uint16 {
 	return r.sent
 }
 
-// offer makes the next half an offer. It returns the offset of the half and the number of the offer.
+// offer records that the next half is offered. It returns the offset of the half and the number of the
+// offer.
 func (r *receiver) offer() (off int, number uint64) {
 	off = r.place(r.offered)
 	r.offered += uint64(r.half)
@@ -88,10 +89,10 @@ func (r *receiver) offer() (off int, number uint64) {
 
 // table is the memory that the peer writes its offers to, in this machine's byte order. The peer may write at
 // any time. An entry is therefore read only after a word has announced it, and only once. It is emptied
-// before the data goes out after which the peer may fill it again.
+// before this side sends the data that allows the peer to fill it again.
 type table []byte
 
-// take copies and empties an entry. An entry without bytes is no offer.
+// take copies and empties an entry. An entry of length 0 is not an offer.
 func (t table) take(i int) (offer, bool) {
 	entry := t[i*offerSize:][:offerSize]
 	// The length is written last, because memory is filled in ascending order.
@@ -118,7 +119,7 @@ type window struct {
 
 // iwarpSpare is how many credits stay unused on iWARP, for words without data. librdmacm's receive queue has
 // only as many entries as it gives credits, and is refilled only when its program polls. On iWARP, a word
-// that finds the queue empty ends the connection. On other transports it is sent again.
+// that arrives while the queue is empty ends the connection. On other transports it is sent again.
 const iwarpSpare = 8
 
 func newWindow(credits uint16, iwarp bool) window {

@@ -34,8 +34,8 @@ const (
 	wordSize  = 4
 	recvBatch = 16
 	// spareRecvs is the number of receives beyond the credits. While a program does not read, its
-	// peer sends at most seven words without data: two offers and two credit limits in answer to
-	// the program's messages, its first offer, SHUTDOWN and DISCONNECT.
+	// peer sends at most seven words without data. These are two offers and two credit limits in
+	// answer to the program's messages, its first offer, SHUTDOWN and DISCONNECT.
 	spareRecvs = 8
 )
 
@@ -147,7 +147,7 @@ func (v *transport) reset(cause error) error {
 }
 
 // addSend adds a SEND of the word. It completes after the RDMA WRITE before it, which therefore needs no
-// completion. A WRITE that fails has one even so, whose WRID returns no resources.
+// completion. A WRITE that fails generates a completion anyway. Its WRID returns no resources.
 func (v *transport) addSend(m *message, flags verbs.SendFlags) int {
 	send := &v.wrs[0]
 	n := 1
