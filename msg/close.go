@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// closeTimeout bounds how long a closed connection waits in the background for the
-// peer.
+// closeTimeout is how long a closed connection waits in the background for the peer.
 const closeTimeout = 10 * time.Second
 
 // closing is the state of Close.
@@ -53,11 +52,11 @@ func (c *Conn) SetLinger(sec int) error {
 // Messages that arrived and were not received are dropped. Calls that wait return an
 // error that matches net.ErrClosed. Messages that are lent stay readable.
 //
-// In the background, the connection waits until the peer has received everything. The
-// peer's program has to receive the large messages for that. The wait ends after 10
-// seconds. The process must live until then: when it exits, unsent messages are lost. A
-// program that exits right after its last Send calls [Conn.Shutdown] instead, or
-// SetLinger with a positive number before.
+// In the background, the connection waits until the peer has received everything. For
+// large messages, the peer's program must call Recv. The wait ends after 10 seconds. If
+// the process exits before, unsent messages are lost. A program that exits right after
+// its last Send should call [Conn.Shutdown] instead, or call SetLinger with a positive
+// number before Close.
 //
 // A second Close returns an error that matches net.ErrClosed. If something could not be
 // freed, such as a protection domain in which the program has registered memory,
@@ -82,12 +81,12 @@ func (c *Conn) Close() error {
 }
 
 // Shutdown closes the connection and waits until the peer has received everything and
-// all resources are freed. It may be called after Close, to wait for the background. It
-// fails if the connection broke before the peer had received everything.
+// all resources are freed. It may be called after Close, to wait for the work in the
+// background. It fails if the connection broke before the peer had received everything.
 //
-// If ctx ends first, Shutdown returns an error that matches ctx.Err(), and the
-// background continues. The limits of SetLinger hold for Shutdown too: without one it
-// gives up after 10 seconds, with an error that is a timeout.
+// If ctx ends first, Shutdown returns an error that matches ctx.Err(), and the work
+// continues in the background. The limits of SetLinger apply to Shutdown too. Without
+// a limit it gives up after 10 seconds, with an error that is a timeout.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	if c == nil {
 		return errNil("shut down")
@@ -111,8 +110,8 @@ func (c *Conn) outcome() (lost, freeErr error) {
 	return c.closing.lost, c.closing.freeErr
 }
 
-// beginClose ends the calls that are waiting. first reports whether it was the first to
-// do so.
+// beginClose ends the calls that are waiting. first reports whether this call was the
+// first to do so.
 func (c *Conn) beginClose() (linger int, first bool) {
 	c.freeing.Lock()
 	if linger = -1; c.closing.set {
@@ -138,7 +137,8 @@ func lingerLimit(linger int) time.Duration {
 	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
-// setInBackground sets whether the pool's Close waits for the connection.
+// setInBackground sets whether the connection is being closed in the background, so
+// that the pool's Close waits for it.
 func (c *Conn) setInBackground(is bool) {
 	if p := c.shape.pool; p != nil {
 		p.mu.Lock()
@@ -148,7 +148,7 @@ func (c *Conn) setInBackground(is bool) {
 	}
 }
 
-// free frees everything. Calls that still use the connection are about to return.
+// free frees all resources. Calls that still use the connection are about to return.
 func (c *Conn) free(lost error) {
 	err := c.link.close()
 	if c.shape.pool == nil {
@@ -162,7 +162,8 @@ func (c *Conn) free(lost error) {
 	close(c.closed)
 }
 
-// freeRest is the second and every later Close.
+// freeRest implements all calls of Close after the first. It frees what could not be
+// freed before.
 func (c *Conn) freeRest() error {
 	c.freeing.Lock()
 	defer c.freeing.Unlock()
@@ -180,8 +181,8 @@ func (c *Conn) isShut() bool {
 	return c.ending.isShut
 }
 
-// shutDown ends the program's calls, and reports whether it was the first to do so. If
-// abort is set, no CLOSE is sent.
+// shutDown ends the program's calls, and reports whether this call was the first to do
+// so. If abort is set, no CLOSE is sent.
 func (c *Conn) shutDown(abort bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +214,7 @@ func (c *Conn) dropWaiting() {
 
 // linger waits until the peer has received everything.
 func (c *Conn) linger(limit time.Duration) error {
-	_ = c.sendTurn.Acquire(context.Background(), nil) // other senders return, because down is closed; then no other call waits for room
+	_ = c.sendTurn.Acquire(context.Background(), nil) // other senders return, because down is closed, so no other call waits for room then
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for !c.isDelivered() {
@@ -227,9 +228,9 @@ func (c *Conn) linger(limit time.Duration) error {
 	return nil
 }
 
-// isDelivered reports whether the peer no longer needs this end. After a failure, that is
-// known once all completions have been read: a CLOSE of the peer may be among them, behind
-// flushed sends in the other queue.
+// isDelivered reports whether the peer no longer needs this end. After a failure, this is
+// known only once all completions have been read, because a CLOSE of the peer may be among
+// them.
 func (c *Conn) isDelivered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,8 +256,7 @@ func (c *Conn) lost(linger int) error {
 	return c.ending.first
 }
 
-// onQPClosed finishes a connection whose queue pair has been closed by other means than
-// Close.
+// onQPClosed finishes a connection whose queue pair was not closed by Close.
 func (c *Conn) onQPClosed() {
 	c.mu.Lock()
 	c.failBecause(net.ErrClosed)
@@ -264,7 +264,7 @@ func (c *Conn) onQPClosed() {
 	c.finish()
 }
 
-// finish ends the calls that wait for completions. There will be no more completions.
+// finish ends the calls that wait for completions, because there will be none any more.
 func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,7 +296,7 @@ type ending struct {
 	isShut     bool // shut is closed
 	isDown     bool // the connection's down is closed
 	peerClosed bool
-	peerGone   bool // the CLOSE says that the peer's program receives no more
+	peerGone   bool // according to the CLOSE, the peer's program receives no more messages
 	failing    bool
 	first      error // the first cause of the failure
 	closeDue   bool  // a CLOSE has to be sent
@@ -337,9 +337,9 @@ func (c *Conn) goDown() {
 	}
 }
 
-// failWith handles a failed work request. The cause is that of the link if it has one.
-// A flush is only a consequence. Completions of two queues may be polled out of order,
-// so a more precise status replaces a flush.
+// failWith handles a failed work request. If the link knows the cause, failWith
+// records that. A flush is only a consequence. Completions of two queues may be polled
+// out of order, so a more precise status replaces a flush.
 func (c *Conn) failWith(wc *verbs.WC) {
 	switch isFlush := wc.Status == verbs.StatusWRFlushErr; {
 	case !c.ending.failing:
@@ -353,13 +353,13 @@ func (c *Conn) failWith(wc *verbs.WC) {
 func (c *Conn) failBecause(cause error) {
 	if !c.ending.failing {
 		c.ending.failing, c.ending.first = true, cause
-		c.want(1) // all that is outstanding is about to complete
+		c.want(1) // all outstanding work requests are about to complete
 		c.goDown()
 	}
 }
 
 // fail ends the connection because of an error on this side. All its work requests then
-// complete. c is held. Another goroutine disconnects, because that may take a while.
+// complete. c is held. Another goroutine disconnects, because that may take long.
 func (c *Conn) fail(cause error) {
 	if c.ending.failing {
 		return

@@ -8,41 +8,46 @@ import (
 )
 
 // Config describes a connection. [Dialer] and [ListenConfig] embed it. The zero value is
-// valid. It is not changed, and may be shared. Only KeepAlive may be negative.
+// valid. This package does not modify a Config, so it may be shared. Only KeepAlive may
+// be negative.
 type Config struct {
 	// Pool provides the resources that the connection shares with others. Nil means
-	// that the connection has its own. It then takes a descriptor, and a goroutine
-	// while no call waits.
+	// that the connection has its own resources. It then uses a file descriptor
+	// and, while no call waits, a goroutine.
 	Pool *Pool
 
 	// EagerSize is the size of a receive buffer in bytes, without headers. Messages
 	// that fit into a receive buffer of the peer are copied there. The peer reads
-	// longer ones from the sender's memory. From 64 to 1 MiB. Zero: 4096.
+	// longer ones from the sender's memory. It must be from 64 bytes to 1 MiB. Zero
+	// stands for 4096.
 	EagerSize int
 
-	// Window is how many messages the peer may have sent that have not been received
-	// and released. A program that keeps half as many stops the peer. There are as many
-	// receive buffers and send buffers, and a few more. From 4 to 1024. Zero: 32.
+	// Window is how many messages the peer may have sent that this side has not
+	// received and released. If the program keeps half of them, the peer can't send any
+	// more. The connection has this many receive buffers and send buffers, and a few
+	// more. The number must be from 4 to 1024. Zero stands for 32.
 	Window int
 
 	// MaxMessage is the maximum length of a received message in bytes, from EagerSize
-	// to 1 GiB. Zero: 4 MiB, or EagerSize if that is more.
+	// to 1 GiB. Zero stands for 4 MiB, or for EagerSize if that is more.
 	MaxMessage int
 
 	// MaxMemory limits the memory of received large messages in bytes. Large messages
-	// are longer than EagerSize. Each counts with its length, rounded up to a power of
-	// two, from the first byte that is read to Release. Free buffers that are kept for
-	// reuse count too. While there is no room for a message, it waits at the sender,
-	// and so do all later messages of its connection. A connection without a pool has
-	// this memory for itself. The connections of a pool share the MaxMemory of the
-	// Config that NewPool was called with. A peer that stalls a message for 5 seconds
-	// while others of the pool wait for room loses its connection. At least MaxMessage,
-	// rounded up. Zero: 64 MiB, or twice the minimum if that is more.
+	// are longer than EagerSize. The length of each, rounded up to a power of two,
+	// counts from the time when its first byte is read until Release. Free buffers that
+	// are kept for reuse count too. While there is no room for a message, it waits at
+	// the sender, and so do all later messages of its connection. A connection without
+	// a pool has its own limit. The connections of a pool share the MaxMemory of the
+	// Config that was passed to NewPool. If a peer stalls a message for 5 seconds while
+	// other connections of the pool wait for room, its connection is closed. MaxMemory
+	// must be at least MaxMessage, rounded up to a power of two. Zero stands for 64
+	// MiB, or for twice that minimum if it is more.
 	MaxMemory int
 
 	// KeepAlive is how long a connection may be idle before it checks whether the peer
 	// is still there. The same check ends the connection if a READ of a large message
-	// takes 30 seconds or more. Zero: 15 seconds. Negative: never.
+	// takes 30 seconds or more. Zero stands for 15 seconds. If KeepAlive is negative,
+	// the connection never checks.
 	KeepAlive time.Duration
 }
 
@@ -126,8 +131,8 @@ func (s *shape) budget() *budget {
 
 func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), uint64(s.longest)} }
 
-// receives returns the size of the receive queue: one for each credit, for the FIN of
-// each RTS, and for a CLOSE.
+// receives returns the size of the receive queue. There is a receive for each credit,
+// for the FIN of each RTS, and for a CLOSE.
 func (s *shape) receives() int { return s.window + rendezvous + 1 }
 
 // sends returns the size of the send queue. Besides the numbered work requests it holds
@@ -138,8 +143,8 @@ func (s *shape) sends() int { return s.buffers() + controls + opSlots + 2 }
 func (s *shape) maxUnsignaled() int { return min(s.window/8, 3) }
 
 // buffers returns the number of small send buffers. Unsignaled messages keep theirs
-// until a later message completes. The program can have a window of buffers all the
-// same.
+// until a later message completes. The number leaves a whole window of buffers to
+// the program.
 func (s *shape) buffers() int { return s.window + s.maxUnsignaled() }
 
 // stride returns the size of a buffer with its header.

@@ -21,7 +21,7 @@ type Conn struct {
 	heap  *heap
 
 	domain       any  // the protection domain, in which memory keys are valid
-	abandoned    bool // it is being closed before any program got it; guarded by the pool's lock
+	abandoned    bool // it is being closed and was never returned to the program; guarded by the pool's lock
 	inBackground bool // it is being closed in the background; guarded by the pool's lock
 	place        place
 	cqPair       *cqPair // in the pool
@@ -43,8 +43,8 @@ type Conn struct {
 	finsPosted bool       // the receives for FINs are posted
 
 	sendTurn, recvTurn wait.Turn
-	room               signal        // wakes the holder of sendTurn: there may be credit
-	arrived            signal        // wakes the holder of recvTurn: a message or the end has come
+	room               signal        // wakes the holder of sendTurn when there may be credit
+	arrived            signal        // wakes the holder of recvTurn after a message or the end has arrived
 	opened             chan struct{} // closed when this side may send
 	down               chan struct{} // closed when nothing may be sent any more
 	over               chan struct{} // closed when no work request is left
@@ -71,7 +71,7 @@ type Conn struct {
 	sent, got   uint64 // messages
 	unsignaled  unsignaled
 	outstanding int // work requests that will complete
-	controls    int // those of them that are frames without a buffer
+	controls    int // the outstanding frames without a buffer
 	wants       int // reasons to handle completed sends at once
 	control     [1]verbs.SendWR
 	header      [frameSize + rtsSize]byte
@@ -122,9 +122,10 @@ func (c *Conn) prepare() (err error) {
 	return c.addReceives(made)
 }
 
-// open starts the exchange of frames. The side that dialled may send at once: the
-// peer's greeting has its limits. Its first frame grants credits to the peer, and only
-// then may the peer send: over iWARP the side that dialled has to send first.
+// open starts the exchange of frames. The side that dialled may send at once, because
+// the peer's greeting contained the limits. Its first frame grants credits to the
+// peer. Only then may the peer send, because over iWARP the side that dialled must
+// send first.
 func (c *Conn) open(peer hello, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +183,8 @@ func (l rdmaLink) PostSend(wrs []verbs.SendWR) (int, error) { return l.QP().Post
 func (l rdmaLink) PostRecv(wrs []verbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
 func (l rdmaLink) disconnect()                              { _ = l.Disconnect() }
 
-// close closes the connection. A connection that was closed through Conn.CM is no
-// error.
+// close closes the connection. It is not an error if the connection was closed
+// through Conn.CM.
 func (l rdmaLink) close() error {
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -191,8 +192,9 @@ func (l rdmaLink) close() error {
 	return nil
 }
 
-// explain returns the cause of the end. If rdmacm knows only of a flushed receive, it
-// returns err: the receive may have been polled before the send that failed first.
+// explain returns the cause of the end. If rdmacm only knows of a flushed receive,
+// explain returns err, because the receive may have been polled before the send that
+// failed first.
 func (l rdmaLink) explain(err error) error {
 	if cause := l.Explain(err); !errors.Is(cause, verbs.StatusWRFlushErr) {
 		return cause

@@ -3,9 +3,9 @@ package msg
 // allowance counts the frames that this side may send. All numbers count frames since
 // the connection began, modulo 2^16.
 type allowance struct {
-	window uint16 // the peer's
+	window uint16 // the peer's window
 	sent   uint16
-	limit  uint16 // absolute, from the peer's last frame
+	limit  uint16 // total number, from the peer's last frame
 }
 
 // left returns how many more frames may be sent.
@@ -31,7 +31,7 @@ func (a *allowance) mayGrant() bool { return a.left() >= 1 }
 type grants struct {
 	window    uint16 // ours
 	received  uint16
-	freed     uint16 // whose receives have been posted again
+	freed     uint16 // frames whose receives have been posted again
 	announced uint16 // the last limit that was sent to the peer
 }
 
@@ -53,7 +53,7 @@ func (g *grants) announce() uint16 {
 func (g *grants) limit() uint16 { return g.window + g.freed }
 
 // due reports whether a CREDIT frame is due, because half the window is owed. With
-// windows of 4 and more, two CREDIT frames lead to at most one in return, so they die
-// out. A peer that has only its last credit has used all others, so half the window
-// comes to be owed if the program keeps less than the other half.
+// windows of 4 and more, two CREDIT frames cause at most one in return, so the
+// exchange ends. If a peer has only its last credit, it has used all others. So half
+// the window will be owed if the program keeps less than the other half.
 func (g *grants) due() bool { return g.limit()-g.announced >= g.window/2 }

@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Dialer connects with options. The zero value is valid, and dialling with it is what [Dial]
-// does. Its methods may be called concurrently, but its fields must not be changed meanwhile.
+// Dialer connects with options. The zero value is valid. [Dial] uses it. Its methods may be
+// called concurrently, but its fields must not be changed meanwhile.
 type Dialer struct {
 	// Config describes the connection. The other fields concern only the dial.
 	Config
 
-	// Timeout bounds a dial, with all addresses of a name together. Zero stands for no
-	// bound besides those of the context and the kernel.
+	// Timeout limits the time of a dial, for all addresses of a name together. Zero
+	// stands for no bound besides those of the context and the kernel.
 	Timeout time.Duration
 
 	// LocalAddr is the address to dial from. If it is the zero value, the routing table

@@ -1,4 +1,4 @@
-// Package msg carries messages over RDMA connections, with one-sided operations beside them.
+// Package msg sends messages over RDMA connections. It also has one-sided operations.
 //
 //	l, err := msg.Listen(":7471")
 //	c, err := l.Accept(ctx)
@@ -9,9 +9,9 @@
 //	fmt.Printf("%s\n", m.Bytes())
 //	m.Release()
 //
-// A program on package uverbs would have to do all of this by itself: register buffers once,
-// post receives again, count credits so that no sender outruns its receiver, match
-// completions with work requests, and find out how a connection ends. Messages keep their
+// The package does what every program on package uverbs has to do: it registers buffers
+// once, posts receives again, counts credits so that no sender outruns its receiver, matches
+// completions with work requests, and finds out how a connection ends. Messages keep their
 // boundaries and their order. A message that is too long for a receive buffer is read by the
 // receiver from the sender's memory. Either side may send first, also over iWARP.
 // docs/messages.md describes the protocol.
@@ -66,21 +66,22 @@
 //
 // Every call that may wait takes a context. If the context ends first, the error matches
 // ctx.Err(). Send has then sent nothing and Recv has received nothing, so both may simply be
-// called again. No device takes back a work request. So a canceled [Conn.Read] may still
-// write to its [Span], until [Region.Close] succeeds. Its completion wakes no later call.
+// called again. Devices can't cancel a work request. So a canceled [Conn.Read] may still
+// write to its [Span], until [Region.Close] succeeds. Its late completion does not affect
+// later calls.
 //
 // # The end
 //
 // [Conn.Close] returns at once. The peer receives all messages that were sent, and then
 // io.EOF. The connection delivers them in the background, for at most 10 seconds.
 // [Conn.Shutdown] waits for that, and [Conn.SetLinger] changes it. If a connection ends in
-// any other way, such as by the death of the peer, calls return an [Error]. Recv returns the
-// messages that have arrived first.
+// any other way, for example because the peer died, calls return an [Error]. Before that,
+// Recv returns the messages that have arrived.
 //
 // An idle connection sends a keep-alive to its peer every 15 seconds ([Config].KeepAlive). So
-// even a program that only receives detects that the peer's machine or the network is down:
-// about 7 seconds later over InfiniBand and RoCE. Over iWARP it takes until TCP gives up,
-// which is a quarter of an hour on Linux.
+// even a program that only receives detects that the peer's machine or the network is down.
+// Over InfiniBand and RoCE this takes about 7 seconds more. Over iWARP it takes until TCP
+// gives up, a quarter of an hour on Linux.
 //
 // # Many connections
 //
@@ -92,9 +93,9 @@ package msg
 // # Implementation
 //
 // A Conn is a state machine under one lock. Completions enter it by complete, and calls by
-// trySend, tryRecv and start. None of them waits with the lock held. It posts to a link,
-// which is an rdmacm.Conn, or a fake one in tests. TestModel plays whole connections on fakes,
-// step by step.
+// trySend, tryRecv and start. None of them waits with the lock held. It posts to a link, which
+// is an rdmacm.Conn, or a fake one in tests. TestModel runs whole connections on fakes, step
+// by step.
 //
 // One goroutine at a time holds the turn to send, and one the turn to receive. Only the
 // holder waits for credit or for a message. So each turn needs one channel with room for one
@@ -103,17 +104,17 @@ package msg
 //
 // Completions come from the poller of the connection, or of its pool. The call that waits
 // holds the poller's turn (see package internal/wait): it polls, arms, and sleeps in
-// CompChannel.Get for all calls that wait. So a busy program is never woken by way of
+// CompChannel.Get for all calls that wait. So in a busy program, no call is woken through
 // another goroutine. While no call waits, the background holds the turn, 20 ms after the last
 // call at the earliest, because setting a timer for each message would cost more than the
 // message. The send CQ is armed only while a call, a control frame or a READ waits for it
-// (Conn.want). One of four DATA frames is signaled.
-// A change that no completion makes, such as Close or a freed buffer, wakes the sleeping call
-// through hooks.Wake.
+// (Conn.want). One of four DATA frames is signaled. A change that no completion makes, such
+// as Close or a freed buffer, wakes the sleeping call through hooks.Wake.
 //
-// The WRID of a work request holds the number of the connection, a kind, a slot, and how
-// often the slot was used. A pool never reuses the number of a connection, unlike the kernel
-// that of a queue pair. So the completion of a canceled call frees the slot and wakes nothing.
+// The WRID of a work request holds the number of the connection, a kind, a slot, and how often
+// the slot was used. A pool never reuses the number of a connection, whereas the kernel reuses
+// the numbers of queue pairs. So the completion of a canceled call frees the slot and wakes no
+// call.
 //
 // The end of a connection is noticed by completions: receives are always posted, and are
 // flushed when the queue pair fails. The poller of a single connection also checks its Done.
@@ -121,9 +122,9 @@ package msg
 // why a pool has no SRQ: its receives are not flushed, so an idle connection would not notice
 // its end.
 //
-// An announcement takes no memory: a large message is read into buffers that grow as it
+// An announcement allocates no memory. A large message is read into buffers that grow as it
 // arrives (fetch), after its whole length has been reserved from a budget. The large buffers
-// are the only ones that the peer may read. Each connection keeps its own, so a peer finds
-// only its own messages behind an old key. Buffers are Go slices, registered once and pinned.
-// Messages that are lent stay readable after Close; reading unmapped memory would kill the
-// process.
+// are the only ones that the peer may read. Each connection keeps its own, so with an old key
+// a peer can read only its own messages. Buffers are Go slices, registered once and pinned.
+// So messages that are lent stay readable after Close. If the memory were unmapped, reading
+// it would kill the process.

@@ -9,8 +9,8 @@ import (
 
 // Error is the type of all errors of this package, except [io.EOF]. errors.Is matches
 // the cause: the error of the context, [net.ErrClosed] after Close, [ErrProtocol],
-// [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected if the peer went without a
-// closing frame, a verbs.Status, and whatever rdmacm's Conn.Err returns.
+// [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected if the peer disconnected
+// without a closing frame, a verbs.Status, or any error of rdmacm's Conn.Err.
 type Error struct {
 	Op     string // "send", "receive", "read", …
 	Object string // "connection to 10.0.0.2:7471", "pool on siw0", …; may be empty
@@ -52,7 +52,8 @@ var (
 	ErrPeerClosed = errors.New("the peer has closed the connection")
 	// ErrPoolFull means that a pool has no room for another connection.
 	ErrPoolFull = errors.New("the pool has no room for another connection")
-	// ErrInUse means that connections or work requests still use the object to close.
+	// ErrInUse means that an object can't be closed, because connections or work
+	// requests still use it.
 	ErrInUse = errors.New("in use")
 	// ErrOutOfBounds means that an access is beyond the end of a region, or that the
 	// region does not grant the right.

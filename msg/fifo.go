@@ -1,6 +1,7 @@
 package msg
 
-// signal wakes one goroutine: the one that waits, or else the next one that does.
+// signal wakes one goroutine: the one that waits or, if none waits, the next one
+// that will.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

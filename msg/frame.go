@@ -34,8 +34,8 @@ func (t frameType) String() string {
 }
 
 // usesCredit reports whether a frame of the type uses up a credit. FIN and CLOSE do
-// not: the sender of an RTS keeps a receive for its FIN, and both sides keep one for a
-// CLOSE.
+// not, because the sender of an RTS keeps a receive for its FIN, and both sides keep
+// one for a CLOSE.
 func (t frameType) usesCredit() bool { return t == typeData || t == typeRTS || t == typeCredit }
 
 // flagReply marks a CLOSE that answers another. The program that sends it may still be
@@ -46,7 +46,7 @@ const flagReply = 1
 type frame struct {
 	typ    frameType
 	flags  uint8
-	limit  uint16 // absolute: how many frames the receiver of this one may send in total
+	limit  uint16 // how many frames the receiver of this one may send in total
 	length uint32 // bytes behind the header
 	cookie uint64
 }
@@ -104,7 +104,7 @@ func (f frame) check() error {
 type hello struct {
 	window  uint16 // frames that the sender of the greeting has receives for
 	eager   uint32 // bytes behind a frame's header that fit into one of its receives
-	longest uint64 // bytes of the longest message that it takes
+	longest uint64 // bytes of the longest message that the sender of the greeting accepts
 }
 
 const (
@@ -177,7 +177,8 @@ func parseRTS(b []byte, most int) (rts, error) {
 }
 
 // wrid identifies a work request: its connection, its kind, its slot, and how often the
-// slot was used before. A late completion of a closed connection thus matches no other.
+// slot was used before. So a late completion of a closed connection matches no other
+// work request.
 type wrid uint64
 
 type wrKind uint8

@@ -17,8 +17,7 @@ type Listener struct {
 	closed  atomic.Bool
 }
 
-// ListenConfig listens with options. The zero value is valid, and listening with it is what
-// [Listen] does.
+// ListenConfig listens with options. The zero value is valid. [Listen] uses it.
 type ListenConfig struct {
 	// Config describes the connections that [Listener.Accept] returns.
 	Config
@@ -56,11 +55,11 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 // is closed. An error that is temporary ([Error.Temporary]) concerns one peer, such as
 // one that speaks another protocol ([ErrVersion]) or finds the pool full
 // ([ErrPoolFull]), and the listener continues to accept others. Any other error is
-// caused by ctx. A peer that sends nothing within 10 seconds of Accept loses its
-// connection.
+// caused by ctx. If a peer sends nothing within 10 seconds of Accept, its connection is
+// closed.
 //
-// The program may have closed a connection in a pool already, because [Pool.Recv]
-// returns its messages, and its end, as soon as they are there.
+// With a pool, the program may have closed the connection already, because [Pool.Recv]
+// may return its messages and its end before Accept returns the connection.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		cm, err := l.cm.Accept(ctx)
@@ -86,7 +85,7 @@ func (l *Listener) welcome(c *Conn) {
 	c.startWatch(firstFrameLimit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending.failing { // before the connection could be disconnected
+	if c.ending.failing { // it failed before it could be disconnected
 		go c.link.disconnect()
 	}
 }

@@ -74,7 +74,7 @@ func (h *heap) large(size int) (*Buffer, error) {
 	return b, err
 }
 
-// toSend returns a buffer for a large message of n bytes.
+// toSend returns a buffer for sending a large message of n bytes.
 func (h *heap) toSend(n int) (*Buffer, error) {
 	size := 1 << classOf(n)
 	if b := h.account.toSend(size); b != nil {
@@ -83,7 +83,7 @@ func (h *heap) toSend(n int) (*Buffer, error) {
 	return h.large(size)
 }
 
-// put takes a large buffer back.
+// put takes a large buffer back, and keeps it for reuse if there is room.
 func (h *heap) put(b *Buffer) {
 	if evicted := h.account.put(b); evicted != nil {
 		_ = h.remove(evicted.mem) // if it fails, Close tries again
@@ -118,9 +118,9 @@ type budget struct {
 	mu             sync.Mutex            // guards the fields below, and the accounts
 	used           uint64                // bytes that are reserved or in free buffers
 	oldest, newest *Buffer               // list of the free buffers of all connections
-	queue          []*account            // those that wait for room; there is no free buffer meanwhile
+	queue          []*account            // those that wait for room; while there are any, there is no free buffer
 	holders        map[*account]struct{} // those that have reserved memory
-	watching       bool                  // look is due
+	watching       bool                  // a call of look is scheduled
 }
 
 // account is a connection's share of a budget.
@@ -139,8 +139,9 @@ type account struct {
 // keep is the maximum number of free buffers of a connection.
 const keep = 4
 
-// toSend takes a free buffer of a size, or returns nil if there is none. The buffer no
-// longer counts towards the budget, because the program decides how much it sends.
+// toSend takes a free buffer of the given size, or returns nil if there is none. The
+// buffer no longer counts towards the budget, because the program decides how much it
+// sends.
 func (a *account) toSend(size int) *Buffer {
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
@@ -153,7 +154,7 @@ func (a *account) toSend(size int) *Buffer {
 
 // toReceive reserves room for a message, and takes a free buffer of that size if there
 // is one. If ok is false, there is no room. wake is called as soon as there is, and
-// then toReceive has to be called again. The caller ends the registrations of the
+// the caller then calls toReceive again. The caller ends the registrations of the
 // evicted buffers.
 func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 	g, n := a.budget, uint64(size)
@@ -209,7 +210,7 @@ func (a *account) unreserve(n uint64) {
 	}
 }
 
-// watch schedules a look at the connections that hold memory. The lock is held.
+// watch schedules a call of look. The lock is held.
 func (g *budget) watch() {
 	if !g.watching {
 		g.watching = true
@@ -217,7 +218,8 @@ func (g *budget) watch() {
 	}
 }
 
-// look calls hurry of all connections that hold memory, and goes on as long as others wait.
+// look calls hurry of all connections that hold memory. It repeats that as long as other
+// connections wait.
 func (g *budget) look() {
 	g.mu.Lock()
 	var hurry []func()
@@ -235,7 +237,8 @@ func (g *budget) look() {
 	}
 }
 
-// put takes a buffer back. If evicted is not nil, the caller ends its registration.
+// put takes b back, and keeps it for reuse if there is room. If evicted is not nil,
+// the caller ends its registration.
 func (a *account) put(b *Buffer) (evicted *Buffer) {
 	g, n := a.budget, uint64(len(b.all))
 	g.mu.Lock()
@@ -262,7 +265,7 @@ func (a *account) put(b *Buffer) (evicted *Buffer) {
 	return evicted
 }
 
-// find returns a free buffer of a size, or nil.
+// find returns a free buffer of the given size, or nil.
 func (a *account) find(size int) *Buffer {
 	for _, b := range a.free {
 		if len(b.all) == size {
@@ -291,7 +294,8 @@ func (a *account) take(b *Buffer) {
 	g.used -= uint64(len(b.all))
 }
 
-// grant reserves room for the connections that are first in the queue.
+// grant reserves room for the first connections in the queue, as far as there is
+// room.
 func (g *budget) grant() {
 	for len(g.queue) > 0 && g.used+g.queue[0].wants <= g.most {
 		a := g.queue[0]

@@ -15,8 +15,8 @@ import (
 // Over iWARP that does not mean that the bytes have arrived. A Write and messages sent
 // after it arrive in that order.
 //
-// If ctx ends first, the device may still perform the operation, and it owns from until
-// then. [Region.Close] succeeds once it has finished. This holds for Read too.
+// If ctx ends first, the device may still perform the operation. It owns from until the
+// operation has finished. [Region.Close] succeeds after that. The same is true of Read.
 func (c *Conn) Write(ctx context.Context, to RemoteRegion, off uint64, from Span) error {
 	return c.failed("write", c.transfer(ctx, verbs.OpRDMAWrite, MayWrite, to, off, from))
 }
@@ -55,16 +55,16 @@ func (c *Conn) runAndFree(ctx context.Context, o *op) error {
 }
 
 // CompareAndSwap stores new in the 8 bytes at off of the peer's region if their value
-// is old. It returns their value from before. The bytes have the byte order of the
-// peer's machine, and their address must be a multiple of 8. Software iWARP has no
-// atomic operations: the error matches verbs.ErrInvalidWR or ErrNotSupported.
+// is old. It returns the previous value. The bytes have the byte order of the peer's
+// machine, and their address must be a multiple of 8. siw has no atomic operations;
+// the error matches verbs.ErrInvalidWR or ErrNotSupported.
 func (c *Conn) CompareAndSwap(ctx context.Context, r RemoteRegion, off, old, new uint64) (uint64, error) {
 	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: old, Swap: new})
 	return v, c.failed("compare and swap", err)
 }
 
-// FetchAdd adds to the value of the 8 bytes at off of the peer's region. It returns
-// their value from before. The rules of CompareAndSwap hold.
+// FetchAdd adds to the value of the 8 bytes at off of the peer's region. It returns the
+// previous value. The rules of CompareAndSwap apply.
 func (c *Conn) FetchAdd(ctx context.Context, r RemoteRegion, off, add uint64) (uint64, error) {
 	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: add})
 	return v, c.failed("fetch and add", err)
@@ -91,10 +91,10 @@ func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.
 	return v, nil
 }
 
-// Do posts any work request and waits for its completion. It serves operations that
-// Conn has no method for. Do sets its WRID and the signaled flag. It refuses a SEND,
-// which would use up a receive that the peer has not granted. The device owns the
-// memory of wr until the completion, even if ctx ends first.
+// Do posts any work request and waits for its completion. Use it for operations that
+// Conn has no method for. Do sets the request's WRID and the signaled flag. It
+// refuses a SEND, because that would use up a receive that the peer has not granted.
+// The device owns the memory of wr until the completion, even if ctx ends first.
 func (c *Conn) Do(ctx context.Context, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWriteImm:
@@ -114,7 +114,7 @@ type op struct {
 	slot      int
 	gen       uint16
 	wr        [1]verbs.SendWR
-	sge       [1]verbs.SGE // own, or that of a Span
+	sge       [1]verbs.SGE // of own, or of a Span
 	own       verbs.SGE
 	value     []byte // the 8 bytes of own
 	region    *Region
@@ -247,7 +247,7 @@ func (c *Conn) freeOp(o *op) {
 		o.region = nil
 	}
 	o.wr[0] = verbs.SendWR{}
-	c.ops <- o // there is room for all
+	c.ops <- o // it has room for all
 	c.poller.turn.Wake()
 }
 

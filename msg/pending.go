@@ -27,7 +27,7 @@ type pendingConns struct {
 }
 
 // retryCount is how often an unacknowledged packet is sent again. The largest value is
-// 7, for which rxe retries forever, so a broken network would end no connection.
+// 7, but rxe treats 7 as no limit, so no connection would end if the network failed.
 const retryCount = 6
 
 // ackTimeout is how long a packet may stay unacknowledged before it is sent again. With
@@ -49,8 +49,9 @@ func (b *pendingConns) config() *rdmacm.Config {
 	return cfg
 }
 
-// begin creates the Conn before its queue pair. It is closed together with cm. The
-// accepting side knows the peer's greeting, and an error rejects the peer.
+// begin creates the Conn before its queue pair. The Conn is closed together with cm.
+// On the accepting side, begin parses the peer's greeting, and an error rejects the
+// peer.
 func (b *pendingConns) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 	var greeting hello
 	var err error
@@ -69,8 +70,8 @@ func (b *pendingConns) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 	if b.made == nil {
 		b.made = make(map[*rdmacm.Conn]*Conn)
 	}
-	// Resources are closed in reverse order. end has to find the connection as long
-	// as the pool has it.
+	// Resources are closed in reverse order, so this one is closed after the pool has
+	// removed the connection. Until then, end must find it.
 	cm.Own(closer(func() error { b.closed(c); return nil }))
 	if p := b.shape.pool; p != nil {
 		if err := p.admit(c); err != nil {
@@ -108,8 +109,8 @@ func (b *pendingConns) closed(c *Conn) {
 	}
 }
 
-// sweep removes the connections that the program has closed. It is called when the
-// accept of one of them may have failed.
+// sweep removes the connections that the program has closed. It is called when
+// accepting one of them may have failed.
 func (b *pendingConns) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,8 +135,8 @@ func (b *pendingConns) take(cm *rdmacm.Conn) *Conn {
 	return c
 }
 
-// end is called when no connection will be returned any more. Those that are left are
-// being closed.
+// end marks the remaining connections as abandoned, because none will be returned any
+// more. They are being closed.
 func (b *pendingConns) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,10 +153,10 @@ const (
 	proveTimeout  = 10 * time.Second
 )
 
-// prove works around a race in the siw driver, as rdmacm.Dial does where it may read
-// the send CQ: the accepting side may overlook the first message until another one
-// follows. An empty READ proves that it has seen the message, and empty WRITEs remind
-// it.
+// prove works around a race in the siw driver: the accepting side may overlook the
+// first message until another one follows. rdmacm.Dial does the same if it may poll
+// the send CQ. The completion of an empty READ proves that the peer has seen the
+// message. Empty WRITEs wake the peer's kernel until then.
 func (c *Conn) prove(caller context.Context) error {
 	read := make(chan error, 1)
 	ctx, cancel := context.WithTimeoutCause(caller, proveTimeout, syscall.ETIMEDOUT)

@@ -14,17 +14,19 @@ import (
 )
 
 // poller takes completions off the queues of one connection, or of all connections of a
-// pool, and hands them to the connections. It has a turn: the call that holds it polls, and
-// waits for events, for all calls that wait. While no call waits, the background does, so
-// that receives are posted again and credits are granted even if the program makes no call.
+// pool, and hands them to the connections. It has a turn. The call that holds the turn
+// polls and waits for events, for all calls that wait. While no call waits, a goroutine in
+// the background holds it, so that receives are posted again and credits are granted even
+// if the program makes no call.
 //
-// The zero value is the poller of a connection that something else drives.
+// The zero value is for a connection whose completions are handled by other means, as in
+// tests.
 type poller struct {
 	channel        *uverbs.CompChannel
 	sendCQ, recvCQ *uverbs.CQ
 	handle         func(*verbs.WC)
 	over           <-chan struct{} // closed when no connection is left; nil for a pool
-	ended          func(error)     // called once, when the queues can't be used any more
+	ended          func(error)     // called once, after which the queues can't be used any more
 
 	turn  wait.Turn
 	sends atomic.Int32 // reasons to handle completed sends at once
@@ -32,18 +34,18 @@ type poller struct {
 	wcs [32]verbs.WC // owned by the holder of the turn
 }
 
-// start starts the background. The program has no connection yet.
+// start starts the goroutine in the background. The program has no connection yet.
 func (p *poller) start() {
 	p.turn.Init(func() { hooks.Wake(p.recvCQ) })
 	p.turn.StartBackground(p)
 }
 
-// Work implements [wait.Worker]. It handles completions, and waits for some if there are
-// none. When the queues have ended it retires the turn.
+// Work implements [wait.Worker]. It handles completions. If there are none, it waits for
+// some. When the queues have ended, it retires the turn.
 func (p *poller) Work(ctx context.Context) (done bool, err error) {
 	n, err := p.drain()
 	if n == 0 && err == nil && p.isOver() {
-		if n, err = p.drain(); n == 0 && err == nil { // nothing came before the end
+		if n, err = p.drain(); n == 0 && err == nil { // no completion arrived before the end
 			err = errOver
 		}
 	}
@@ -59,7 +61,8 @@ func (p *poller) Work(ctx context.Context) (done bool, err error) {
 
 func (p *poller) isOver() bool { return p.over != nil && isClosed(p.over) }
 
-// sleep arms the queues and waits for an event, unless a completion came meanwhile.
+// sleep arms the queues and waits for an event, unless a completion arrives while it arms
+// them.
 func (p *poller) sleep(ctx context.Context) error {
 	queues := []*uverbs.CQ{p.recvCQ, p.sendCQ}
 	if p.sends.Load() == 0 {
@@ -79,7 +82,7 @@ func (p *poller) sleep(ctx context.Context) error {
 	return nil
 }
 
-// drain handles the completions that there are. It polls the send CQ only if there are no
+// drain handles the available completions. It polls the send CQ only if there are no
 // others, or if something waits for completed sends.
 func (p *poller) drain() (int, error) {
 	n, err := p.empty(p.recvCQ)
@@ -90,11 +93,13 @@ func (p *poller) drain() (int, error) {
 	return n + sent, err
 }
 
-// mostPolls is how often in a row a queue is polled that stays full. Otherwise peers that
-// send without end would keep the holder of the turn from checking its context.
+// mostPolls is how often in a row a queue that stays full is polled. Without the limit,
+// peers that send all the time would keep the holder of the turn from checking its
+// context.
 const mostPolls = 32
 
-// empty handles the completions of some queues, but of a queue that stays full not all.
+// empty handles the completions of some queues. If a queue stays full, it stops after
+// mostPolls polls.
 func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
 		polls := 0
@@ -104,7 +109,7 @@ func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 				p.turn.Awake() // the holder checks its wait again after these have been handled
 			}
 			if cq == p.recvCQ && slices.ContainsFunc(p.wcs[:n], isFlushed) {
-				p.reap() // the send that failed first has the cause
+				p.reap() // the completion of the send that failed first has the cause
 			}
 			for i := range p.wcs[:n] {
 				p.handle(&p.wcs[i])
@@ -119,8 +124,8 @@ func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 
 func isFlushed(wc verbs.WC) bool { return wc.Status == verbs.StatusWRFlushErr }
 
-// wantSends notes a reason to handle completed sends as they complete. Sends that have
-// completed already make no event. p.sends.Add(-1) ends it.
+// wantSends adds a reason to handle sends as soon as they complete. Sends that have
+// completed already raise no event. p.sends.Add(-1) removes the reason.
 func (p *poller) wantSends() {
 	if p.sends.Add(1) == 1 && p.turn.IsSleeping() {
 		_ = p.sendCQ.Arm(false) // the holder of the turn gets the same error
@@ -167,7 +172,7 @@ func (c *Conn) pollAlone() {
 	p.start()
 }
 
-// completeOwn handles a completion, unless it is one of rdmacm's own work requests.
+// completeOwn handles a completion, unless it belongs to a work request of rdmacm.
 func (c *Conn) completeOwn(wc *verbs.WC) {
 	if wrid(wc.WRID).conn() == c.id {
 		c.complete(wc)
@@ -193,8 +198,8 @@ func (c *Conn) stop(err error) {
 	c.endIfIdle()
 }
 
-// pollToEnd handles the remaining completions of a CQ to whose queue pair nothing more
-// is posted.
+// pollToEnd handles the remaining completions of a CQ. Nothing more is posted to its
+// queue pair.
 func pollToEnd(cq *uverbs.CQ, to func(*verbs.WC)) {
 	wcs := make([]verbs.WC, 32)
 	for {
@@ -208,7 +213,7 @@ func pollToEnd(cq *uverbs.CQ, to func(*verbs.WC)) {
 	}
 }
 
-// complete handles a completion. It does not wait.
+// complete handles a completion without waiting.
 func (c *Conn) complete(wc *verbs.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

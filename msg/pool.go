@@ -16,11 +16,11 @@ import (
 
 // Pool holds the resources that many connections of a device share: a protection
 // domain, and pairs of completion queues. Each pair takes a descriptor, and a goroutine
-// while no call waits. A connection of a pool takes no descriptor and no goroutine. Its
-// methods may be called concurrently.
+// while no call waits. A connection of a pool takes no descriptor and no goroutine. The
+// methods of Pool may be called concurrently.
 //
-// All connections of a pool share a protection domain. A peer that guesses a key
-// reaches any region of the pool that grants rights to peers.
+// All connections of a pool share a protection domain. A peer that guesses a key can
+// access any region of the pool that grants rights to peers.
 type Pool struct {
 	dev     *uverbs.Device
 	pd      *uverbs.PD
@@ -42,7 +42,7 @@ type Pool struct {
 // cqPair is a pair of completion queues with their poller.
 type cqPair struct {
 	poller poller
-	room   entries // that no connection has been promised; guarded by the pool's lock
+	room   entries // entries that are not assigned to a connection; guarded by the pool's lock
 }
 
 // entries is a number of entries in each of two queues.
@@ -58,7 +58,7 @@ func (e entries) plus(o entries) entries { return entries{e.sends + o.sends, e.r
 func (e entries) holds(o entries) bool { return o.sends <= e.sends && o.receives <= e.receives }
 
 // NewPool creates a pool on an open device, with room for conns connections with the
-// configuration cfg. The Pool of cfg is ignored. A connection with larger queues takes
+// configuration cfg. NewPool ignores cfg.Pool. A connection with larger queues takes
 // up more of the room. A full pool refuses connections with [ErrPoolFull].
 func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	var alone Config
@@ -184,7 +184,8 @@ func (p *Pool) remove(c *Conn) {
 	p.gone.Broadcast()
 }
 
-// setAbandoned sets whether a connection is being closed before any program got it.
+// setAbandoned sets whether a connection is being closed that was never returned to
+// the program.
 func (p *Pool) setAbandoned(c *Conn, abandoned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +279,7 @@ type readyList struct {
 	some        signal // the list may not be empty
 }
 
-// place is the links of a connection in the list.
+// place holds the links of a connection in the list.
 type place struct {
 	queued     bool
 	prev, next *Conn
@@ -342,15 +343,15 @@ func (r *readyList) pop() *Conn {
 }
 
 // Recv waits for a message of any connection of the pool, and lends it as [Conn.Recv]
-// does. The connections that have waited longest come first. So a server needs no
-// goroutine for an idle connection. Several goroutines may call it. They receive the
-// messages of a connection in order. A message is returned either by Recv of the pool
-// or by Recv of its connection, whichever is called first.
+// does. It serves the connections that have waited longest first. So a server needs
+// no goroutine for an idle connection. Several goroutines may call it. They receive
+// the messages of a connection in order. A message is returned either by Recv of the
+// pool or by Recv of its connection, whichever is called first.
 //
-// An error with a connection is the end of that connection: [io.EOF], or the error that
-// its Recv returns. It is returned once, and the program then closes the connection. An
-// error without a connection matches the error of ctx, or [net.ErrClosed] after the
-// pool's Close.
+// An error with a connection means that the connection has ended. The error is
+// [io.EOF], or the one that its Recv returns. It is returned once, and the program
+// should then close the connection. An error without a connection matches the error of
+// ctx, or [net.ErrClosed] after the pool's Close.
 func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -406,7 +407,7 @@ func (c *Conn) tryRecvReady() (*Message, error) {
 	return m, err
 }
 
-// wake wakes the receivers after a message or the end may have come. c is held.
+// wake wakes the receivers because a message or the end may have arrived. c is held.
 func (c *Conn) wake() {
 	c.arrived.raise()
 	c.wakeIfReady()

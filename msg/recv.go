@@ -13,7 +13,7 @@ import (
 
 // Recv waits for the next message and lends it until its Release. After the peer has
 // closed the connection in order, and all its messages have been received, it returns
-// io.EOF itself. If ctx ends first, the next call receives the message.
+// io.EOF, unwrapped. If ctx ends first, the next call receives the message.
 func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 	m, err := c.recv(ctx)
 	if err == io.EOF {
@@ -74,10 +74,11 @@ func (c *Conn) tryRecvLocked() (*Message, error) {
 	return m, nil
 }
 
-// fetch is the state of reading a large message, the oldest one. READs continue when
-// the call of Recv that started them returns. Only calls of Recv allocate memory,
-// without the connection's lock, because that may take long. Memory is allocated little
-// by little, as the peer fills it: an RTS is 40 bytes, which cost the peer nothing.
+// fetch is the state of reading the oldest message if that is a large one. READs
+// continue when the call of Recv that started them returns. Only calls of Recv allocate
+// memory, without the connection's lock, because that may take long. Memory is
+// allocated step by step as it is filled, because a peer can send any number of RTS
+// frames of 40 bytes at no cost.
 type fetch struct {
 	begun    bool
 	busy     bool // a call is allocating memory
@@ -380,8 +381,8 @@ type Message struct {
 func (m *Message) Bytes() []byte { return m.data }
 
 // Release returns the memory for the next messages. A program that keeps its messages
-// stops the peer from sending. Release must be called once; m then belongs to the
-// connection.
+// stops the peer from sending. Release must be called once. After that m belongs to
+// the connection.
 func (m *Message) Release() {
 	if m == nil || m.c == nil {
 		return

@@ -13,10 +13,10 @@ var (
 	errOver  = errors.New("the connection has ended")
 )
 
-// Send sends a copy of b. It returns when the message is on its way, which may be
-// before the peer has received it. It waits while the peer has not released enough
-// messages. After an error the message was not sent, unless the error is one that ends
-// the connection. Successive messages arrive in order.
+// Send sends a copy of b. It returns when the message is on its way, possibly before
+// the peer has received it. It waits while the peer has not released enough messages.
+// After an error the message was not sent, unless the error ended the connection.
+// Successive messages arrive in order.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
 	buf, err := c.lend(ctx, len(b))
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *Conn) flush() {
 }
 
 // Buffer is registered memory to send from without a copy. [Conn.Alloc] lends it.
-// [Conn.SendBuffer] and Free take it back. A program that keeps buffers takes them from
-// the other senders of the connection.
+// [Conn.SendBuffer] and Free take it back. While a program keeps buffers, other senders
+// of the connection can't use them.
 type Buffer struct {
 	c      *Conn
 	slot   int // index among the connection's small buffers, or noSlot
@@ -155,7 +155,7 @@ type Buffer struct {
 	all    []byte // the whole memory; a small buffer has room for the header
 	data   []byte // the part that the program uses
 	lent   bool
-	before *Buffer      // that of the unsignaled message before this one
+	before *Buffer      // the buffer of the unsignaled message before this one
 	cookie uint64       // cookie of the RTS
 	sge    [1]verbs.SGE // of a small buffer
 	wr     [1]verbs.SendWR
@@ -175,7 +175,7 @@ func (b *Buffer) Bytes() []byte { return b.data }
 // Free returns the buffer without sending it. It does nothing if the buffer was sent.
 func (b *Buffer) Free() {
 	if b != nil && b.lent {
-		c := b.c // of a recycled buffer it may be another connection's
+		c := b.c // read first, because b may be reused by another connection after recycle
 		c.recycle(b)
 		c.poller.turn.Wake()
 	}

@@ -12,8 +12,7 @@ const (
 	// firstFrameLimit is how long a peer may take after Accept to send its first frame.
 	// A correct peer sends it as soon as it is connected.
 	firstFrameLimit = 10 * time.Second
-	// readLimit is how long one READ of a large message may take. It is compared at every
-	// check.
+	// readLimit is how long one READ of a large message may take. Each check compares it.
 	readLimit = 30 * time.Second
 	// crowdLimit is how long one READ may take while another connection waits for memory.
 	// Otherwise a few stalled peers could hold all memory of a pool.
@@ -30,8 +29,8 @@ func (c *Conn) hurry() {
 	}
 }
 
-// watchdog detects a peer that has disappeared, or that makes this end wait. The
-// connection's lock guards it.
+// watchdog detects a peer that has disappeared, or that stalls this end. The connection's
+// lock guards it.
 type watchdog struct {
 	timer        *time.Timer
 	heard        bool      // something has completed since the last check, so the peer is there
@@ -40,7 +39,7 @@ type watchdog struct {
 	stalledSince time.Time // the first check without progress of a READ, or zero
 }
 
-// startWatch starts the watchdog, whose first check is after a time.
+// startWatch starts the watchdog. Its first check happens after the time first.
 func (c *Conn) startWatch(first time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
