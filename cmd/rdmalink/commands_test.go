@@ -69,7 +69,7 @@ func TestPerfCommands(t *testing.T) {
 // options.
 func TestPingpongLine(t *testing.T) {
 	tool, _, nets := clitest.Machine()
-	want := clitest.Result{Code: 2, Err: "rdmalink: -P is for memory that is paged in on demand: -o\n" +
+	want := clitest.Result{Code: 2, Err: "rdmalink: -P needs -o\n" +
 		"Usage: rdmalink pingpong rc [OPTIONS] [HOST] (more: rdmalink pingpong rc -h)\n"}
 	if diff := cmp.Diff(want, runLine(tool, "pingpong rc -P", nets)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -14,7 +14,7 @@ type Kind struct {
 	Latency bool
 }
 
-// Program is its name in perftest.
+// Program returns the program's name in perftest.
 func (k Kind) Program() string {
 	return perftest.Test{Verb: k.Verb, Latency: k.Latency}.String()
 }
@@ -30,26 +30,26 @@ func (k Kind) Name() string {
 // Details returns the help text.
 func (k Kind) Details() string {
 	return `
-Without HOST: serve one client. With HOST: be the client of the server there. Options
-must be the same at both ends.
+Without HOST, perf is the server of one client. With HOST, it is the client of the
+server there. Both ends must have the same options.
 
 ` + k.options().Help() + `
 ` + k.units() + `
 
-Without -x, the GID is one for RoCE v2: the one of the address that TCP uses, if the
-device has it, otherwise one of the same address family. iWARP needs -R.
+Without -x, a GID for RoCE v2 is used: that of the address that the TCP connection
+uses, if the device has it, otherwise one of the same address family. iWARP needs -R.
 
-The exit code is 0 after all messages; 1 after a failure, also if the peer leaves;
-2 for an invalid command line.`
+The exit code is 0 if all messages were transferred, 1 after a failure, for example
+if the peer exits, and 2 for an invalid command line.`
 }
 
 // units explains the units of the results.
 func (k Kind) units() string {
 	switch {
 	case !k.Latency:
-		return `MB is 2^20 bytes, Gb is 10^9 bits, Mpps a million messages a second. The peak is the
-bandwidth of the fastest series of messages, with -b the sum of both ends; it is 0.00
-for more than 20000 messages.`
+		return `MB is 2^20 bytes, Gb is 10^9 bits, and Mpps is a million messages per second. The
+peak is the bandwidth of the fastest series of messages, with -b the sum of both
+ends. It is 0.00 for more than 20000 messages.`
 	case k.Verb == perftest.Send || k.Verb == perftest.Write:
 		return `A latency is half the round-trip time. As in perftest, the two slowest samples are
 left out, and t_max is the second of them.`

@@ -56,51 +56,51 @@ func verbsOf(list ...perftest.Verb) func(Kind) bool {
 
 // table lists perftest's options under perftest's names.
 var table = []row{
-	{cli.NewRow('a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
-	{cli.NewRow('A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},
-	{cli.NewRow('b', "bidirectional", "", "in both directions at once", cli.Flag(func(o *options) *bool { return &o.Bidirectional })), isBandwidth},
-	{cli.NewRow('c', "connection", "TYPE", "service: RC (default), UC for SEND and WRITE, UD for SEND", setConnection), nil},
-	{cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *options, v string) error { o.device = v; return nil }), nil},
-	{cli.NewRow('D', "duration", "SECONDS", "for so long, of which the middle half counts, instead of -n", cli.Number("duration in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.duration })), nil},
+	{cli.NewRow('a', "all", "", "measure all sizes from 2 bytes to 8 MiB (datagrams: up to the MTU)", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
+	{cli.NewRow('A', "atomic_type", "TYPE", "operation: FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},
+	{cli.NewRow('b', "bidirectional", "", "measure both directions at once", cli.Flag(func(o *options) *bool { return &o.Bidirectional })), isBandwidth},
+	{cli.NewRow('c', "connection", "TYPE", "QP type: RC (default), UC for SEND and WRITE, UD for SEND", setConnection), nil},
+	{cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first suitable one)", func(o *options, v string) error { o.device = v; return nil }), nil},
+	{cli.NewRow('D', "duration", "SECONDS", "run for SECONDS instead of a number of messages; see -f", cli.Number("duration in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.duration })), nil},
 	{cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.Events })), func(k Kind) bool { return k != Kind{perftest.Write, true} }},
-	{cli.NewRow('f', "margin", "SECONDS", "of -D, what doesn't count at the beginning and at the end (default: a quarter)", cli.Number("margin in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.margin })), nil},
-	{cli.NewRow('F', "CPU-freq", "", "accepted as in perftest; there is no warning to suppress", func(*options, string) error { return nil }), nil},
-	{cli.NewRow('H', "report-histogram", "", "print every latency, the fastest first", cli.Flag(func(o *options) *bool { return &o.sorted })), isLatency},
+	{cli.NewRow('f', "margin", "SECONDS", "with -D: time at either end that is not measured (default: a quarter of -D)", cli.Number("margin in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.margin })), nil},
+	{cli.NewRow('F', "CPU-freq", "", "accepted for compatibility with perftest; has no effect", func(*options, string) error { return nil }), nil},
+	{cli.NewRow('H', "report-histogram", "", "print all latencies, the shortest first", cli.Flag(func(o *options) *bool { return &o.sorted })), isLatency},
 	{cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })), nil},
-	{cli.NewRow('I', "inline_size", "BYTES", "messages up to this size go into the work request (default 0)", cli.Number("size of inline data", 0, 912, func(o *options) *int { return &o.Inline })), verbsOf(perftest.Send, perftest.Write)},
-	{cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })), nil},
-	{cli.NewRow('l', "post_list", "N", "post so many at a time (default 1)", cli.Number("length of a list", 1, 15000, func(o *options) *int { return &o.PostList })), isBandwidth},
-	{cli.NewRow('L', "hop_limit", "N", "hop limit, which RoCE has of the kernel's route (default 64)", cli.Number("hop limit", 1, math.MaxUint8, func(o *options) *int { return &o.hopLimit })), nil},
-	{cli.NewRow('m', "mtu", "BYTES", "path MTU: 256 to 4096 (default: the port's; the smaller of both ends counts)", cli.MTU(func(o *options) *verbs.MTU { return &o.MTU })), nil},
-	{cli.NewRow('n', "iters", "N", "messages of each QP, at least 5 (default 1000, write bw 5000)", cli.Number("number of messages", 5, 100000000, func(o *options) *int { return &o.Iters })), nil},
-	{cli.NewRow('N', "noPeak", "", "don't look for the peak", cli.Flag(func(o *options) *bool { return &o.NoPeak })), isBandwidth},
-	{cli.NewRow('o', "outs", "N", "READs or atomics in flight (default: what the device can)", cli.Number("number of outstanding reads", 1, math.MaxUint8, func(o *options) *int { return &o.OutReads })), verbsOf(perftest.Read, perftest.Atomic)},
+	{cli.NewRow('I', "inline_size", "BYTES", "send messages of up to BYTES inline (default 0)", cli.Number("size of inline data", 0, 912, func(o *options) *int { return &o.Inline })), verbsOf(perftest.Send, perftest.Write)},
+	{cli.NewRow('j', "json", "", "print the result as one line of JSON", cli.Flag(func(o *options) *bool { return &o.asJSON })), nil},
+	{cli.NewRow('l', "post_list", "N", "number of work requests in each post (default 1)", cli.Number("length of a list", 1, 15000, func(o *options) *int { return &o.PostList })), isBandwidth},
+	{cli.NewRow('L', "hop_limit", "N", "hop limit (default 64); RoCE uses that of the kernel's route", cli.Number("hop limit", 1, math.MaxUint8, func(o *options) *int { return &o.hopLimit })), nil},
+	{cli.NewRow('m', "mtu", "BYTES", "path MTU, 256 to 4096 (default: the port's); the smaller one of both ends is used", cli.MTU(func(o *options) *verbs.MTU { return &o.MTU })), nil},
+	{cli.NewRow('n', "iters", "N", "number of messages of each QP, at least 5 (default 1000, write bw 5000)", cli.Number("number of messages", 5, 100000000, func(o *options) *int { return &o.Iters })), nil},
+	{cli.NewRow('N', "noPeak", "", "don't measure the peak bandwidth", cli.Flag(func(o *options) *bool { return &o.NoPeak })), isBandwidth},
+	{cli.NewRow('o', "outs", "N", "number of READs or atomics in flight (default: the device's maximum)", cli.Number("number of outstanding reads", 1, math.MaxUint8, func(o *options) *int { return &o.OutReads })), verbsOf(perftest.Read, perftest.Atomic)},
 	{cli.NewRow('p', "port", "PORT", "port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.tcpPort })), nil},
-	{cli.NewRow('q', "qp", "N", "QPs (default 1)", cli.Number("number of QPs", 1, 16384, func(o *options) *int { return &o.QPCount })), isBandwidth},
-	{cli.NewRow('Q', "cq-mod", "N", "a completion for so many messages (default 100; 1 beyond 8192 bytes)", cli.Number("number of messages to a completion", 1, 1024, func(o *options) *int { return &o.CQMod })), isBandwidth},
-	{cli.NewRow('r', "rx-depth", "N", "receives posted (default 512; UC and UD: up to 16000)", cli.Number("number of receives", 1, 16384, func(o *options) *int { return &o.RxDepth })), verbsOf(perftest.Send)},
-	{cli.NewRow('R', "rdma_cm", "", "connect with rdma_cm; HOST is an address of the server's device", cli.Flag(func(o *options) *bool { return &o.CM })), nil},
-	{cli.NewRow('s', "size", "BYTES", "size of a message, also as 64K or 1M (default: lat 2, bw 65536)", setSize), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
+	{cli.NewRow('q', "qp", "N", "number of QPs (default 1)", cli.Number("number of QPs", 1, 16384, func(o *options) *int { return &o.QPCount })), isBandwidth},
+	{cli.NewRow('Q', "cq-mod", "N", "request a completion for every Nth message (default 100; 1 beyond 8192 bytes)", cli.Number("number of messages to a completion", 1, 1024, func(o *options) *int { return &o.CQMod })), isBandwidth},
+	{cli.NewRow('r', "rx-depth", "N", "number of posted receives (default 512; UC and UD: up to 16000)", cli.Number("number of receives", 1, 16384, func(o *options) *int { return &o.RxDepth })), verbsOf(perftest.Send)},
+	{cli.NewRow('R', "rdma_cm", "", "connect with rdma_cm; HOST is an address of the server's RDMA device", cli.Flag(func(o *options) *bool { return &o.CM })), nil},
+	{cli.NewRow('s', "size", "BYTES", "message size, with K or M if desired (default: lat 2, bw 65536)", setSize), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('S', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })), nil},
 	{cli.NewRow(0, "source_ip", "ADDR", "with -R: the local address to connect from or to listen on", func(o *options, v string) error { o.source = v; return nil }), nil},
 	{cli.NewRow(0, "tclass", "N", "traffic class (default 0)", cli.Number("traffic class", 0, math.MaxUint8, func(o *options) *int { return &o.tclass })), nil},
-	{cli.NewRow('t', "tx-depth", "N", "sends outstanding (default 128)", cli.Number("number of sends", 1, 15000, func(o *options) *int { return &o.TxDepth })), isBandwidth},
-	{cli.NewRow('u', "qp-timeout", "N", "wait 4.096 us * 2^N for an acknowledgement (default 14)", cli.Number("timeout", 1, 31, func(o *options) *int { return &o.qpTimeout })), nil},
-	{cli.NewRow('U', "report-unsorted", "", "print every latency, in the order of time", cli.Flag(func(o *options) *bool { return &o.unsorted })), isLatency},
-	{cli.NewRow('w', "limit_bw", "N", "fail if the average bandwidth is lower, in the unit printed", limit("bandwidth", func(o *options) *float64 { return &o.leastBW })), isBandwidth},
+	{cli.NewRow('t', "tx-depth", "N", "number of outstanding sends (default 128)", cli.Number("number of sends", 1, 15000, func(o *options) *int { return &o.TxDepth })), isBandwidth},
+	{cli.NewRow('u', "qp-timeout", "N", "time to wait for an acknowledgement, 4.096 us * 2^N (default 14)", cli.Number("timeout", 1, 31, func(o *options) *int { return &o.qpTimeout })), nil},
+	{cli.NewRow('U', "report-unsorted", "", "print all latencies, in the order of the messages", cli.Flag(func(o *options) *bool { return &o.unsorted })), isLatency},
+	{cli.NewRow('w', "limit_bw", "N", "fail if the average bandwidth is below N, in the printed unit", limit("bandwidth", func(o *options) *float64 { return &o.leastBW })), isBandwidth},
 	{cli.NewRow('x', "gid-index", "INDEX", "index of this end's GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })), nil},
 	{cli.NewRow('X', "vector", "N", "with -e: completion vector of the events (default 0)", cli.Number("completion vector", 0, math.MaxUint16, func(o *options) *int { return &o.vector })), func(k Kind) bool { return k.Verb != perftest.Write }},
-	{cli.NewRow('y', "limit_msgrate", "N", "fail if the message rate is lower, in Mpps", limit("message rate", func(o *options) *float64 { return &o.leastRate })), isBandwidth},
-	{cli.NewRow(0, "disable_pcie_relaxed", "", "accepted as in perftest; has no effect", func(*options, string) error { return nil }), isBandwidth},
-	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer sends)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
-	{cli.NewRow(0, "force-link", "TYPE", "IB or Ethernet: fail if the port is of the other", setLink), nil},
-	{cli.NewRow(0, "odp", "", "page the memory in on demand", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
-	{cli.NewRow(0, "report_gbits", "", "bandwidth in Gb/sec instead of MB/sec", cli.Flag(func(o *options) *bool { return &o.Gbits })), isBandwidth},
-	{cli.NewRow(0, "perform_warm_up", "", "send a queue full before measuring", cli.Flag(func(o *options) *bool { return &o.WarmUp })), func(k Kind) bool { return !k.Latency && k.Verb != perftest.Send }},
+	{cli.NewRow('y', "limit_msgrate", "N", "fail if the message rate is below N Mpps", limit("message rate", func(o *options) *float64 { return &o.leastRate })), isBandwidth},
+	{cli.NewRow(0, "disable_pcie_relaxed", "", "accepted for compatibility with perftest; has no effect", func(*options, string) error { return nil }), isBandwidth},
+	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the peer's)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
+	{cli.NewRow(0, "force-link", "TYPE", "required link layer of the port: IB or Ethernet", setLink), nil},
+	{cli.NewRow(0, "odp", "", "register the memory with on-demand paging", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
+	{cli.NewRow(0, "report_gbits", "", "print the bandwidth in Gb/sec instead of MB/sec", cli.Flag(func(o *options) *bool { return &o.Gbits })), isBandwidth},
+	{cli.NewRow(0, "perform_warm_up", "", "fill the send queue once before measuring", cli.Flag(func(o *options) *bool { return &o.WarmUp })), func(k Kind) bool { return !k.Latency && k.Verb != perftest.Send }},
 	{cli.NewRow(0, "pkey_index", "INDEX", "index of the port's P_Key (default 0)", cli.Number("P_Key index", 0, math.MaxUint16, func(o *options) *int { return &o.pkeyIndex })), nil},
-	{cli.NewRow(0, "retry_count", "N", "with -R: how often a message is sent again (default 7)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retryCount })), nil},
-	{cli.NewRow(0, "use_old_post_send", "", "accepted as in perftest; has no effect", func(*options, string) error { return nil }), nil},
-	{cli.NewRow(0, "wait_destroy", "SECONDS", "wait at the end, before all is closed", cli.Number("time to wait in seconds", 0, math.MaxInt32, func(o *options) *int { return &o.waitDestroy })), isBandwidth},
+	{cli.NewRow(0, "retry_count", "N", "with -R: number of retransmissions of a message (default 7)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retryCount })), nil},
+	{cli.NewRow(0, "use_old_post_send", "", "accepted for compatibility with perftest; has no effect", func(*options, string) error { return nil }), nil},
+	{cli.NewRow(0, "wait_destroy", "SECONDS", "wait for SECONDS at the end, before the objects are destroyed", cli.Number("time to wait in seconds", 0, math.MaxInt32, func(o *options) *int { return &o.waitDestroy })), isBandwidth},
 }
 
 func parse(k Kind, args []string) (options, error) {
@@ -133,23 +133,23 @@ func (o *options) conflict() string {
 	both := func(a, b string) bool { return o.given[a] && o.given[b] }
 	switch {
 	case both("duration", "iters"):
-		return "-D and -n: either the time decides or the number"
+		return "-D and -n: give either a duration or a number of messages"
 	case both("duration", "all"):
-		return "-D and -a: one size at a time"
+		return "-D and -a: with -D only one size is measured"
 	case both("size", "all"):
-		return "-s and -a: either one size or all"
+		return "-s and -a: give either one size or all"
 	case both("report-histogram", "report-unsorted"):
-		return "-H and -U: either sorted or not"
+		return "-H and -U: give only one of them"
 	case o.given["duration"] && (o.sorted || o.unsorted):
-		return "-H and -U are for -n: with -D no message is timed by itself"
+		return "-H and -U need -n: with -D, single messages are not timed"
 	case o.given["margin"] && 2*o.margin >= o.duration:
 		return "-f: twice the margin must be less than -D"
 	case o.given["vector"] && !o.Events:
-		return "-X is for -e"
+		return "-X needs -e"
 	case o.Type == verbs.QPTypeUD && o.Verb != perftest.Send:
-		return "-c UD: datagrams can do SEND only"
+		return "-c UD: datagrams support SEND only"
 	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
-		return "-c UC: READ and atomics need an answer, which only RC has"
+		return "-c UC: only RC supports READ and atomics"
 	}
 	if why := o.cmConflict(); why != "" {
 		return why
@@ -157,12 +157,12 @@ func (o *options) conflict() string {
 	return o.listConflict()
 }
 
-// cmConflict: rdma_cm decides some things itself.
+// cmConflict returns the conflict between -R and other options, or "".
 func (o *options) cmConflict() string {
 	if !o.CM {
 		for _, name := range []string{"source_ip", "retry_count"} {
 			if o.given[name] {
-				return "--" + name + " is for -R"
+				return "--" + name + " needs -R"
 			}
 		}
 		return ""
@@ -194,7 +194,7 @@ func (o *options) listConflict() string {
 	return ""
 }
 
-// refusal is options of perftest that are not taken, and why.
+// refusal is an option of perftest that perf does not support, with the reason.
 type refusal struct {
 	letter     byte
 	long       string
@@ -206,12 +206,12 @@ type refusal struct {
 // Reasons of several options.
 const (
 	whyRate   = "messages are sent as fast as the queue takes them: limit the rate of the network device with tc"
-	whyAES    = "encryption is an interface of mlx5's own: measure it with perftest"
-	whyDC     = "dynamic connections are mlx5's own: leave it out, and give -c RC"
-	whyMcast  = "a run is between two ends: measure multicast with perftest at both"
+	whyAES    = "encryption is specific to mlx5: measure it with perftest"
+	whyDC     = "dynamic connections are specific to mlx5: leave it out, and give -c RC"
+	whyMcast  = "a run has two ends: measure multicast with perftest at both"
 	whyPorts  = "a run uses one port: start one for each, with -i, and -p of its own"
 	whyOutput = "give -j, which prints JSON to standard output, and > FILE"
-	whyMmap   = "the memory is the program's own: leave it out here, the other end may have it"
+	whyMmap   = "rdmalink allocates the memory itself: leave it out here; the other end may use it"
 )
 
 // refused lists perftest's options that table does not have.
@@ -221,7 +221,7 @@ var refused = []refusal{
 	{'M', "MGID", true, whyMcast, verbsOf(perftest.Send)},
 	{'O', "dualport", false, whyPorts, isBandwidth},
 	{'T', "tos", true, "rdma_cm takes the type of service from its configuration: set default_roce_tos of the device in configfs, below /sys/kernel/config/rdma_cm", nil},
-	{'V', "version", false, "it is for rdmalink itself, not for perf: rdmalink -V", nil},
+	{'V', "version", false, "it is an option of rdmalink, not of perf: rdmalink -V", nil},
 	{'W', "report-counters", true, "compare the output of rdmalink statistic show before and after", nil},
 	{'z', "com_rdma_cm", false, "leave it out at both ends, which then exchange data over TCP, or give both -R", nil},
 	{0, "aes_block_size", true, whyAES, nil},
@@ -231,9 +231,9 @@ var refused = []refusal{
 	{0, "credentials_path", true, whyAES, nil},
 	{0, "data_enc_key_app_path", true, whyAES, nil},
 	{0, "data_enc_keys_number", true, whyAES, nil},
-	{0, "dont_xchg_versions", false, "both ends need what they say there: leave it out at both", nil},
+	{0, "dont_xchg_versions", false, "both ends need the exchange: leave it out at both", nil},
 	{0, "encrypt_on_tx", false, whyAES, nil},
-	{0, "inline_recv", true, "the drivers have no inline receives: leave it out here, the other end may have it", nil},
+	{0, "inline_recv", true, "the drivers have no inline receives: leave it out here; the other end may use it", nil},
 	{0, "ipv6", false, "give HOST as an IPv6 address, or the index of an IPv6 GID with -x", nil},
 	{0, "kek_path", true, whyAES, nil},
 	{0, "latency_gap", true, "a message is sent when the one before has completed: leave it out", isLatency},
@@ -241,11 +241,11 @@ var refused = []refusal{
 	{0, "log_dci_streams", true, whyDC, nil},
 	{0, "mmap", true, whyMmap, nil},
 	{0, "mmap-offset", true, whyMmap, nil},
-	{0, "mr_per_qp", false, "one region has the parts of all QPs: leave it out here, the other end may have it", isBandwidth},
+	{0, "mr_per_qp", false, "one region holds the buffers of all QPs: leave it out here; the other end may use it", isBandwidth},
 	{0, "out_json", false, whyOutput, nil},
 	{0, "out_json_file", true, whyOutput, nil},
 	{0, "output", true, "give -j, and jq(1) the figure to print", nil},
-	{0, "perform_warm_up", false, "only the bandwidth of WRITE, READ and atomics is warmed up to: leave it out", func(k Kind) bool { return k.Latency || k.Verb == perftest.Send }},
+	{0, "perform_warm_up", false, "only the bandwidth tests of WRITE, READ and atomics have a warm-up: leave it out", func(k Kind) bool { return k.Latency || k.Verb == perftest.Send }},
 	{0, "rate_limit", true, whyRate, isBandwidth},
 	{0, "rate_limit_type", true, whyRate, isBandwidth},
 	{0, "rate_units", true, whyRate, isBandwidth},
@@ -256,8 +256,8 @@ var refused = []refusal{
 	{0, "run_infinitely", false, "repeat runs with -D in a loop of the shell, at both ends", isBandwidth},
 	{0, "sig_before", false, whyAES, nil},
 	{0, "typical_pkt_size", true, whyRate, isBandwidth},
-	{0, "use-srq", false, "each QP has receives of its own; rdmalink pingpong srq has shared ones", func(k Kind) bool { return k.Verb != perftest.Write }},
-	{0, "use_hugepages", false, "have the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
+	{0, "use-srq", false, "each QP has its own receive queue; rdmalink pingpong srq has a shared one", func(k Kind) bool { return k.Verb != perftest.Write }},
+	{0, "use_hugepages", false, "let the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
 }
 
 // row returns the row for the parser. The help does not list it.
@@ -351,7 +351,7 @@ func limit(what string, field func(*options) *float64) func(*options, string) er
 	return func(o *options, value string) error {
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(n > 0 && n <= math.MaxFloat32) {
-			return cli.UsageError{Text: strconv.Quote(value) + ": the " + what + " is a number above 0"}
+			return cli.UsageError{Text: strconv.Quote(value) + ": the " + what + " must be a number above 0"}
 		}
 		*field(o) = n
 		return nil

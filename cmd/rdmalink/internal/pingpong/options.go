@@ -28,20 +28,20 @@ type option = cli.Row[options]
 // table has %d for the default size of a kind.
 var table = []option{
 	cli.NewRow('p', "port", "PORT", "TCP port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.tcpPort })),
-	cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *options, v string) error { o.device = v; return nil }),
+	cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first suitable one)", func(o *options, v string) error { o.device = v; return nil }),
 	cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })),
-	cli.NewRow('s', "size", "BYTES", "size of a message (default %d)", cli.Number("size", 1, math.MaxInt32, func(o *options) *int { return &o.size })),
+	cli.NewRow('s', "size", "BYTES", "message size (default %d)", cli.Number("size", 1, math.MaxInt32, func(o *options) *int { return &o.size })),
 	cli.NewRow('m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", cli.MTU(func(o *options) *verbs.MTU { return &o.mtu })),
-	cli.NewRow('q', "num-qp", "N", "QPs to use (default 16)", cli.Number("number of QPs", 1, maxQP-1, func(o *options) *int { return &o.qpCount })),
-	cli.NewRow('r', "rx-depth", "N", "receives to post at a time (default 500)", cli.Number("number of receives", 1, math.MaxInt32, func(o *options) *int { return &o.rxDepth })),
-	cli.NewRow('n', "iters", "N", "exchanges, of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *options) *int { return &o.iters })),
+	cli.NewRow('q', "num-qp", "N", "number of QPs (default 16)", cli.Number("number of QPs", 1, maxQP-1, func(o *options) *int { return &o.qpCount })),
+	cli.NewRow('r', "rx-depth", "N", "number of receives to post at a time (default 500)", cli.Number("number of receives", 1, math.MaxInt32, func(o *options) *int { return &o.rxDepth })),
+	cli.NewRow('n', "iters", "N", "number of exchanges of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *options) *int { return &o.iters })),
 	cli.NewRow('l', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })),
 	cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.events })),
 	cli.NewRow('g', "gid-idx", "INDEX", "index of this end's GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })),
-	cli.NewRow('o', "odp", "", "memory that is paged in on demand", cli.Flag(func(o *options) *bool { return &o.odp })),
-	cli.NewRow('P', "prefetch", "", "with -o: page it in beforehand", cli.Flag(func(o *options) *bool { return &o.prefetch })),
-	cli.NewRow('c', "chk", "", "check what arrived, at either end (C: the server)", cli.Flag(func(o *options) *bool { return &o.validate })),
-	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+	cli.NewRow('o', "odp", "", "use memory with on-demand paging", cli.Flag(func(o *options) *bool { return &o.odp })),
+	cli.NewRow('P', "prefetch", "", "with -o: load the memory before it is used", cli.Flag(func(o *options) *bool { return &o.prefetch })),
+	cli.NewRow('c', "chk", "", "check the received data at this end (C: the server only)", cli.Flag(func(o *options) *bool { return &o.validate })),
+	cli.NewRow('j', "json", "", "print the result as one line of JSON", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 }
 
 // options returns the rows that apply to the kind.
@@ -83,9 +83,9 @@ func (o *options) setHost(word string) error {
 func (o *options) check() error {
 	switch {
 	case o.qpCount > o.rxDepth:
-		return cli.UsageError{Text: fmt.Sprintf("-r %d is too little for %d QPs: each needs a receive", o.rxDepth, o.qpCount)}
+		return cli.UsageError{Text: fmt.Sprintf("-r %d is too small for %d QPs: each QP needs a receive", o.rxDepth, o.qpCount)}
 	case o.prefetch && !o.odp:
-		return cli.UsageError{Text: "-P is for memory that is paged in on demand: -o"}
+		return cli.UsageError{Text: "-P needs -o"}
 	}
 	return nil
 }

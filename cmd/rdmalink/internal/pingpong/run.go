@@ -17,18 +17,20 @@ import (
 func (k *Kind) Details() string {
 	var b strings.Builder
 	b.WriteString(`
-Without HOST: serve one client. With HOST: be the client of the server there. The two
-ends exchange their addresses over TCP, and then pass one message back and forth.
+Without HOST, pingpong is the server of one client. With HOST, it is the client of the
+server there. The two ends exchange their addresses over TCP, and then pass one message
+back and forth.
 
 `)
 	b.WriteString(k.options().Help())
 	b.WriteString(`
-Without -g, the GID is one for RoCE v2: the one of the address that TCP uses, if the
-device has it, otherwise one of the same address family. C needs its -g on RoCE. C's
--j (device memory) means JSON here; C's -t, -N, -O and -U are not supported.
+Without -g, a GID for RoCE v2 is used: that of the address that the TCP connection
+uses, if the device has it, otherwise one of the same address family. C's programs need
+-g on RoCE. C's -j (device memory) means JSON here; C's -t, -N, -O and -U are not
+supported.
 
-An interrupt ends either side. The exit code is 0 after all exchanges; 1 after a
-failure, also if -c finds wrong data; 2 for an invalid command line.`)
+An interrupt ends either side. The exit code is 0 after all exchanges, 1 after a
+failure, for example if -c finds wrong data, and 2 for an invalid command line.`)
 	return b.String()
 }
 

@@ -16,13 +16,13 @@ type meaning struct {
 
 // meanings are in the order of a QP's life.
 var meanings = []meaning{
-	{verbs.QPStateReset, "refused", "refused", "dropped", "as made; what was on the queues is gone"},
-	{verbs.QPStateInit, "kept", "refused", "dropped", "receives may be posted, so that none is missing when the peer begins"},
-	{verbs.QPStateRTR, "used", "refused", "taken", "it knows its peer, receives, and answers READ, WRITE and atomics"},
-	{verbs.QPStateRTS, "used", "sent", "taken", "it works in both directions"},
-	{verbs.QPStateSQD, "used", "kept", "taken", "sends under way are finished and no other begins; attributes can change"},
-	{verbs.QPStateSQE, "used", "flushed", "taken", "a send of UC or UD failed; the QP still receives"},
-	{verbs.QPStateErr, "flushed", "flushed", "dropped", "every work request completes in error; the way out is RESET"},
+	{verbs.QPStateReset, "refused", "refused", "dropped", "the QP is new, or its queues have been emptied"},
+	{verbs.QPStateInit, "kept", "refused", "dropped", "receives can be posted before the peer sends"},
+	{verbs.QPStateRTR, "used", "refused", "accepted", "the QP has a peer, receives, and answers READ, WRITE and atomics"},
+	{verbs.QPStateRTS, "used", "sent", "accepted", "the QP sends and receives"},
+	{verbs.QPStateSQD, "used", "kept", "accepted", "sends that have begun finish, and no others begin; attributes can be changed"},
+	{verbs.QPStateSQE, "used", "flushed", "accepted", "a send failed on a UC or UD QP; the QP still receives"},
+	{verbs.QPStateErr, "flushed", "flushed", "dropped", "every work request completes with an error; only RESET leads to other states"},
 }
 
 // meanings returns the meanings of the states of the types: RC and XRC have no SQE.

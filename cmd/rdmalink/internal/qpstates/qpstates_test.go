@@ -49,7 +49,7 @@ func TestText(t *testing.T) {
 	for _, want := range []string{
 		"  [RESET] ---> [INIT] ---> [RTR] ---> [RTS] <--> [SQD]\n", "[SQE]\n",
 		"\n  RC  INIT to RTR   AV|PathMTU|RQPSN|MinRNRTimer|MaxDestRDAtomic|DestQPN [Access|PKeyIndex|AltPath]\n",
-		"\n  UD  RESET to INIT PKeyIndex|Port|QKey\n", "\n  SQD    used      kept      taken     ",
+		"\n  UD  RESET to INIT PKeyIndex|Port|QKey\n", "\n  SQD    used      kept      accepted  ",
 		"\n  RTS    rxe0 lqpn 1 GSI comm [ib_core]\n  RTR    rxe0 lqpn 17 RC pid 70\n  RTS    rxe0 lqpn 18 UD\n",
 	} {
 		if !strings.Contains(all.out, want) || all.err != "" {

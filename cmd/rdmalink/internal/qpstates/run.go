@@ -1,5 +1,5 @@
-// Package qpstates draws the state machine of a queue pair, and says where the QPs of
-// this host stand.
+// Package qpstates draws the state machine of a queue pair, and lists the states of the
+// QPs of this host.
 package qpstates
 
 import (
@@ -18,9 +18,9 @@ import (
 const Details = `
 A new QP is in the state RESET. Before it can be used, its program moves it to INIT,
 RTR (ready to receive) and RTS (ready to send), and sets the required attributes with
-each step. rdma_cm does this for its users. After the drawing come the operations that
-each state allows, the attributes of each transition, named as in verbs.QPAttr, and
-the QPs of this host. The owner of a kernel QP is in brackets. The states and
+each step. rdma_cm does this for its users. The drawing is followed by the operations
+that each state allows, the attributes of each transition, named as in verbs.QPAttr,
+and the QPs of this host. The owner of a kernel QP is in brackets. The states and
 transitions are those of the InfiniBand specification, volume 1, 10.3.1.
 
 On a host without RDMA, the last part is missing.`
@@ -32,7 +32,8 @@ type picture struct {
 	asked bool // qps are known
 }
 
-// Show prints it, of the type of this name or of all, or writes an SVG file.
+// Show prints the picture of the named QP type, or of all types if name is empty. If
+// svgFile is not empty, Show writes it there as SVG.
 func Show(m *host.Machine, out *cli.Output, name, svgFile string) error {
 	p := picture{types: qpstate.Types()}
 	if name != "" {
@@ -62,17 +63,17 @@ func Names() []string {
 	return all
 }
 
-// writeText prints all for readers.
+// writeText prints the picture as text.
 func (p *picture) writeText(out *cli.Output) error {
 	var b strings.Builder
 	machine := machineOf(p.types)
 	b.WriteString(machine.draw())
-	b.WriteString("\nWhat becomes of work requests, posted or found there, and of packets:\n")
+	b.WriteString("\nWhat happens to work requests and packets in each state:\n")
 	fmt.Fprintf(&b, "  %-6s %-9s %-9s %-9s\n", "", "receives", "sends", "packets")
 	for _, m := range machine.meanings() {
 		fmt.Fprintf(&b, "  %-6v %-9s %-9s %-9s %s\n", m.state, m.recv, m.send, m.net, m.about)
 	}
-	b.WriteString("\nThe attributes that a transition must have, and in brackets those it may have:\n")
+	b.WriteString("\nThe required attributes of each transition, and the optional ones in brackets:\n")
 	for _, typ := range p.types {
 		for _, t := range qpstate.Of(typ) {
 			fmt.Fprintf(&b, "  %v  %-13s %s\n", typ, fmt.Sprintf("%v to %v", t.From, t.To), attributes(t))

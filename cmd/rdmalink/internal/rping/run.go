@@ -10,8 +10,8 @@ import (
 
 // Details is the help text.
 const Details = `
-The client fills a buffer, the server reads it with RDMA READ and writes it back
-with RDMA WRITE; short messages in between keep the two in step.
+The client fills a buffer. The server reads it with RDMA READ and writes it back
+with RDMA WRITE. Short messages synchronize the two.
 
   -s        server: serve one client, until it disconnects
   -c        client
@@ -19,26 +19,26 @@ with RDMA WRITE; short messages in between keep the two in step.
             or :: for one family). Client: the server's address or name
   -I ADDR   client: the local address to connect from
   -p PORT   port (default 7174)
-  -C COUNT  client: number of pings (default 0, no limit). Server: a client that
-            sends fewer counts as a failure
+  -C COUNT  client: number of pings (default 0, no limit). Server: fail if the
+            client sends fewer
   -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server accepts
             any size
   -v        print the ping data
-  -V        client: compare the data that came back with the data sent
+  -V        client: compare the data that is returned with the data sent
   -P        server: serve any number of clients, 256 at a time, until interrupted
-  -q        create the queue pair and change its states in rping itself, call by
-            call, instead of in Dial and Accept; the peer sees no difference
+  -q        create the queue pair and change its states with separate calls,
+            instead of with Dial and Accept; the peer sees no difference
   -d        print each step to standard error
-  --poll    poll for completions; default is to sleep until an event
+  --poll    poll for completions (default: sleep until an event)
   -j, --json
-            print no ping data, and at the end of each connection one line of
-            JSON with the result
+            instead of ping data, print one line of JSON with the result at
+            the end of each connection
 
 The server drops a client that does not complete its handshake within 10 seconds.
 
 After an interrupt, the client finishes the current ping and disconnects. The exit
-code is 0 after a full count, after a client's orderly end, or after an interrupt if
-there was no count; 1 after a failure; 2 for an invalid command line.`
+code is 0 after COUNT pings, after the client disconnected in order, or after an
+interrupt without -C. It is 1 after a failure, and 2 for an invalid command line.`
 
 // Run runs rping with a command line.
 func Run(ctx context.Context, out cli.Output, args []string) error {
