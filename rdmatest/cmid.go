@@ -17,25 +17,25 @@ type cmID struct {
 	handle   uint32
 	channel  *channel
 	datagram bool
-	child    bool // of a listener
+	child    bool // created for a request to a listener
 	src, dst netip.AddrPort
-	d        *Device // of src
-	to       *Device // of dst
+	d        *Device // the device of src
+	to       *Device // the device of dst
 	listens  bool
 	routed   bool
-	begun    bool // it connects, or is a child
+	begun    bool // it has begun to connect, or is a child
 	dead     bool // its program was killed
-	parted   bool // it had the event DISCONNECTED
+	parted   bool // it received the event DISCONNECTED
 	state    connState
-	waiting  *exchange // for an answer of the peer's
+	waiting  *exchange // waits for an answer of the peer
 	peer     *cmID
 	qpn      uint32
 	retries  uint8 // of the connection
 	rnr      uint8
-	timeout  uint8 // for acknowledgements: a child's is its peer's suggestion, another's the program's
+	timeout  uint8 // for acknowledgements: suggested by the peer for a child, set by the program for others
 	timeSet  bool  // the program set it
 	joins    []*join
-	reported uint32 // events that were got
+	reported uint32 // number of events that the program received
 }
 
 func (id *cmID) String() string {
@@ -43,7 +43,7 @@ func (id *cmID) String() string {
 }
 
 // report reports an event, unless the ID is gone. As in ucma_event_handler, a child that was not
-// accepted has none.
+// accepted receives no events.
 func (id *cmID) report(typ uint32, status int32, param []byte) {
 	id.parted = id.parted || typ == abi.RDMA_CM_EVENT_DISCONNECTED
 	if id.m.isAlive(id) && (!id.child || id.uid != 0) {
@@ -51,7 +51,7 @@ func (id *cmID) report(typ uint32, status int32, param []byte) {
 	}
 }
 
-// isAlive reports whether the ID exists, in a program that runs.
+// isAlive reports whether the ID exists and its program still runs.
 func (m *manager) isAlive(id *cmID) bool { return m.ids[id.handle] == id && !id.dead }
 
 func (id *cmID) event(typ uint32, status int32, param []byte) abi.RdmaUcmEventResp {
@@ -68,8 +68,8 @@ func (id *cmID) listen() error {
 	return nil
 }
 
-// resolveAddr finds the device that an ID leaves from: that of its source address, or else
-// the first that is like the one at the destination.
+// resolveAddr chooses the device of an ID: that of its source address, or else the first device
+// of the same kind as the one at the destination.
 func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 	id.dst = parseSockaddr(r.DstAddr)
 	to := m.f.owner(id.dst.Addr().Unmap())
@@ -94,7 +94,8 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 	return nil
 }
 
-// neighbour waits for an answer of the destination's network device, as ARP does once a second.
+// neighbour waits until the destination's network device can be reached. Like ARP, it tries once
+// a second.
 func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	switch {
 	case !m.isAlive(id):
@@ -108,7 +109,7 @@ func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	}
 }
 
-// addrLike is an address of the same family, if there is one.
+// addrLike returns an address of d of the same family as a, if there is one.
 func (d *Device) addrLike(a netip.Addr) netip.Addr {
 	for _, own := range d.addrs {
 		if own.Is4() == a.Is4() {
@@ -146,7 +147,7 @@ func (id *cmID) query(option uint32, out []byte) error {
 		local, remote := id.gids()
 		copy(resp.SrcAddr[8:], local[:])
 		copy(resp.DstAddr[8:], remote[:])
-	case abi.RDMA_USER_CM_QUERY_PATH: // it has no paths
+	case abi.RDMA_USER_CM_QUERY_PATH: // IDs of the model have no paths
 		copy(out, abi.Bytes(&abi.RdmaUcmQueryPathResp{}))
 		return nil
 	default:
@@ -156,7 +157,7 @@ func (id *cmID) query(option uint32, out []byte) error {
 	return nil
 }
 
-// gids are those of both ends.
+// gids returns the GIDs of both ends.
 func (id *cmID) gids() (local, remote [16]byte) {
 	if id.d == nil {
 		return local, remote
@@ -175,7 +176,7 @@ func (id *cmID) gids() (local, remote [16]byte) {
 	return local, remote
 }
 
-// The masks that kernels give.
+// The attribute masks that the kernel returns.
 const (
 	maskIWARP = abi.IB_QP_STATE | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PORT
 	maskInit  = maskIWARP | abi.IB_QP_PKEY_INDEX
@@ -186,10 +187,10 @@ const (
 		abi.IB_QP_MAX_QP_RD_ATOMIC
 )
 
-// packetLifetime is CMA_IBOE_PACKET_LIFETIME: 4.096 µs times 2 to the power of it.
+// packetLifetime is CMA_IBOE_PACKET_LIFETIME. The time is 4.096 µs times 2 to this power.
 const packetLifetime = 16
 
-// lifetime is the time that the ID assumes a packet to be on its way.
+// lifetime returns how long the ID assumes that a packet is on its way.
 func (id *cmID) lifetime() uint8 {
 	if id.timeSet && id.timeout > 0 {
 		return id.timeout - 1
@@ -197,9 +198,9 @@ func (id *cmID) lifetime() uint8 {
 	return packetLifetime
 }
 
-// ackTimeout is how long to wait for the acknowledgement of a device, as cm_ack_timeout has it:
-// the longer one of the way there and back and of the device's own time, and twice as long where
-// these are near each other.
+// ackTimeout returns how long to wait for an acknowledgement of a device, like cm_ack_timeout.
+// It is the longer one of the round-trip time and the device's own delay, and twice as long if
+// the two are similar.
 func ackTimeout(d *Device, lifetime uint8) uint8 {
 	way, delay := int(lifetime)+1, int(d.verbs.AckDelay())
 	timeout := max(way, delay)
@@ -209,7 +210,7 @@ func ackTimeout(d *Device, lifetime uint8) uint8 {
 	return uint8(min(timeout, 31))
 }
 
-// acknowledgement is the time-out of the ID's queue pair.
+// acknowledgement returns the acknowledgement timeout of the ID's queue pair.
 func (id *cmID) acknowledgement() uint8 {
 	if id.timeSet || id.child {
 		return id.timeout
@@ -217,8 +218,8 @@ func (id *cmID) acknowledgement() uint8 {
 	return ackTimeout(id.to, id.lifetime())
 }
 
-// setOption takes over how long to wait for acknowledgements. The other options make no
-// difference here.
+// setOption sets how long to wait for acknowledgements. It ignores the other options, which have
+// no effect in the model.
 func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 	if o.Level != abi.RDMA_OPTION_ID || o.Optname != abi.RDMA_OPTION_ID_ACK_TIMEOUT {
 		return nil
@@ -230,9 +231,9 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 	return nil
 }
 
-// psn is the number of the first packet that the ID's end of a connection sends. The kernel
-// takes a random one, so that packets of a former connection to the same queue pair number
-// are none of this one's.
+// psn returns the number of the first packet that the ID's end of a connection sends. The
+// kernel chooses a random number, so that packets of a former connection to the same queue
+// pair number are not mistaken for packets of this one.
 func (id *cmID) psn() uint32 {
 	const odd, bits = 0x9e3779, 24 // different IDs have different numbers
 	return id.handle * odd & (1<<bits - 1)
@@ -247,7 +248,7 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	}
 	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: readDepth, MaxRdAtomic: readDepth}
 	switch {
-	case id.d.info.iwarp && state != abi.IB_QPS_INIT: // the kernel's own business
+	case id.d.info.iwarp && state != abi.IB_QPS_INIT: // the kernel moves the queue pair itself
 	case id.d.info.iwarp:
 		a.QpAttrMask, a.QpAccessFlags = maskIWARP, remoteAccess
 	case id.datagram:
@@ -267,7 +268,7 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	return nil
 }
 
-// isMade reports whether the ID knows the queue pair of its peer, and the connection is not over.
+// isMade reports whether the ID knows its peer's queue pair and the connection is not over.
 func (id *cmID) isMade() bool {
 	switch id.state {
 	case connReqRcvd, connRepSent, connRepRcvd, connEstablished:
@@ -281,7 +282,7 @@ const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_RE
 
 func (d *Device) gidIndex(gid [16]byte) uint8 { return uint8(max(0, slices.Index(d.gids, gid))) }
 
-// settle is the end of waiting for an answer.
+// settle sets the state and ends the wait for an answer.
 func (id *cmID) settle(s connState) {
 	if id.waiting != nil {
 		id.waiting.stop()
@@ -293,8 +294,8 @@ func (id *cmID) settle(s connState) {
 	}
 }
 
-// timeWait ends TIMEWAIT after as long as the peer has for an acknowledgement, as cm_enter_timewait. rdma_cm
-// reports that to IDs that had the event DISCONNECTED.
+// timeWait ends TIMEWAIT after the peer's acknowledgement timeout, like cm_enter_timewait.
+// rdma_cm reports the end to IDs that received the event DISCONNECTED.
 func (id *cmID) timeWait() {
 	x := &exchange{}
 	id.waiting = x
@@ -309,13 +310,14 @@ func (id *cmID) timeWait() {
 	})
 }
 
-// The manager's times: of rdma_cm (CMA_CM_RESPONSE_TIMEOUT 20, CMA_IBOE_PACKET_LIFETIME 16), of a
-// program that needs time (CMA_CM_MRA_SETTING 24). Those of iWARP drivers are in the table of kinds.
+// The manager's times. They are those of rdma_cm (CMA_CM_RESPONSE_TIMEOUT 20,
+// CMA_IBOE_PACKET_LIFETIME 16) and of a program that needs time (CMA_CM_MRA_SETTING 24). The times
+// of iWARP drivers are in the table of kinds.
 const (
 	sendAgain   = 15                                // CMA_MAX_CM_RETRIES
 	requestWait = (4096 + 2*256) * time.Millisecond // for an answer to a request to connect
-	answerWait  = 4096 * time.Millisecond           // for one to anything else
-	longWait    = (65536 + 512) * time.Millisecond  // of a peer that asked for time
+	answerWait  = 4096 * time.Millisecond           // for an answer to any other message
+	longWait    = (65536 + 512) * time.Millisecond  // for the answer of a peer that asked for time
 
 	firstSYN   = time.Second // until TCP sends a SYN again
 	longestRTO = 120 * time.Second
@@ -326,7 +328,7 @@ type exchange struct {
 	send    func()
 	expired func()
 	wait    time.Duration // for an answer
-	next    time.Duration // for an answer to the last one
+	next    time.Duration // the wait after the last attempt
 	tries   int
 	timer   *time.Timer
 }
@@ -339,7 +341,8 @@ func (id *cmID) patience() time.Duration {
 	return requestWait
 }
 
-// exchange sends a message until the ID settles.
+// exchange sends a message, and sends it again until the ID settles. After the last try it
+// calls expired.
 func (id *cmID) exchange(wait time.Duration, send, expired func()) {
 	x := &exchange{send: send, expired: expired, wait: wait}
 	id.waiting = x
@@ -374,7 +377,7 @@ func (x *exchange) stop() {
 	}
 }
 
-// postpone lets the ID wait longer, for a peer that has its message and needs time.
+// postpone makes the ID wait longer, because the peer has received the message and needs time.
 func (id *cmID) postpone() {
 	if x := id.waiting; x != nil {
 		if x.next = longWait; x.timer != nil {
@@ -383,7 +386,7 @@ func (id *cmID) postpone() {
 	}
 }
 
-// limit gives up an attempt over iWARP after a while.
+// limit ends an attempt to connect over iWARP after the time d.
 func (id *cmID) limit(d time.Duration) {
 	if id.waiting != nil {
 		id.waiting.stop()
@@ -397,7 +400,7 @@ func (id *cmID) limit(d time.Duration) {
 	})
 }
 
-// carry has one message of the manager's arrive, unless the network loses it.
+// carry calls arrive for one message of the manager, unless the network loses it.
 func (m *manager) carry(from, to *Device, arrive func()) {
 	m.f.after(m.f.wire.latency, func() {
 		if m.f.hasPath(from, to) && !m.f.loses() {
@@ -406,8 +409,8 @@ func (m *manager) carry(from, to *Device, arrive func()) {
 	})
 }
 
-// stream delivers a message over TCP, which sends it again, after twice the time each time, as
-// long as it is wanted.
+// stream delivers a message over TCP. As long as wanted returns true, it retries, and doubles
+// the delay after each try.
 func (m *manager) stream(from, to *Device, rto time.Duration, wanted func() bool, arrive func()) {
 	switch f := m.f; {
 	case !wanted():

@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Reasons of a rejection, in InfiniBand's numbers: those that the manager uses itself.
+// The reasons for a rejection that the manager uses itself, with InfiniBand's numbers.
 const (
 	rejectTimeout   = 4  // the side that dialled gave up
-	rejectNoService = 8  // nobody listens
+	rejectNoService = 8  // there is no listener
 	rejectConsumer  = 28 // the peer's program refused
 )
 
@@ -20,24 +20,26 @@ type connState int
 
 const (
 	connIdle    connState = iota
-	connReqSent           // asked to connect, without an answer so far
+	connReqSent           // sent a request that has not been answered
 	connReqRcvd           // a child that has not answered
-	connRepSent           // accepted, and not confirmed by the peer
-	connRepRcvd           // accepted by the peer, and not confirmed
+	connRepSent           // accepted, but not confirmed by the peer
+	connRepRcvd           // accepted by the peer, but not confirmed
 	connEstablished
-	connDreqSent // disconnected, and not confirmed by the peer
-	connDreqRcvd // disconnected by the peer, and not confirmed
+	connDreqSent // disconnected, but not confirmed by the peer
+	connDreqRcvd // disconnected by the peer, but not confirmed
 	connOver     // TIMEWAIT
 	connReset    // a child over iWARP whose peer gave up before it answered
 )
 
-// private is the length of the private data of a message over RoCE, however much was sent.
+// private has the length of the private data in each message over RoCE, which does not depend
+// on the length that was sent.
 var private = map[uint32]uint8{
 	abi.RDMA_CM_EVENT_CONNECT_REQUEST: 56, abi.RDMA_CM_EVENT_CONNECT_RESPONSE: 196, abi.RDMA_CM_EVENT_REJECTED: 148,
 }
 
-// param returns an event's parameters of the peer. Over RoCE the kernel reports the limits of READs from
-// the view of the side that has the event: what the peer issues, this side serves.
+// param returns the peer's parameters for an event. Over RoCE the kernel reports the limits
+// of READs from the point of view of the side that receives the event: READs that the peer
+// issues are READs that this side serves.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
 	if !id.d.info.iwarp {
 		p.PrivateDataLen = private[typ]
@@ -63,14 +65,14 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 	return nil
 }
 
-// request arrives at the host that the ID dials.
+// request handles a connect request that arrives at the host that the ID dials.
 func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 	if id.state != connReqSent {
 		return // an answer was on its way
 	}
 	if child := id.peer; child != nil && m.isAlive(child) {
 		switch {
-		case child.state == connReqRcvd && !id.datagram: // it says that it needs time
+		case child.state == connReqRcvd && !id.datagram: // the peer says that it needs time
 			m.carry(child.d, id.d, id.postpone)
 			return
 		case child.state != connIdle:
@@ -115,7 +117,7 @@ func (m *manager) createChild(l, client *cmID) *cmID {
 	return server
 }
 
-// refused arrives when nobody listens.
+// refused handles the rejection of a request without a listener.
 func (id *cmID) refused() {
 	if id.state != connReqSent {
 		return
@@ -131,7 +133,7 @@ func (id *cmID) refused() {
 	}
 }
 
-// unreachable ends an attempt that nobody answered.
+// unreachable ends an attempt that was not answered.
 func (id *cmID) unreachable() {
 	id.hangUp()
 	id.settle(connIdle)
@@ -160,8 +162,8 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 	return nil
 }
 
-// accepted is an answer that arrives. One that was had before is sent again because the peer
-// does not know about it.
+// accepted handles an accepting answer. If the answer was received before, the peer has
+// missed this side's confirmation, so that is sent again.
 func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 	server := id.peer
 	switch {
@@ -176,7 +178,7 @@ func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 	}
 }
 
-// confirm sends the third message of a handshake, to which there is no answer.
+// confirm sends the third message of a handshake, which is not answered.
 func (id *cmID) confirm() {
 	server := id.peer
 	id.m.carry(id.d, id.to, func() {
@@ -187,7 +189,7 @@ func (id *cmID) confirm() {
 	})
 }
 
-// acceptStream answers over iWARP, where the answer is data of TCP's: this side goes on at once.
+// acceptStream answers over iWARP. The answer is TCP data, so this side is connected at once.
 func (m *manager) acceptStream(id *cmID, a *abi.RdmaUcmAccept) error {
 	switch {
 	case id.state == connReset:
@@ -235,7 +237,7 @@ func (f *Fabric) join(a, b *cmID) bool {
 	return true
 }
 
-// reject answers a request with no, unless it has been answered.
+// reject rejects a request, unless it has been answered.
 func (m *manager) reject(id *cmID, data []byte) error {
 	switch {
 	case id.d == nil || !id.begun:
@@ -283,7 +285,7 @@ func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 	return true
 }
 
-// rejected is a rejection that arrives.
+// rejected handles a rejection.
 func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
 	if !id.m.isAlive(id) {
 		return
@@ -303,8 +305,8 @@ func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
 	id.report(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
 }
 
-// disconnect ends a connection for both. As in the kernel, it may have ended before, or never
-// have stood.
+// disconnect ends a connection for both sides. As in the kernel, the connection may have
+// ended before, or may never have been established.
 func (m *manager) disconnect(id *cmID) error {
 	switch {
 	case !id.begun && (!id.listens || id.d.info.iwarp):
@@ -328,8 +330,8 @@ func (m *manager) disconnect(id *cmID) error {
 	return nil
 }
 
-// parted is a disconnect request that arrives. The kernel confirms those of connections that
-// it does not know, and leaves it to the program to confirm the others.
+// parted handles a disconnect request. The kernel confirms requests for connections that it
+// does not know. The program must confirm the others.
 func (m *manager) parted(id, from *cmID) {
 	if !m.isAlive(id) || id.state == connOver || id.state == connIdle {
 		m.carry(from.to, from.d, from.partedToo)
@@ -347,7 +349,7 @@ func (m *manager) confirmEnd(id *cmID) {
 	m.carry(id.d, id.to, id.peer.partedToo)
 }
 
-// partedToo is the confirmation of a disconnect request.
+// partedToo handles the confirmation of a disconnect request.
 func (id *cmID) partedToo() {
 	if !id.m.isAlive(id) || id.state != connDreqSent && id.state != connDreqRcvd {
 		return
@@ -359,7 +361,7 @@ func (id *cmID) partedToo() {
 	}
 }
 
-// hangUp closes the TCP connection of an ID over iWARP, behind the data that it has sent.
+// hangUp closes the TCP connection of an ID over iWARP after the data that it has sent.
 func (id *cmID) hangUp() {
 	f := id.m.f
 	if !id.begun || !id.d.info.iwarp {
@@ -376,7 +378,8 @@ func (id *cmID) hangUp() {
 	}
 }
 
-// finish ends the exchange that the ID has begun, as destroying it does: no answer is waited for.
+// finish ends the exchange that the ID has begun, without waiting for an answer. Destroying an ID
+// does that.
 func (m *manager) finish(id *cmID) {
 	if !id.begun {
 		return
@@ -396,16 +399,16 @@ func (m *manager) finish(id *cmID) {
 	id.settle(connIdle)
 }
 
-// Why a lookup of a datagram service fails, in InfiniBand's numbers for that.
+// The reasons why a lookup of a datagram service fails, with InfiniBand's numbers.
 const (
 	datagramRejected  = 2
 	noDatagramService = 3
 )
 
-// udpQKey is what all datagram queue pairs of the manager have, as in rdma_cm.h.
+// udpQKey is the Q_Key of all datagram queue pairs of the manager, as in rdma_cm.h.
 const udpQKey = 0x01234567
 
-// The private data of lookups, as of requests.
+// The lengths of the private data in lookups and in their answers.
 const (
 	lookUpPrivate = 180
 	answerPrivate = 136

@@ -10,16 +10,16 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// letter is a datagram, or an Ethernet frame, on its way.
+// letter is a datagram or an Ethernet frame that has been sent and has not arrived.
 type letter struct {
 	from *pair
 	k    *packet
 }
 
-// overtaken are the datagrams that wait for another one to go first.
+// overtaken holds the datagrams that will arrive after a later one.
 type overtaken []letter
 
-// datagram sends one.
+// datagram sends a datagram.
 func (f *Fabric) datagram(p *pair, k *packet, now time.Time) {
 	l := letter{p, k}
 	if f.wire.reordered > 0 && f.random.Float64() < f.wire.reordered {
@@ -80,10 +80,10 @@ func (f *Fabric) receive(l letter) {
 
 func isGroup(gid [16]byte) bool { return netip.AddrFrom16(gid).Unmap().IsMulticast() }
 
-// ownQKey is a bit of a Q_Key: the sender's own counts.
+// ownQKey is the bit of a Q_Key that makes the device send the queue pair's own Q_Key instead.
 const ownQKey = 1 << 31
 
-// receiveAt drops datagrams that the queue pair can't use.
+// receiveAt delivers a datagram to a queue pair, or drops it if the queue pair can't accept it.
 func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 	if qp == nil || qp.Type != abi.IB_UVERBS_QPT_UD {
 		return
@@ -98,7 +98,7 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 	to := f.pairOf(qp)
 	b := append(header(l.from.d, &l.k.w.To.AH.Attr), l.k.data...)
 	if r, ok := qp.PeekRecv(); !ok || len(b) > roomIn(r.SGL) {
-		return // the receive stays
+		return // the receive stays on the queue
 	}
 	r := to.takeRecv()
 	switch {
@@ -116,8 +116,8 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 // grhSize is the size of the header in front of a datagram.
 const grhSize = 40
 
-// header is nothing, a GRH, or over Ethernet in its second half a header of IPv4. Only ports of
-// InfiniBand have LIDs.
+// header returns the header in front of a datagram. It is a GRH, or over Ethernet an IPv4
+// header in the second half, or nil if there is none. Only ports on InfiniBand have LIDs.
 func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
 	b := make([]byte, grhSize)
 	if to.IsGlobal == 0 {

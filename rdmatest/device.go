@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
-// Device is an RDMA device with one port, on a network device of its own. Each opening
-// of it has objects of its own, as with a kernel.
+// Device is an RDMA device with one port on its own network device. As with a kernel, each open file
+// of the device has its own objects.
 type Device struct {
 	fabric *Fabric
 	host   *Host
@@ -27,16 +27,16 @@ type Device struct {
 	index  uint32
 	addrs  []netip.Addr
 	gids   [][16]byte
-	lid    uint16 // on InfiniBand, the first of two
+	lid    uint16 // the first of the port's two LIDs on InfiniBand
 	rules  rules
 	verbs  *fakeverbs.Device
 
 	faults  faults
 	stalled bool           // guarded by the fabric's lock, as are the fields below
-	cutLIDs [1 << lmc]bool // nothing arrives at them
-	busy    time.Time      // when the port will have sent its packets
-	removed bool           // it is off the list
-	gone    bool           // and not found by its index either
+	cutLIDs [1 << lmc]bool // LIDs at which nothing arrives
+	busy    time.Time      // the time until which the port is sending packets
+	removed bool           // the kernel does not list it any more
+	gone    bool           // it can't be found by its index either
 }
 
 func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
@@ -71,9 +71,9 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 }
 
 const (
-	// mostLIDs is how many LIDs there are that are no group's.
+	// mostLIDs is the number of LIDs that are not multicast LIDs.
 	mostLIDs = 0xbfff
-	// lmc gives each port two LIDs, which two paths of a subnet lead to.
+	// lmc gives each port two LIDs, which are reached over different paths.
 	lmc = 1
 )
 
@@ -81,24 +81,24 @@ func linkLocal(index uint32) [16]byte {
 	return [16]byte{0: 0xfe, 1: 0x80, 8: 2, 11: 0xff, 12: 0xfe, 14: byte(index >> 8), 15: byte(index)}
 }
 
-// meets reports whether devices like these can be connected to each other.
+// meets reports whether devices of these two kinds can be connected to each other.
 func (d *Device) meets(other *Device) bool {
 	return d.kind == other.kind && d.info.iwarp == other.info.iwarp
 }
 
-// Name is the name that package uverbs opens the device by.
+// Name returns the name of the device, for uverbs.Open.
 func (d *Device) Name() string { return d.name }
 
-// Kind is the kind of the device.
+// Kind returns the kind of the device.
 func (d *Device) Kind() Kind { return d.kind }
 
-// Host is the host that the device is in.
+// Host returns the host of the device.
 func (d *Device) Host() *Host { return d.host }
 
-// Addrs are the addresses of the device's network device.
+// Addrs returns the addresses of the device's network device.
 func (d *Device) Addrs() []netip.Addr { return slices.Clone(d.addrs) }
 
-// open makes an opening.
+// open opens the device.
 func (d *Device) open() (ioctl.File, error) {
 	k := d.verbs.Open()
 	k.InBubble = true
@@ -132,29 +132,30 @@ func (f *Fabric) addHost(o *HostOptions, kind Kind) {
 	f.devices = append(f.devices, h.devices...)
 }
 
-// Addr is the first address of the first device.
+// Addr returns the first address of the first device.
 func (h *Host) Addr() string { return h.devices[0].Addrs()[0].String() }
 
-// Device returns the device of a number; the first is 0. It panics when there is none.
+// Device returns the device with the given number, from 0. It panics if there is none.
 func (h *Host) Device(i int) *Device { return h.devices[i] }
 
 // Devices returns all devices.
 func (h *Host) Devices() []*Device { return append([]*Device(nil), h.devices...) }
 
-// SetMemlock limits how many bytes the host's programs may have registered, in pages.
-// Registering more is ENOMEM, as beyond RLIMIT_MEMLOCK. A negative number is no limit.
+// SetMemlock limits how many bytes of memory the host's programs may have registered, in whole
+// pages. As with RLIMIT_MEMLOCK, registering more fails with ENOMEM. A negative number means no
+// limit.
 func (h *Host) SetMemlock(bytes int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.limit, h.limits = bytes, bytes >= 0
 }
 
-// Context returns a copy of ctx that belongs to the host: a connection that is dialed with it, by packages rdmacm,
-// rsocket and msg, leaves from a device of the host. A source address that the program chooses
-// itself is preferred.
+// Context returns a copy of ctx that belongs to the host. Connections that packages rdmacm,
+// rsocket and msg dial with it use a device of the host. A source address that the program
+// chooses takes precedence.
 func (h *Host) Context(ctx context.Context) context.Context { return kernel.WithSource(ctx, h.source) }
 
-// source is the address that the host reaches another one from.
+// source returns the address from which the host can reach dst.
 func (h *Host) source(dst netip.Addr) netip.Addr {
 	to := h.fabric.owner(dst.Unmap())
 	if to == nil {
@@ -168,11 +169,10 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 	return h.devices[0].addrs[0]
 }
 
-// Kill ends the host's programs, as SIGKILL does, with all that they have on its devices. The
-// host stays: its kernel ends their connections, frees their objects and their memory, and
-// refuses connections to them, and other programs may open the devices. The goroutines of the test
-// that stand for the dead programs find their devices gone, as after Remove. Objects that they don't
-// close is no error of the test.
+// Kill ends the host's programs, like SIGKILL. The host keeps running: its kernel ends the programs'
+// connections, frees their objects and their memory, and refuses connections to them. Other programs
+// may open the devices. For the goroutines of the test that represent the dead programs, the devices
+// are gone, as after Remove. It is not an error of the test if they don't close their objects.
 func (h *Host) Kill() {
 	h.fabric.mu.Lock()
 	h.fabric.manager.killed(h)
@@ -192,8 +192,9 @@ func (h *Host) pin(bytes int64) error {
 	return nil
 }
 
-// mistake is something that a device ends a connection for, by the queue pair that
-// noticed. One that is being closed notices nothing: it has no receives any more.
+// mistake reports a program's mistake that makes the device end a connection. p is the queue pair
+// that detected it. A queue pair that is being closed detects none, because it has no receives any
+// more.
 func (f *Fabric) mistake(p *pair, format string, args ...any) {
 	state := p.qp.State()
 	if f.strict && !p.d.stalled && state != abi.IB_QPS_RESET && state != abi.IB_QPS_ERR {
@@ -201,8 +202,9 @@ func (f *Fabric) mistake(p *pair, format string, args ...any) {
 	}
 }
 
-// SetLink takes the port down or up. Programs get an event, and the port says so. While it
-// is down, connections over RoCE try again as often as their retry counts say, and those over iWARP wait.
+// SetLink takes the port down or up. Programs receive an event, and the port's state changes. While the
+// port is down, connections over RoCE retry as often as their retry counts allow, and connections over
+// iWARP wait.
 func (d *Device) SetLink(up bool) {
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
@@ -210,7 +212,7 @@ func (d *Device) SetLink(up bool) {
 	d.fabric.pumpAll()
 }
 
-// pumpAll looks at all that may go on now, in the order of the queue pairs' numbers.
+// pumpAll calls pump for all queue pairs that may make progress now, in the order of their numbers.
 func (f *Fabric) pumpAll() {
 	for _, d := range f.devices {
 		for _, k := range d.verbs.Openings() {
@@ -223,22 +225,23 @@ func (f *Fabric) pumpAll() {
 	}
 }
 
-// Remove unplugs the device. Programs that have it open get the event DEVICE_FATAL, all
-// their calls to it fail with EIO, and so do calls that wait for its events.
-// Connections get the event DEVICE_REMOVAL. Nobody finds the device any more. Programs close
-// their objects on it, as ever.
+// Remove unplugs the device. Programs that have it open receive the event DEVICE_FATAL. All
+// their calls to it fail with EIO, and so do calls that wait for its events. Connections
+// receive the event DEVICE_REMOVAL. The device can't be found any more. Programs must still
+// close their objects on it.
 func (d *Device) Remove() {
 	if !d.stop() {
 		return
 	}
-	d.verbs.Remove() // which rings
+	d.verbs.Remove() // this calls Rang
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
 	d.gone = true
 	d.fabric.manager.removed(d)
 }
 
-// stop takes the device off the list, ends all that it carries, and reports whether that was still to do.
+// stop removes the device from the list and ends its connections. It reports whether this call was the
+// first to do so.
 func (d *Device) stop() bool {
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
@@ -267,9 +270,9 @@ func (d *Device) isGone() bool {
 	return d.gone
 }
 
-// StallReceives makes the device find no receive for any message, as if nobody posted any,
-// until resume is called: over RoCE the sender's queue pair tries again as often as its RNR retry count says,
-// over iWARP the connection ends.
+// StallReceives makes the device find no receive for any message, as if none were posted,
+// until resume is called. Over RoCE the sender's queue pair retries as often as its RNR
+// retry count allows. Over iWARP the connection ends.
 func (d *Device) StallReceives() (resume func()) {
 	d.setStalled(true)
 	return func() { d.setStalled(false) }
@@ -281,9 +284,9 @@ func (d *Device) setStalled(stalled bool) {
 	d.stalled = stalled
 }
 
-// Pause lets nothing arrive that queue pairs send until resume is called, which the test must do.
-// The connection manager goes on. stuck is closed when something was sent. A queue pair that fails
-// meanwhile loses its sends.
+// Pause holds back everything that queue pairs send until resume is called. The test must call
+// resume. Messages of the connection manager still arrive. stuck is closed when something has been
+// sent. A queue pair that fails meanwhile loses its sends.
 func (f *Fabric) Pause() (stuck <-chan struct{}, resume func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -304,7 +307,7 @@ func (f *Fabric) resume() {
 	f.pumpAll()
 }
 
-// isPaused is asked for something that would arrive now.
+// isPaused reports whether the fabric is paused. It is called for a packet that would arrive now.
 func (f *Fabric) isPaused() bool {
 	if f.paused == nil {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// erdmaRules are those of eRDMA: connections are TCP's, as with iWARP, and so are the mistakes that end
-// them, but the peer answers everything.
+// erdmaRules are the rules of eRDMA. Connections are TCP connections and end after the same mistakes as
+// with iWARP, but the peer answers every message.
 type erdmaRules struct{ iwarpRules }
 
 func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
@@ -50,8 +50,9 @@ func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again t
 	return status, 0
 }
 
-// erdmaRoCERules are those of eRDMA on RoCE v2. Mistakes are those on iWARP, but packets that nobody
-// answers are sent again. So are those that find no receive, because the device has no status for that.
+// erdmaRoCERules are the rules of eRDMA on RoCE v2. The same mistakes as on iWARP end a connection, but
+// unanswered packets are sent again. Packets without a receive are sent again too, because the device
+// has no status for that.
 type erdmaRoCERules struct{ erdmaRules }
 
 func (erdmaRoCERules) blocked(*pair) bool { return false }
@@ -120,8 +121,8 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	return abi.IB_WC_SUCCESS
 }
 
-// messageERDMA is a SEND. The outcome of one without a receive, or without room in it, is
-// as with iWARP.
+// messageERDMA carries out a SEND at the peer. If there is no receive, or the message is too long for
+// it, the result is the same as with iWARP.
 func (f *Fabric) messageERDMA(to *pair, k *packet) (status uint32) {
 	r := to.takeRecv()
 	if r == nil {

@@ -33,21 +33,21 @@ type Fabric struct {
 	pairs   map[*fakeverbs.QP]*pair
 	manager manager
 
-	paused    chan struct{} // nil: not; closed when there was something to carry
+	paused    chan struct{} // nil if not paused; closed when something has been sent
 	anything  bool          // paused is closed
-	held      []func()      // datagrams that arrive after that
+	held      []func()      // datagrams that arrive after the pause
 	overtaken overtaken
-	cuts      map[[2]*Host]int // how many partitions are between two hosts
+	cuts      map[[2]*Host]int // number of partitions between two hosts
 }
 
-// New makes a fabric of two hosts with a device of soft RoCE each. It stays until the test
+// New creates a fabric of two hosts that have one device of kind RXE each. It exists until the test
 // ends.
 func New(t TB) *Fabric {
 	t.Helper()
 	return NewWith(t, nil)
 }
 
-// NewWith makes a fabric. It stays until the test ends. Options may be nil.
+// NewWith creates a fabric with options, which may be nil. It exists until the test ends.
 func NewWith(t TB, o *Options) *Fabric {
 	t.Helper()
 	if o == nil {
@@ -70,7 +70,7 @@ func NewWith(t TB, o *Options) *Fabric {
 	return f
 }
 
-// Host returns the host of a number; the first is 0. It panics when there is none.
+// Host returns the host with the given number, from 0. It panics if there is none.
 func (f *Fabric) Host(i int) *Host { return f.hosts[i] }
 
 // Hosts returns all hosts.
@@ -79,7 +79,7 @@ func (f *Fabric) Hosts() []*Host { return append([]*Host(nil), f.hosts...) }
 // Devices returns the devices of all hosts.
 func (f *Fabric) Devices() []*Device { return append([]*Device(nil), f.devices...) }
 
-// owner finds the device of an address, or nil.
+// owner returns the device with an address, or nil.
 func (f *Fabric) owner(a netip.Addr) *Device {
 	for _, d := range f.devices {
 		for _, own := range d.addrs {
@@ -91,7 +91,7 @@ func (f *Fabric) owner(a netip.Addr) *Device {
 	return nil
 }
 
-// byGID finds the device that has a GID, or nil.
+// byGID returns the device that has a GID, or nil.
 func (f *Fabric) byGID(gid [16]byte) *Device {
 	for _, d := range f.devices {
 		for _, own := range d.gids {
@@ -103,7 +103,8 @@ func (f *Fabric) byGID(gid [16]byte) *Device {
 	return nil
 }
 
-// at finds the device that a packet for an address reaches, by its LID on InfiniBand, or nil.
+// at returns the device that a packet to an address reaches, or nil. On InfiniBand the LID
+// identifies the device.
 func (f *Fabric) at(from *Device, dgid [16]byte, dlid uint16) *Device {
 	if from.lid == 0 {
 		return f.byGID(dgid)
@@ -116,7 +117,7 @@ func (f *Fabric) at(from *Device, dgid [16]byte, dlid uint16) *Device {
 	return nil
 }
 
-// after does something with the lock held: at once, or in a while.
+// after calls do with the lock held, at once if d is 0, or else after d.
 func (f *Fabric) after(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
@@ -125,7 +126,7 @@ func (f *Fabric) after(d time.Duration, do func()) {
 	f.later(d, do)
 }
 
-// later does something with the lock held, in a while.
+// later calls do with the lock held, after d.
 func (f *Fabric) later(d time.Duration, do func()) *time.Timer {
 	return time.AfterFunc(d, func() {
 		f.mu.Lock()
@@ -153,7 +154,7 @@ func (n *names) forget(f *Fabric) {
 	}
 }
 
-// lowest takes the first name that is free. The lock is held.
+// lowest reserves and returns the first free name. The lock is held.
 func lowest[T comparable](f *Fabric, name func(i int) T) T {
 	for i := 0; ; i++ {
 		if n := name(i); registry.used[n] == nil {
@@ -163,7 +164,7 @@ func lowest[T comparable](f *Fabric, name func(i int) T) T {
 	}
 }
 
-// nextIndex is a device's for netlink. As with a kernel, no device gets that of another.
+// nextIndex returns an unused device index for netlink. As in a kernel, an index is never reused.
 func nextIndex() uint32 { return kernel.FirstIndex + lastIndex.Add(1) }
 
 var lastIndex atomic.Uint32
@@ -172,7 +173,7 @@ func freeName(f *Fabric, k Kind) string {
 	return lowest(f, func(i int) string { return fmt.Sprintf(kinds[k].nameFormat, k, i) })
 }
 
-// freeAddr is of 198.18.0.0/15, which is set aside for tests of networks.
+// freeAddr returns an unused address of 198.18.0.0/15, which is reserved for tests of networks.
 func freeAddr(f *Fabric) netip.Addr {
 	return lowest(f, func(i int) netip.Addr {
 		i++
@@ -180,8 +181,8 @@ func freeAddr(f *Fabric) netip.Addr {
 	})
 }
 
-// Left lists the objects that were not closed: objects of the devices and of the connection manager,
-// openings of both, and memory that is registered.
+// Left lists what was not closed: objects of the devices and of the connection manager, open files
+// of both, and registered memory.
 func (f *Fabric) Left() (left []string) {
 	for _, d := range f.devices {
 		for _, k := range d.verbs.Openings() {
@@ -195,8 +196,8 @@ func (f *Fabric) Left() (left []string) {
 	return append(left, f.manager.left()...)
 }
 
-// Objects lists the objects that programs have on the device. It leaves out the pages of
-// registers that a provider keeps as long as its device is open.
+// Objects lists the objects that programs have on the device. It omits the pages of registers that
+// a provider keeps while its device is open.
 func (d *Device) Objects() (objects []string) {
 	for _, k := range d.verbs.Openings() {
 		objects = append(objects, k.Alive()...)
@@ -204,8 +205,8 @@ func (d *Device) Objects() (objects []string) {
 	return slices.DeleteFunc(objects, func(name string) bool { return strings.HasPrefix(name, "UAR ") })
 }
 
-// nothingLeft reports the objects that are left at the end of the test, faults that never
-// struck, and providers' violations of the queues and registers of a device.
+// nothingLeft reports the objects that are left at the end of the test, faults that never happened,
+// and violations by a provider of the rules for a device's queues and registers.
 func (f *Fabric) nothingLeft() {
 	for _, d := range f.devices {
 		for _, v := range d.verbs.Violations() {
@@ -221,7 +222,7 @@ func (f *Fabric) nothingLeft() {
 	}
 }
 
-// noneIdle reports the faults that were to happen and did not.
+// noneIdle reports the requested faults that did not happen.
 func (f *Fabric) noneIdle() {
 	idle := f.faults.idle()
 	for _, d := range f.devices {
@@ -232,13 +233,14 @@ func (f *Fabric) noneIdle() {
 	}
 }
 
-// leakPatience bounds the wait for goroutines that still run, or for a bubble's time, which costs
-// nothing.
+// leakPatience limits the wait for goroutines that still run. In a bubble it is the time to wait,
+// which costs nothing there.
 const leakPatience = time.Minute
 
-// leaks waits for objects that are freed in the background: as long as a goroutine of the process can run,
-// which may be on its way to free something, and for the LeakTimeout of the fabric more. It counts looks
-// and not time, so that a process which stood still has run its timers before.
+// leaks waits for objects that are freed in the background, and returns those that are left. It waits as
+// long as a goroutine of the process can run, because that may free something, and for LeakTimeout after
+// that. It counts checks instead of measuring time, so that a process that was stopped runs its timers
+// first.
 func (f *Fabric) leaks() (left []string) {
 	const pause = time.Millisecond
 	quiet := time.Duration(0) // how long no goroutine has run
@@ -296,18 +298,20 @@ func (f *Fabric) setWire(set func(*wire)) {
 	set(&f.wire)
 }
 
-// SetLatency sets how long every message takes, one way.
+// SetLatency sets the one-way delay of every message.
 func (f *Fabric) SetLatency(d time.Duration) { f.setWire(func(w *wire) { w.latency = d }) }
 
-// SetBandwidth limits each port to that many bytes a second. Zero is no limit.
+// SetBandwidth limits the bandwidth of each port, in bytes per second. Zero means no limit.
 func (f *Fabric) SetBandwidth(bytes int64) { f.setWire(func(w *wire) { w.bandwidth = bytes }) }
 
-// SetLoss loses that part of all messages, from 0 to 1. A reliable connection sends again:
-// one of RoCE after the time and as often as its queue pair says, one of iWARP for as long as it takes.
+// SetLoss makes the network lose a fraction of all messages, from 0 to 1. Reliable connections
+// retransmit. Over RoCE the attributes of the queue pair set the timeout and the number of retries.
+// Over iWARP there is no limit.
 func (f *Fabric) SetLoss(part float64) { f.setWire(func(w *wire) { w.loss = part }) }
 
-// SetReordering delivers that part of all datagrams, from 0 to 1, after the next one.
-// The last of all datagrams stays until there is another, or reordering ends.
+// SetReordering makes the network deliver a fraction of all datagrams, from 0 to 1, after the next
+// one. If the last datagram is one of these, it is held until another one is sent or reordering is
+// turned off.
 func (f *Fabric) SetReordering(part float64) {
 	f.setWire(func(w *wire) { w.reordered = part })
 	f.mu.Lock()
@@ -315,8 +319,8 @@ func (f *Fabric) SetReordering(part float64) {
 	f.overtaken.release(f)
 }
 
-// Partition cuts the way between two hosts, both ways, until heal is called. Their links stay up,
-// and each of them reaches the others. Partitions may overlap.
+// Partition interrupts the network between two hosts in both directions until heal is called. Their
+// links stay up, and both can reach all other hosts. Partitions may overlap.
 func (f *Fabric) Partition(a, b *Host) (heal func()) {
 	f.divide(a, b, 1)
 	return sync.OnceFunc(func() { f.divide(a, b, -1) })
@@ -330,17 +334,17 @@ func (f *Fabric) divide(a, b *Host, n int) {
 	f.pumpAll()
 }
 
-// isLinked reports whether there is a way between the network devices of two devices.
+// isLinked reports whether the network devices of two devices can reach each other.
 func (f *Fabric) isLinked(a, b *Device) bool {
 	return a.verbs.Up() && b.verbs.Up() && (a.host == b.host || f.cuts[[2]*Host{a.host, b.host}] == 0)
 }
 
-// hasPath reports whether there is a way between two devices.
+// hasPath reports whether two devices can reach each other.
 func (f *Fabric) hasPath(a, b *Device) bool { return !a.removed && !b.removed && f.isLinked(a, b) }
 
 func (f *Fabric) loses() bool { return f.wire.loss > 0 && f.random.Float64() < f.wire.loss }
 
-// leave says when the port will have sent n bytes more.
+// leave returns the time when the port will have sent n more bytes.
 func (d *Device) leave(now time.Time, n int) time.Time {
 	if d.fabric.wire.bandwidth <= 0 {
 		return now

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fault is something that will happen once.
+// Fault is a fault that happens once.
 type Fault struct {
 	of       *faults
 	at       string // the device
@@ -20,15 +20,15 @@ type Fault struct {
 	cmd      CMCommand
 	skip     int
 	err      error
-	held     chan struct{} // of a command that has no answer
+	held     chan struct{} // closed when the held command has been issued
 	status   uint32
 	cut      int
 	struck   atomic.Bool
 	optional bool
 }
 
-// Optional says that the fault may never happen, and returns it. Without it a fault that was
-// neither struck nor stopped when the test ends is an error of the test.
+// Optional allows that the fault never happens, and returns f. Otherwise a fault that has
+// neither happened nor been stopped when the test ends is an error of the test.
 func (f *Fault) Optional() *Fault {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
@@ -36,10 +36,10 @@ func (f *Fault) Optional() *Fault {
 	return f
 }
 
-// Struck reports whether it has happened.
+// Struck reports whether the fault has happened.
 func (f *Fault) Struck() bool { return f.struck.Load() }
 
-// Stop takes the fault back, and reports whether it had not happened.
+// Stop cancels the fault. It reports whether the fault had not happened yet.
 func (f *Fault) Stop() bool {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *Fault) Stop() bool {
 	return !f.Struck()
 }
 
-// faults are those that a device is to have, in the order of being asked for.
+// faults holds the requested faults of a device, in the order of the requests.
 type faults struct {
 	pending            atomic.Bool // there may be some
 	mu                 sync.Mutex
@@ -84,7 +84,7 @@ func (fs *faults) add(list *[]*Fault, f *Fault) *Fault {
 	return f
 }
 
-// strike finds the fault whose turn it is.
+// strike returns the fault that happens now, or nil.
 func (fs *faults) strike(list *[]*Fault, concerns func(*Fault) bool) *Fault {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -103,8 +103,9 @@ func (fs *faults) strike(list *[]*Fault, concerns func(*Fault) bool) *Fault {
 
 func anyFault(*Fault) bool { return true }
 
-// Fail makes a call fail, in any opening of the device: the next one, or a later one after
-// some were let through. Faults of one call queue up. The error is the kernel's answer, a [syscall.Errno].
+// Fail makes a call to the device fail in any program. It lets the next skip calls through, and
+// makes the one after them fail. Several faults of one call happen one after another. err is
+// the kernel's answer, a [syscall.Errno].
 func (d *Device) Fail(call Call, skip int, err error) *Fault {
 	return d.faults.add(&d.faults.calls, &Fault{at: d.name, what: "Fail of " + cmp.Or(string(call), "any call"), call: call, skip: skip, err: err})
 }
@@ -120,15 +121,15 @@ func (fs *faults) refuse(call string) error {
 	return f.err
 }
 
-// FailSend completes a send with a status before it leaves: the next one that a queue pair
-// of the device starts on, or a later one after some were let through. The queue pair is
-// then in the error state.
+// FailSend completes a send with a status before it leaves. The device first lets skip
+// sends of its queue pairs through. The queue pair of the failed send enters the error
+// state.
 func (d *Device) FailSend(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "FailSend", skip: skip, status: uint32(status), cut: -1})
 }
 
-// CutSend ends a connection in the middle of a message: the peer's memory gets as many
-// bytes, and then both queue pairs are in the error state.
+// CutSend ends a connection in the middle of a message. The peer's memory receives the given
+// number of bytes, and then both queue pairs enter the error state.
 func (d *Device) CutSend(skip, bytes int) *Fault {
 	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "CutSend", skip: skip, cut: bytes})
 }
@@ -142,8 +143,8 @@ func (fs *faults) strikeSend(k *packet) {
 	}
 }
 
-// FailRecv completes a receive with a status, when its message is there: the next one,
-// or a later one after some were let through. The queue pair is then in the error state.
+// FailRecv completes a receive with a status when its message arrives. The device first lets
+// skip receives through. The queue pair of the failed receive enters the error state.
 func (d *Device) FailRecv(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.recv, &Fault{at: d.name, what: "FailRecv", skip: skip, status: uint32(status)})
 }
@@ -192,10 +193,10 @@ const (
 	CallDestroyAH     Call = "AH_DESTROY"
 	CallAttachMcast   Call = "ATTACH_MCAST"
 	CallDetachMcast   Call = "DETACH_MCAST"
-	CallPostSend      Call = "POST_SEND"     // the doorbell, where it is a call
-	CallReqNotifyCQ   Call = "REQ_NOTIFY_CQ" // arming, where it is a call
+	CallPostSend      Call = "POST_SEND"     // the doorbell, if it is a system call
+	CallReqNotifyCQ   Call = "REQ_NOTIFY_CQ" // arming a CQ, if it is a system call
 	CallMap           Call = "MMAP"          // mapping a queue
-	CallAlloc         Call = "ALLOC"         // memory for a queue that the program makes
+	CallAlloc         Call = "ALLOC"         // memory for a queue that the program allocates
 	CallEvents        Call = "EVENTS"        // the descriptor of a channel
 )
 
@@ -223,25 +224,25 @@ const (
 	CMLeaveMcast   CMCommand = abi.RDMA_USER_CM_CMD_LEAVE_MCAST
 )
 
-// FailCM makes the connection manager refuse the next command of a kind, on any host. Faults of one
-// command queue up.
+// FailCM makes the connection manager refuse the next command of a kind, on any host. Several
+// faults of one command happen one after another.
 func (f *Fabric) FailCM(cmd CMCommand, err error) *Fault {
 	return f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("FailCM of command %d", cmd), cmd: cmd, err: err})
 }
 
-// HoldCM makes the next command of a kind succeed and do nothing, so that the event which
-// answers it never comes. The channel is closed when the command was issued, which is to happen
-// before the test ends.
+// HoldCM makes the next command of a kind succeed and do nothing, so that the event that
+// answers it never arrives. The channel is closed when the command has been issued. It must be
+// issued before the test ends.
 func (f *Fabric) HoldCM(cmd CMCommand) <-chan struct{} {
 	held := make(chan struct{})
 	f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("HoldCM of command %d", cmd), cmd: cmd, held: held})
 	return held
 }
 
-// manages is where faults of FailCM and HoldCM are.
+// manages is the place of the faults of FailCM and HoldCM in messages.
 const manages = "connection manager"
 
-// interfere does what FailCM and HoldCM asked for.
+// interfere applies the faults of FailCM and HoldCM.
 func (fs *faults) interfere(cmd CMCommand) (done bool, err error) {
 	if !fs.pending.Load() {
 		return false, nil

@@ -8,7 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// longestFrame is that of an Ethernet whose packets have 1500 bytes, with a VLAN's tag.
+// longestFrame is the length of the longest Ethernet frame: an MTU of 1500 bytes and a header
+// with a VLAN tag.
 const longestFrame = 18 + 1500
 
 // Kinds of flow rules.
@@ -19,7 +20,7 @@ const (
 	flowSniffer
 )
 
-// receiveFrames delivers a frame, or those that a TCP segment is cut into.
+// receiveFrames delivers a frame, or the frames that a TCP segment is cut into.
 func (f *Fabric) receiveFrames(from *Device, k *packet) {
 	if k.w.Opcode != abi.IB_UVERBS_WR_TSO {
 		f.receiveFrame(from, k, k.data)
@@ -30,8 +31,7 @@ func (f *Fabric) receiveFrames(from *Device, k *packet) {
 	}
 }
 
-// The flags of TCP of which only the first packet of a segment has cwr, and only the last has the
-// others.
+// TCP flags. Only the first packet of a segment has cwr, and only the last one has the others.
 const (
 	tcpFIN = 0x01
 	tcpPSH = 0x08
@@ -68,8 +68,8 @@ func cut(headers, payload []byte, mss int) (frames [][]byte) {
 	return frames
 }
 
-// receiveFrame delivers a frame wherever a rule asks for it, also where it came from: the
-// NIC is a switch.
+// receiveFrame delivers a frame to all queue pairs whose flow rules match. The NIC is a
+// switch, so the sender's device may receive the frame too.
 func (f *Fabric) receiveFrame(from *Device, k *packet, b []byte) {
 	if len(b) > longestFrame {
 		return
@@ -102,8 +102,8 @@ func (f *Fabric) receiveFrame(from *Device, k *packet, b []byte) {
 	}
 }
 
-// takers are the rules that a frame goes by: the best one of each queue pair, and where there
-// is none those for all the rest; and those that listen in.
+// takers returns the flow rules that receive a frame, at most one for each queue pair. They
+// are the matching rules that take precedence over all others, and the matching sniffer rules.
 func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.Flow) {
 	var best, listening []*fakeverbs.Flow
 	for _, k := range d.verbs.Openings() {
@@ -127,7 +127,8 @@ func (d *Device) takers(frame *fakeverbs.Frame) (all []*fakeverbs.Flow) {
 	return all
 }
 
-// taker is the queue pair itself, or the WQ that it deals a frame to; nil if that is gone.
+// taker returns the queue pair that receives a frame: qp itself, or the WQ that qp distributes
+// the frame to. It returns nil if that is gone.
 func (f *Fabric) taker(d *Device, qp *fakeverbs.QP, frame *fakeverbs.Frame) *pair {
 	if qp.Table == nil {
 		return f.pairOf(qp)
@@ -138,8 +139,8 @@ func (f *Fabric) taker(d *Device, qp *fakeverbs.QP, frame *fakeverbs.Frame) *pai
 	return nil
 }
 
-// goesBefore: a rule of its own before those for the rest, then the lower number, then the one
-// that asks for more.
+// goesBefore reports whether rule a takes precedence over b: a normal rule over a default
+// rule, then the lower priority number, then the rule with more filters.
 func goesBefore(a, b *fakeverbs.Flow) bool {
 	if rest := b.Attr.Type != flowNormal; (a.Attr.Type != flowNormal) != rest {
 		return rest
@@ -150,7 +151,7 @@ func goesBefore(a, b *fakeverbs.Flow) bool {
 	return a.Filters() > b.Filters()
 }
 
-// receiveFrameAt drops a frame that finds no receive.
+// receiveFrameAt delivers a frame to a queue pair, or drops it if there is no receive.
 func (f *Fabric) receiveFrameAt(b []byte, found fakeverbs.Packet, to *pair) {
 	qp := to.qp
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
@@ -177,7 +178,7 @@ func (f *Fabric) receiveFrameAt(b []byte, found fakeverbs.Packet, to *pair) {
 	}
 }
 
-// sum is the sum of RFC 1071 of 16-bit words, not folded.
+// sum adds the 16-bit words of b to s, as in RFC 1071. The result is not folded.
 func sum(s uint32, b []byte) uint32 {
 	for ; len(b) > 1; b = b[2:] {
 		s += uint32(binary.BigEndian.Uint16(b))
@@ -195,18 +196,19 @@ func fold(s uint32) uint16 {
 	return ^uint16(s)
 }
 
-// checksum is that of a header of IPv4.
+// checksum returns the checksum of an IPv4 header.
 func checksum(ip []byte) uint16 { return fold(sum(0, ip)) }
 
-// checked are the parts of a frame that have a checksum.
+// checked holds the parts of a frame that have a checksum.
 type checked struct {
 	ip     []byte // the header of IPv4, or nil
 	l4     []byte // a datagram of UDP, or a segment of TCP, or nil
-	at     int    // of the checksum in l4
-	pseudo uint32 // sum of the header before it that is none
+	at     int    // offset of the checksum in l4
+	pseudo uint32 // sum of the pseudo header
 }
 
-// findChecked finds no transport in a fragment, nor in a packet that is cut off.
+// findChecked returns the parts of f that have a checksum. It finds no transport header in a
+// fragment or in a truncated packet.
 func findChecked(f *fakeverbs.Frame) (c checked) {
 	switch b := f.IP; {
 	case b == nil:
@@ -236,7 +238,7 @@ func (c *checked) transport(proto uint8, b, addresses []byte) {
 	c.pseudo = sum(uint32(proto)+uint32(len(b)), addresses)
 }
 
-// fill computes the checksums of a frame, as a NIC does when asked to.
+// fill computes the checksums of a frame, like a NIC with checksum offload.
 func (c *checked) fill() {
 	if c.ip != nil {
 		clear(c.ip[10:12])
@@ -247,11 +249,11 @@ func (c *checked) fill() {
 	}
 	clear(c.l4[c.at:][:2])
 	v := fold(sum(c.pseudo, c.l4))
-	if v == 0 { // which in UDP says that there is none
+	if v == 0 { // in UDP, 0 means that there is no checksum
 		v = 0xffff
 	}
 	binary.BigEndian.PutUint16(c.l4[c.at:], v)
 }
 
-// transportRight reports whether the checksum of a packet's transport is right.
+// transportRight reports whether the checksum of the transport header is correct.
 func (c *checked) transportRight() bool { return c.l4 != nil && fold(sum(c.pseudo, c.l4)) == 0 }

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// iwarpRules are what all kinds over iWARP have in common: connections are TCP's.
+// iwarpRules are the rules that all kinds over iWARP share. Connections are TCP
+// connections.
 type iwarpRules struct{}
 
 // blocked: TCP waits until there is a way.
@@ -12,7 +13,7 @@ func (iwarpRules) blocked(p *pair) bool {
 	return p.peer != nil && !p.d.fabric.isLinked(p.d, p.peer.d)
 }
 
-// ended takes the connection down. The peer learns about it when there is a way.
+// ended ends the connection. The peer notices that once it can be reached.
 func (iwarpRules) ended(f *Fabric, p *pair) {
 	peer := p.peer
 	if peer == nil {
@@ -25,14 +26,15 @@ func (iwarpRules) ended(f *Fabric, p *pair) {
 	})
 }
 
-// unsentServer is a kind whose closed connections still deliver their unsent messages.
+// unsentServer is implemented by kinds whose closed connections still deliver unsent
+// messages.
 type unsentServer interface {
 	// serveUnsent carries out a message at the peer. If it fails, event is the peer's.
 	serveUnsent(f *Fabric, p, peer *pair, k *packet) (event uint32, ok bool)
 }
 
-// deliverUnsent delivers the messages that a driver in software had given to TCP when the
-// connection was closed. What hardware had not sent is lost.
+// deliverUnsent delivers the messages that a software driver had passed to TCP when the
+// connection was closed. Messages that hardware had not sent are lost.
 func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
 	server, ok := p.d.rules.(unsentServer)
 	for _, k := range p.unsent {
@@ -49,7 +51,7 @@ func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
 	p.unsent = nil
 }
 
-// hangUp ends one side of a connection of TCP.
+// hangUp ends one side of a TCP connection.
 func (p *pair) hangUp(f *Fabric) {
 	p.peer = nil
 	p.qp.Break()
@@ -59,7 +61,7 @@ func (p *pair) hangUp(f *Fabric) {
 	}
 }
 
-// other returns the other end of a connection of TCP, or nil if it is gone. A message there
+// other returns the other end of a TCP connection, or nil if it is gone. In that case it
 // ends this side too.
 func (p *pair) other(f *Fabric) *pair {
 	to := p.peer

@@ -24,30 +24,31 @@ const (
 	MLX5                  // the network cards of NVIDIA, on Ethernet: what RXE has, raw packets, flow rules, RSS
 )
 
-// Kinds are all there are.
+// Kinds has all kinds.
 var Kinds = []Kind{RXE, SIW, ERDMA, MLX5}
 
-// kindInfo describes a kind of device: an entry of the constructor table. No other file
-// asks for a kind by name.
+// kindInfo describes a kind of device. It is an entry of the constructor table. No other file
+// refers to a kind by name.
 type kindInfo struct {
-	name       string // that devices of the kind begin with
-	nameFormat string // of a device's name, from the kind's and a number
+	name       string // the beginning of the devices' names
+	nameFormat string // format of a device's name, which has the kind's name and a number
 	driver     uint32
-	abi        uint64 // of the driver
+	abi        uint64 // version of the driver's ABI
 	node       verbs.NodeType
-	protocol   string // as netlink has it
+	protocol   string // as netlink reports it
 	rules      rules
 
-	// retriesForever says that a retry count of 7 is no limit.
+	// retriesForever means that with a retry count of 7 there is no limit.
 	retriesForever bool
-	// infiniBand says that a device may be on InfiniBand in place of Ethernet.
+	// infiniBand means that a device may be on InfiniBand instead of Ethernet.
 	infiniBand bool
-	// roce has the rules of a device on RoCE v2 in place of iWARP; nil: there are no such devices.
+	// roce has the rules of a device on RoCE v2 instead of iWARP. It is nil if there are no such
+	// devices.
 	roce rules
-	// iwarp says that only the connection manager connects queue pairs, with TCP.
+	// iwarp means that only the connection manager can connect queue pairs, over TCP.
 	iwarp bool
-	// connectLimit bounds how long a connection takes over iWARP, and answerLimit how long the
-	// peer has for its answer.
+	// connectLimit is how long connecting over iWARP may take, and answerLimit how long the
+	// peer may take to answer.
 	connectLimit, answerLimit time.Duration
 }
 
@@ -62,10 +63,10 @@ var kinds = map[Kind]kindInfo{
 		infiniBand: true},
 }
 
-// defaultKind is the kind of devices whose options say none.
+// defaultKind is the kind of devices whose options don't specify one.
 const defaultKind = RXE
 
-// String is the name that devices of the kind begin with, as mlx5 of mlx5_0.
+// String returns the beginning of the devices' names, such as mlx5 for mlx5_0.
 func (k Kind) String() string {
 	if i, ok := kinds[k]; ok {
 		return i.name
@@ -73,7 +74,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// onRoCE describes a device of the kind that is on RoCE v2 in place of iWARP.
+// onRoCE returns the description of a device of the kind that is on RoCE v2 instead of iWARP.
 func (i kindInfo) onRoCE() kindInfo {
 	i.node, i.protocol, i.rules, i.iwarp = verbs.NodeCA, "roce", i.roce, false
 	return i

@@ -30,16 +30,16 @@ type manager struct {
 	lastPort uint16
 	ids      map[uint32]*cmID
 	bound    map[binding]*cmID
-	orphans  []string // IDs that were left when their channel was closed
+	orphans  []string // IDs that existed when their channel was closed
 }
 
-// binding is what at most one ID has.
+// binding is an address and port that at most one ID may have.
 type binding struct {
 	addr     netip.AddrPort
 	datagram bool
 }
 
-// lastFixed is the port before those that are given to IDs that want any.
+// lastFixed is the port before the first one that the manager assigns.
 const lastFixed = 40000
 
 func (m *manager) init(f *Fabric) {
@@ -55,7 +55,7 @@ func (m *manager) open() *channel {
 	return ch
 }
 
-// left lists IDs and channels.
+// left lists the IDs and channels that have not been closed.
 func (m *manager) left() (left []string) {
 	left = slices.Clone(m.orphans)
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
@@ -75,7 +75,8 @@ func (m *manager) left() (left []string) {
 	return left
 }
 
-// isOfDead reports whether a killed program has something on the channel, and so need not close it.
+// isOfDead reports whether an ID of a killed program is on the channel, which need not be closed
+// then.
 func (m *manager) isOfDead(ch *channel) bool {
 	for _, id := range m.ids {
 		if id.dead && id.channel == ch {
@@ -97,13 +98,13 @@ func (m *manager) abandon(ch *channel) {
 	}
 }
 
-// idAt is where the ID stands in the body of each command; none is at the end of those that
-// name none.
+// idAt has the offset of the ID in the body of each command. Commands without an ID are
+// missing.
 var idAt = map[CMCommand]int{CMDestroyID: 8, CMQuery: 8, CMInitQPAttr: 8, CMConnect: connectID, CMAccept: acceptID, CMJoinMcast: 16,
 	CMMigrateID: 8, CMSetOption: 8}
 
 const (
-	connectID = 272 // behind the parameters
+	connectID = 272 // after the parameters
 	acceptID  = 8 + connectID
 )
 
@@ -197,7 +198,7 @@ func (m *manager) migrate(id *cmID, to *channel, out []byte) error {
 	return nil
 }
 
-// ended reports that a connection is over.
+// ended reports the end of a connection to its ID.
 func (m *manager) ended(id *cmID) {
 	if id.state == connEstablished {
 		id.settle(connOver)
@@ -228,7 +229,7 @@ func (m *manager) removed(d *Device) {
 }
 
 // killed ends the IDs of a host's programs, as the kernel does when their files are closed. The
-// program of the test that stands for them learns that the device is gone.
+// goroutines of the test that represent the programs receive an event that the device is gone.
 func (m *manager) killed(h *Host) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
 		id := m.ids[handle]
@@ -270,7 +271,7 @@ func (m *manager) setSource(id *cmID, a netip.AddrPort) {
 	}
 }
 
-// unbind makes the address of the ID free.
+// unbind releases the address of the ID.
 func (m *manager) unbind(id *cmID) {
 	if m.bound[id.binding()] == id {
 		delete(m.bound, id.binding())
@@ -279,8 +280,8 @@ func (m *manager) unbind(id *cmID) {
 
 func (id *cmID) binding() binding { return binding{id.src, id.datagram} }
 
-// anyPort takes the next port that is free, and goes around. One host that uses up all of
-// them shares the last.
+// anyPort returns the next free port, starting again from the first after the last. If a host
+// has used up all ports, its IDs share the last one.
 func (m *manager) anyPort(id *cmID, a netip.Addr) netip.AddrPort {
 	for range math.MaxUint16 - lastFixed {
 		if m.lastPort++; m.lastPort <= lastFixed {
@@ -297,8 +298,8 @@ func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
 	return m.bound[binding{a, id.datagram}] != nil
 }
 
-// channel is an event channel of the manager's. It implements kernel.CM. The fabric's lock
-// guards it.
+// channel is an event channel of the manager. It implements kernel.CM. The fabric's lock guards
+// it.
 type channel struct {
 	m      *manager
 	fd     uint32
@@ -311,7 +312,7 @@ type channel struct {
 type event struct {
 	id    *cmID
 	join  *join // of a membership
-	child *cmID // that asks to connect
+	child *cmID // the ID of the connect request
 	resp  abi.RdmaUcmEventResp
 }
 
@@ -326,7 +327,8 @@ func (ch *channel) report(ev event) {
 	}
 }
 
-// forget drops the events of an ID that is destroyed, and the connections that it has not heard of.
+// forget drops the events of a destroyed ID, and the connect requests that have not been reported
+// to it.
 func (ch *channel) forget(id *cmID) {
 	var children []*cmID
 	ch.events = slices.DeleteFunc(ch.events, func(ev event) bool {
@@ -356,7 +358,7 @@ func (ch *channel) changed() {
 	}
 }
 
-// Await hands out the oldest event.
+// Await waits for an event and returns the oldest one in out.
 func (ch *channel) Await(ctx context.Context, _, out []byte) error {
 	for !ch.next(out) {
 		select {
@@ -400,7 +402,7 @@ func (ch *channel) Command(in, out []byte) error {
 	return ch.m.command(ch, cmd, in[8:], out)
 }
 
-// Descriptor lends a number that only MIGRATE_ID takes.
+// Descriptor calls use with the channel's number, which is only valid in MIGRATE_ID.
 func (ch *channel) Descriptor(use func(uint32)) error { use(ch.fd); return nil }
 
 // Close closes the channel and destroys its IDs.
@@ -414,7 +416,7 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// asKernel is a fabric as packages uverbs and rdmacm see it.
+// asKernel is the kernel that a fabric is for packages uverbs and rdmacm.
 type asKernel struct{ *Fabric }
 
 func (k asKernel) Netlink() netlinkrdma.Kernel { return k }

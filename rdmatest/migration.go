@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// CutPath lets nothing arrive at one of the LIDs of a device on InfiniBand, as when a switch on the path to
-// it fails, until heal is called. Each port has two LIDs. A queue pair whose alternate path leads to the
+// CutPath drops everything that is sent to one of the LIDs of a device on InfiniBand, as if a switch on the
+// path failed, until heal is called. Each port has two LIDs. A queue pair whose alternate path leads to the
 // other one migrates to it after its retries, if it is armed. A device on Ethernet has no LIDs.
 func (d *Device) CutPath(lid uint16) (heal func()) {
 	d.setCut(lid, true)
@@ -26,8 +26,7 @@ func (d *Device) setCut(lid uint16, cut bool) {
 // isCut reports whether nothing arrives at a LID of the device.
 func (d *Device) isCut(lid uint16) bool { return d.cutLIDs[lid-d.lid] }
 
-// migrates passes on what a packet and its acknowledgement say about alternate paths, and reports whether both
-// arrive.
+// migrates exchanges the migration state in a packet and its acknowledgement, and reports whether both arrive.
 func (f *Fabric) migrates(p, to *pair) bool {
 	if !to.hears(p) {
 		return false
@@ -39,9 +38,9 @@ func (f *Fabric) migrates(p, to *pair) bool {
 	return f.at(to.d, back.Dgid, back.Dlid) == p.d && p.hears(to)
 }
 
-// hears takes a packet of the peer's, whose bit "migrated" says which state the peer is in (IBA 17.2.8): a
-// queue pair is armed by a peer that has not migrated, and follows one that has. It drops a packet by a path
-// that is not its own alternate path.
+// hears handles the bit "migrated" of a packet of the peer (IBA 17.2.8). If the peer has not migrated, the
+// queue pair becomes armed. If the peer has, an armed queue pair migrates too, unless the packet arrived on
+// a path other than its alternate path. Then hears drops the packet.
 func (p *pair) hears(from *pair) bool {
 	own, peers := p.qp.Attr(), from.qp.Attr()
 	switch migrated := peers.PathMigState == abi.IB_MIG_MIGRATED; {

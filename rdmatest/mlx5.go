@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// mlx5Rules are those of a network card on RoCE: rxe's, but for the statuses of mistakes,
-// which are those of the InfiniBand specification.
+// mlx5Rules are the rules of a network card on RoCE. They are those of rxe, but mistakes
+// have the statuses of the InfiniBand specification.
 type mlx5Rules struct{ rxeRules }
 
 func (mlx5Rules) check(f *Fabric, p *pair, k *packet) uint32 {

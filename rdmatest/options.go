@@ -12,47 +12,49 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Options describe a fabric. The zero value, like nil, is two hosts with a device of
-// kind RXE each.
+// Options describe a fabric. Nil and the zero value mean two hosts that have one device of kind RXE each.
 type Options struct {
-	// Hosts are the hosts, of which there must be one. Nil: two, with a device of Kind each.
+	// Hosts describes the hosts. There must be at least one. Nil means two hosts that have one device of
+	// Kind each.
 	Hosts []HostOptions
-	// Kind is the kind of the devices whose options say none. Zero: RXE.
+	// Kind is the kind of the devices whose options don't specify one. Zero means RXE.
 	Kind Kind
-	// Strict makes it an error of the test when a program makes a mistake that a device
-	// ends a connection for: it sends to a peer that has no receive, or more than that has
-	// room for, or uses a key that does not open the memory. Faults that the test asked for are none.
+	// Strict makes it an error of the test if a program makes a mistake that ends a connection. Such
+	// mistakes are a message to a peer without a receive, a message that is too long for the receive,
+	// and a key without the necessary access to the memory. Faults that the test requested are not
+	// mistakes.
 	Strict bool
-	// Endless says that objects left open at the end of the test are no error. It is for
-	// programs with servers that end with the process.
+	// Endless allows objects to be left open at the end of the test. It is for programs with servers that
+	// run until the process exits.
 	Endless bool
-	// LeakTimeout is how long the end of the test waits for objects that are freed in the background, such
-	// as by a timer, when no goroutine of the process runs any more. Zero: 100 ms. In a bubble of
-	// testing/synctest it is always a minute of the bubble's time.
+	// LeakTimeout is how long the end of the test waits for objects that are freed in the background, for
+	// example by a timer, after no goroutine of the process runs any more. Zero means 100 ms. In a bubble
+	// of testing/synctest it is always one minute of the bubble's time.
 	LeakTimeout time.Duration
-	// Seed makes loss and reordering take another course.
+	// Seed seeds the random choices of loss and reordering.
 	Seed uint64
 }
 
 // HostOptions describe a host.
 type HostOptions struct {
-	// Devices are its devices. Nil: one.
+	// Devices describes the host's devices. Nil means one device.
 	Devices []DeviceOptions
 }
 
 // DeviceOptions describe a device.
 type DeviceOptions struct {
-	// Kind is the kind of the device. Zero: the Kind of the fabric.
+	// Kind is the kind of the device. Zero means the Kind in Options.
 	Kind Kind
-	// InfiniBand puts a device of kind MLX5 on InfiniBand, with two LIDs, in place of Ethernet. Its queue
-	// pairs can have alternate paths.
+	// InfiniBand puts a device of kind MLX5 on InfiniBand instead of Ethernet. The device has two LIDs.
+	// Its queue pairs can have alternate paths.
 	InfiniBand bool
-	// RoCE puts a device of kind ERDMA on RoCE v2 in place of iWARP. Its queue pairs may then be
-	// connected without package rdmacm too.
+	// RoCE puts a device of kind ERDMA on RoCE v2 instead of iWARP. Its queue pairs can also be connected
+	// without package rdmacm then.
 	RoCE bool
-	// Name is the name of the device. Empty: the kind and the lowest number that is free.
+	// Name is the name of the device. If it is empty, the name is made from the kind and the lowest free
+	// number.
 	Name string
-	// Addrs are the addresses of its network device. Nil: one that no other fabric of the
+	// Addrs are the addresses of the network device. Nil means one address that no other fabric of the
 	// process has, such as 198.18.0.1.
 	Addrs []netip.Addr
 }

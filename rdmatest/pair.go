@@ -9,40 +9,40 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// pair is a queue pair that has sent something, or was connected. The fabric's lock guards
-// it.
+// pair is a queue pair that has sent something or has been connected. The fabric's lock
+// guards it.
 type pair struct {
 	d    *Device
 	qp   *fakeverbs.QP
 	peer *pair // over iWARP
 	id   *cmID // over iWARP
 
-	unsent []*packet // that TCP still has when this end is closed
+	unsent []*packet // packets that TCP still has to send when this end is closed
 
 	inFlight []*packet       // sent and not completed, oldest first
 	spare    []*packet       // completed, to be used again
-	arrived  int             // how many of them the peer has had
-	fenced   *fakeverbs.Work // the next one, which waits for the data that earlier ones fetch
+	arrived  int             // number of inFlight packets that the peer has received
+	fenced   *fakeverbs.Work // the next send, which waits for the data that earlier ones fetch
 	timer    *time.Timer
 }
 
 // packet is a send on its way.
 type packet struct {
 	w       *fakeverbs.Work
-	data    []byte    // that the peer gets
-	buffer  []byte    // where data may be
+	data    []byte    // the data for the peer
+	buffer  []byte    // memory for data
 	due     time.Time // when it arrives
-	tries   int       // that nobody answered
+	tries   int       // number of unanswered tries
 	givenUp bool      // the last try went unanswered
-	rnr     int       // that found no receive
+	rnr     int       // number of tries without a receive at the peer
 	cut     int       // bytes after which the connection ends; negative: it does not
-	status  uint32    // once it has arrived
-	reply   time.Time // when that is known here
+	status  uint32    // set when it has arrived
+	reply   time.Time // when the sender receives the status
 	spare   bool      // it was completed when it left
 	local   bool      // it does not leave
 }
 
-// pairOf finds or makes the pair of a queue pair.
+// pairOf returns the pair of a queue pair, and creates it if necessary.
 func (f *Fabric) pairOf(qp *fakeverbs.QP) *pair {
 	if p := f.pairs[qp]; p != nil {
 		return p
@@ -57,7 +57,7 @@ func (f *Fabric) pairOf(qp *fakeverbs.QP) *pair {
 	return nil // it is gone
 }
 
-// rang hears that a queue pair has sends, or has changed.
+// rang is called when a queue pair has new sends or has changed.
 func (f *Fabric) rang(qp *fakeverbs.QP) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,11 +66,11 @@ func (f *Fabric) rang(qp *fakeverbs.QP) {
 	}
 }
 
-// pump does all that can be done for a queue pair now.
+// pump does everything that can be done for a queue pair now.
 func (f *Fabric) pump(p *pair) {
 	switch state := p.qp.State(); {
 	case state == abi.IB_QPS_RTS:
-	case state == abi.IB_QPS_SQD: // what left goes on
+	case state == abi.IB_QPS_SQD: // packets on their way still arrive
 	default:
 		p.end(f)
 		return
@@ -81,7 +81,7 @@ func (f *Fabric) pump(p *pair) {
 	f.arm(p, now)
 }
 
-// end forgets the packets on the way, which the driver has flushed.
+// end drops the packets on their way, which the driver has flushed.
 func (p *pair) end(f *Fabric) {
 	p.inFlight, p.arrived, p.fenced = nil, 0, nil
 	if p.timer != nil {
@@ -93,7 +93,7 @@ func (p *pair) end(f *Fabric) {
 	}
 }
 
-// reply completes the oldest send whose answer is here.
+// reply completes the oldest send if its answer has arrived.
 func (f *Fabric) reply(p *pair, now time.Time) bool {
 	if p.arrived == 0 || p.inFlight[0].reply.After(now) {
 		return false
@@ -109,7 +109,8 @@ func (f *Fabric) reply(p *pair, now time.Time) bool {
 	return true
 }
 
-// newPacket is one with a buffer, if there was one before.
+// newPacket returns a packet for a send. It reuses a completed packet and its buffer if
+// there is one.
 func (p *pair) newPacket(w *fakeverbs.Work) *packet {
 	n := len(p.spare) - 1
 	if n < 0 {
@@ -144,7 +145,7 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	}
 	status, again := p.d.rules.deliver(f, p, k)
 	switch {
-	case len(p.inFlight) == 0: // it ended the connection
+	case len(p.inFlight) == 0: // the packet ended the connection
 		return false
 	case again > 0:
 		k.due = now.Add(again)
@@ -155,15 +156,15 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	return true
 }
 
-// arriveAll delivers all packets on their way, as TCP does when one side ends its
-// connection: the end comes behind it.
+// arriveAll delivers all packets on their way. TCP does so before it reports that one side
+// has ended the connection.
 func (f *Fabric) arriveAll(p *pair) {
 	for f.wire.loss < 1 && p.arrived < len(p.inFlight) && f.arrive(p, p.inFlight[p.arrived].due) {
 	}
 }
 
-// failing reports whether the newest send failed locally. It ends the queue pair in its turn.
-// Nothing leaves behind it.
+// failing reports whether the newest send failed locally. That send ends the queue pair when
+// it is completed. No later sends leave.
 func (p *pair) failing() bool {
 	n := len(p.inFlight) - 1
 	return n >= 0 && p.inFlight[n].local && p.inFlight[n].status != abi.IB_WC_SUCCESS
@@ -200,7 +201,7 @@ func (f *Fabric) launch(p *pair, now time.Time) bool {
 	return true
 }
 
-// next takes the next work request, unless that has to wait for its fence.
+// next takes the next work request, unless it has to wait because of a fence.
 func (p *pair) next() (w *fakeverbs.Work, ok bool) {
 	if w, ok = p.fenced, p.fenced != nil; !ok {
 		w, ok = p.qp.TakeSend()
@@ -213,7 +214,7 @@ func (p *pair) next() (w *fakeverbs.Work, ok bool) {
 	return w, ok
 }
 
-// arm has the pair looked at when the next thing is due.
+// arm sets the timer of the pair to the time when pump has to be called next.
 func (f *Fabric) arm(p *pair, now time.Time) {
 	next := p.d.busy
 	for _, at := range []int{0, p.arrived} {
@@ -238,26 +239,26 @@ func (f *Fabric) arm(p *pair, now time.Time) {
 	p.timer.Reset(next.Sub(now))
 }
 
-// rules are a kind of device's handling of sends. Statuses are those of completions.
+// rules define how a kind of device handles sends. A status is that of a completion.
 type rules interface {
-	// check gathers a send's data, carries out sends that need no peer, and returns a status if something is
-	// wrong with it at this end.
+	// check gathers a send's data and carries out sends that need no peer. It returns the
+	// status of an error at this end, if there is one.
 	check(f *Fabric, p *pair, k *packet) (status uint32)
-	// acknowledges reports whether a send is done when the peer has answered, and not when
-	// it has left.
+	// acknowledges reports whether a send completes when the peer has answered, instead of
+	// when it has left.
 	acknowledges(qp *fakeverbs.QP, w *fakeverbs.Work) bool
 	// blocked reports whether the network holds back the packets on their way.
 	blocked(p *pair) bool
 	// deliver passes a send to the peer. If again is not 0, the send is tried again after that time.
 	deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration)
-	// ended is called when the queue pair is in no state to send any more.
+	// ended is called when the queue pair has entered a state in which it can't send.
 	ended(f *Fabric, p *pair)
 }
 
 // roce are rules of devices over RoCE.
 type roce interface {
-	// unfit is the outcome of a SEND and the receive that it took: it is too long for that,
-	// or may not be written there.
+	// unfit returns the results of a SEND and of the receive that it took, if the message
+	// is too long for the receive or its memory can't be written.
 	unfit(long bool) (recv uint32, v verdict)
 }
 
@@ -266,7 +267,8 @@ func isLocal(w *fakeverbs.Work) bool {
 	return w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV || w.Opcode == abi.IB_UVERBS_WR_BIND_MW || w.Opcode == fakeverbs.NoOpcode
 }
 
-// right is the access that a send needs at the peer; 0 is a receive.
+// right returns the access right that a send needs at the peer. 0 means that it takes a
+// receive.
 func right(w *fakeverbs.Work) uint32 {
 	switch w.Opcode {
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
@@ -297,13 +299,13 @@ func hasImm(w *fakeverbs.Work) bool {
 	return w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || w.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM
 }
 
-// takes reports whether a send takes a receive of the peer's.
+// takes reports whether a send takes a receive of the peer.
 func takes(w *fakeverbs.Work) bool { return right(w) == 0 || hasImm(w) }
 
 // longest is the length of the longest message of any device, in bytes.
 const longest = 1 << 31
 
-// gather reads the memory that a send names. It reports whether its keys are right.
+// gather reads the memory that a send names. It reports whether its keys are valid.
 func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	w := k.w
 	if w.Inline != nil && len(w.Front) == 0 {
@@ -318,7 +320,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	rest = rest[copy(rest, w.Inline):]
 	for _, s := range w.SGL {
 		if s.Length == 0 {
-			continue // its address means nothing
+			continue // its address is not used
 		}
 		if qp.ReadSGE(s, rest[:s.Length]) != nil {
 			return false
@@ -329,7 +331,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	return true
 }
 
-// mayUse reports whether the keys of an SGL let it be read, or written.
+// mayUse reports whether the keys of an SGL allow reading or, with write, writing.
 func mayUse(qp *fakeverbs.QP, sgl []fakeverbs.SGE, write bool) bool {
 	for _, s := range sgl {
 		if !qp.LocalOK(s, write) {
@@ -339,15 +341,15 @@ func mayUse(qp *fakeverbs.QP, sgl []fakeverbs.SGE, write bool) bool {
 	return true
 }
 
-// endSink ends the key of the memory that a READ_WITH_INV filled. One of no bytes may name
-// none.
+// endSink invalidates the key of the memory that a READ_WITH_INV filled. A READ of no
+// bytes may have no key.
 func endSink(qp *fakeverbs.QP, w *fakeverbs.Work) {
 	if w.Opcode == abi.IB_UVERBS_WR_RDMA_READ_WITH_INV && len(w.SGL) > 0 {
 		qp.Invalidate(w.SGL[0].LKey)
 	}
 }
 
-// roomIn is how many bytes an SGL has room for.
+// roomIn returns how many bytes an SGL has room for.
 func roomIn(sgl []fakeverbs.SGE) (n int) {
 	for _, s := range sgl {
 		n += int(s.Length)
@@ -355,7 +357,7 @@ func roomIn(sgl []fakeverbs.SGE) (n int) {
 	return n
 }
 
-// scatter fills an SGL as far as there are bytes. It reports whether its keys are right.
+// scatter copies b into the memory of an SGL. It reports whether its keys are valid.
 func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 	for _, s := range sgl {
 		n := min(len(b), int(s.Length))
@@ -370,7 +372,7 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 	return true
 }
 
-// place puts data where the peer's request says.
+// place writes data to the memory that the work request names.
 func place(to *pair, w *fakeverbs.Work, data []byte) {
 	m, addr := to.qp.RemoteMemory(w.RKey, w.RemoteAddr)
 	_ = m.Write(addr, data)

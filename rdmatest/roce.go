@@ -8,22 +8,23 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// mtu is how long a datagram may be.
+// mtu is the maximum length of a datagram.
 const mtu = 1024
 
-// isReliable reports whether a connection sends again until it is answered.
+// isReliable reports whether the queue pair retransmits until the peer answers.
 func isReliable(qp *fakeverbs.QP) bool {
 	return qp.Type == abi.IB_UVERBS_QPT_RC || qp.Type == abi.IB_UVERBS_QPT_XRC_INI
 }
 
-// dropped reports whether a message is a WRITE_WITH_IMM over an unreliable connection without the right to write, which takes no
-// receive from a queue pair's own queue.
+// dropped reports whether a message is a WRITE_WITH_IMM over an unreliable connection without the
+// right to write. Such a message takes no receive from a queue pair's own queue.
 func dropped(to *pair, k *packet) bool {
 	return to.qp.Type == abi.IB_UVERBS_QPT_UC && right(k.w) != 0 && !to.qp.HasSRQ() && (to.qp.QPAccess()&right(k.w) == 0 || !isOpen(to, k))
 }
 
-// unanswered waits for the peer as long and as often as the queue pair says: once behind the first
-// packet, and once behind each that is sent again. Some devices send again for ever if that is 7 times.
+// unanswered makes a packet wait for the peer after the first try and after each retry. The queue
+// pair's attributes set the timeout and the number of retries. With a retry count of 7, some devices
+// retry forever.
 func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 	a := p.qp.Attr()
 	if a.Timeout == 0 {
@@ -43,7 +44,8 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 // forever is longer than any test.
 const forever = 1 << 40 * time.Microsecond
 
-// notReady waits as long as the peer says, as often as the queue pair does. 7 is always.
+// notReady makes a packet wait because the peer has no receive. The peer's queue pair sets the
+// time, and the sender's the number of retries. 7 means no limit.
 func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration) {
 	const always = 7
 	if n := p.qp.Attr().RnrRetry; n != always {
@@ -54,7 +56,7 @@ func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration
 	return 0, rnrTimer(to.qp.Attr().MinRnrTimer)
 }
 
-// rnrTimer is the time that a number stands for: table 45 of the InfiniBand specification.
+// rnrTimer decodes an RNR timer: table 45 of the InfiniBand specification.
 func rnrTimer(n uint8) time.Duration {
 	const unit = 10 * time.Microsecond
 	units := [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
@@ -62,8 +64,8 @@ func rnrTimer(n uint8) time.Duration {
 	return time.Duration(units[n&31]) * unit
 }
 
-// connected finds the peer that the queue pair's address names, if it can be reached and
-// takes packets.
+// connected returns the peer that the queue pair's address names, or nil if it can't be reached
+// or does not accept packets.
 func (f *Fabric) connected(p *pair) *pair {
 	a := p.qp.Attr()
 	d := f.at(p.d, a.Dest.Dgid, a.Dest.Dlid)
@@ -84,15 +86,15 @@ func (f *Fabric) connected(p *pair) *pair {
 	return to
 }
 
-// inSequence reports whether the receiver expects the sender's packets, which it does not if
-// its queue pair has the number of one that the sender was connected to before. An
-// unreliable connection goes on with any first packet of a message.
+// inSequence reports whether the receiver expects the sender's packets. It does not if its
+// queue pair only has the same number as a former peer of the sender. An unreliable
+// connection continues with the first packet of any message.
 func (p *pair) inSequence(from, to abi.IbUverbsModifyQp) bool {
 	const bits = 1<<24 - 1
 	return p.qp.Type == abi.IB_UVERBS_QPT_UC || from.SqPsn&bits == to.RqPsn&bits
 }
 
-// fit reports whether queue pairs of two types can be connected to each other.
+// fit reports whether queue pairs of two types can be connected.
 func fit(from, to uint64) bool {
 	if from == abi.IB_UVERBS_QPT_XRC_INI {
 		return to == abi.IB_UVERBS_QPT_XRC_TGT
@@ -100,7 +102,7 @@ func fit(from, to uint64) bool {
 	return from == to && from != abi.IB_UVERBS_QPT_XRC_TGT
 }
 
-// through is a target queue pair as an SRQ of its domain sees it, or nil.
+// through returns the pair of a target queue pair for one SRQ of its domain, or nil.
 func (p *pair) through(srqn uint32) *pair {
 	if qp := p.qp.Through(srqn); qp != nil {
 		return &pair{d: p.d, qp: qp}
@@ -117,11 +119,11 @@ func (p *pair) takeRecv() *fakeverbs.Recv {
 	return r
 }
 
-// verdict is the outcome of a message at a peer over RoCE.
+// verdict is the result of a message at the peer over RoCE.
 type verdict struct {
-	status uint32 // of the send
-	ends   bool   // the peer's queue pair
-	own    bool   // because of its own receive
+	status uint32 // status of the send
+	ends   bool   // the peer's queue pair fails
+	own    bool   // it fails because of its own receive
 }
 
 var (
@@ -162,7 +164,7 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	return fine
 }
 
-// message is a SEND.
+// message carries out a SEND at the peer.
 func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	if long := len(k.data) > roomIn(r.SGL); long || !to.qp.Keep(r, k.data) && !scatter(to.qp, r.SGL, k.data) {
 		f.mistake(to, "a message of %d bytes does not fit in its receive", len(k.data))
@@ -178,7 +180,7 @@ func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 		if !to.qp.Invalidate(k.w.Imm) {
 			f.mistake(to, "no key %#x to invalidate", k.w.Imm)
 			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
-			return verdict{ends: true} // it was acknowledged before
+			return verdict{ends: true} // the message has been acknowledged already
 		}
 		wc.Ex, wc.WcFlags = k.w.Imm, abi.IB_WC_WITH_INVALIDATE
 	}
@@ -205,7 +207,7 @@ func (f *Fabric) received(to *pair, k *packet, r *fakeverbs.Recv, wc *abi.IbUver
 	}
 }
 
-// reach is how many bytes of the peer's memory a message is about.
+// reach returns how many bytes of the peer's memory a message accesses.
 func reach(k *packet) uint64 {
 	switch k.w.Opcode {
 	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
@@ -216,7 +218,8 @@ func reach(k *packet) uint64 {
 	return uint64(k.w.Len())
 }
 
-// aligned: words must be.
+// aligned reports whether the address of an atomic operation is a multiple of 8. For other
+// operations it returns true.
 func aligned(w *fakeverbs.Work) bool {
 	switch w.Opcode {
 	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
@@ -230,7 +233,7 @@ func isOpen(to *pair, k *packet) bool {
 	return n == 0 && k.w.Opcode != abi.IB_UVERBS_WR_FLUSH || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
 }
 
-// fetch reads the memory that a message asks for, and does its arithmetic.
+// fetch reads the memory that a message names, and carries out atomic operations.
 func (f *Fabric) fetch(to *pair, k *packet) []byte {
 	from, addr := to.qp.RemoteMemory(k.w.RKey, k.w.RemoteAddr)
 	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {

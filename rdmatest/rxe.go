@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// rxeRules are those of soft RoCE, as of Linux 6.12.
+// rxeRules are the rules of soft RoCE in Linux 6.12.
 type rxeRules struct{}
 
-// check makes a local mistake flush the send, and end the queue pair.
+// check implements [rules]. After a local mistake the send is flushed and the queue pair fails.
 func (rxeRules) check(f *Fabric, p *pair, k *packet) uint32 {
 	ok := k.w.Opcode != fakeverbs.NoOpcode
 	switch k.w.Opcode {
@@ -40,7 +40,8 @@ func (rxeRules) blocked(*pair) bool { return false }
 
 func (rxeRules) ended(*Fabric, *pair) {}
 
-// deliver drops a message that the peer of an unreliable connection does not take, without a word.
+// deliver implements [rules]. It drops a message that the peer of an unreliable connection does
+// not accept, without an error.
 func (rxeRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
 	if k.givenUp {
 		return abi.IB_WC_RETRY_EXC_ERR, 0

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// siwRules are those of soft iWARP: TCP carries everything, and any mistake ends the
-// connection. Only the data that a READ fetches is acknowledged.
+// siwRules are the rules of soft iWARP. TCP carries everything, and any mistake ends
+// the connection. Only READs are acknowledged, by their data.
 type siwRules struct{ iwarpRules }
 
 func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
@@ -72,7 +72,7 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 	if n := reach(k); n > 0 && !to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w)) {
 		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
 		switch {
-		case fetches(k.w) && to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, 0): // siw asks a READ for no more than the key
+		case fetches(k.w) && to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, 0): // for a READ, siw only checks the key
 			scatter(p.qp, k.w.SGL, f.fetch(to, k))
 			return 0, true
 		case fetches(k.w):
@@ -88,11 +88,11 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 		}
 		return 0, true
 	}
-	scatter(p.qp, k.w.SGL, f.fetch(to, k)) // siw ends the key of a READ_WITH_INV for the kernel's own users only
+	scatter(p.qp, k.w.SGL, f.fetch(to, k)) // siw invalidates the key of a READ_WITH_INV only for users in the kernel
 	return 0, true
 }
 
-// messageSIW is a SEND. iWARP has no receiver-not-ready.
+// messageSIW carries out a SEND at the peer. iWARP has no receiver-not-ready.
 func (f *Fabric) messageSIW(to *pair, k *packet) (event uint32, ok bool) {
 	r := to.takeRecv()
 	switch {
@@ -110,7 +110,7 @@ func (f *Fabric) messageSIW(to *pair, k *packet) (event uint32, ok bool) {
 	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
 		f.mistake(to, "no key %#x to invalidate", k.w.Imm)
 		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
-		return 0, true // siw goes on
+		return 0, true // siw keeps the connection
 	}
 	f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))})
 	return 0, true
