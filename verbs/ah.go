@@ -58,9 +58,9 @@ type AHAttr struct {
 	Port         uint32 // the local port, from 1; the kernel takes 255 at most
 }
 
-// FlowLabelUDPPort returns the UDP source port of RoCE v2 packets with a flow label, by which
-// switches choose among paths. Only its 20 low bits count. Some drivers use another port for a label
-// of 0.
+// FlowLabelUDPPort returns the UDP source port of RoCE v2 packets with a flow label. Switches use
+// the port to choose among paths. Only the 20 low bits of label count. Some drivers use another
+// port for a label of 0.
 //
 // C: ibv_flow_label_to_udp_sport
 func FlowLabelUDPPort(label uint32) uint16 {
@@ -74,8 +74,8 @@ func FlowLabelUDPPort(label uint32) uint16 {
 // C: enum ibv_rate
 type Rate uint8
 
-// rates has the multiples of 2.5 Gb/s, 0 if a rate is none, and the data rates in Mb/s. From 14 Gb/s on,
-// lanes carry 64 of 66 bits, or less, so names and data rates differ.
+// rates has each rate as a multiple of 2.5 Gb/s, or 0 if it is not a multiple, and as a data rate
+// in Mb/s. From 14 Gb/s on, at most 64 of 66 bits carry data, so names and data rates differ.
 var rates = map[Rate]struct{ mult, mbps int }{
 	2: {1, 2500}, 5: {2, 5000}, 3: {4, 10000}, 6: {8, 20000}, 4: {12, 30000}, 7: {16, 40000}, 8: {24, 60000}, 9: {32, 80000}, 10: {48, 120000},
 	11: {0, 14062}, 12: {0, 56250}, 13: {0, 112500}, 14: {0, 168750}, 15: {0, 25781}, 16: {0, 103125}, 17: {0, 206250}, 18: {0, 309375},

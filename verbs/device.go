@@ -53,27 +53,29 @@ const (
 	DeviceCapBadPKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_PKEY_CNTR)
 	DeviceCapBadQKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_QKEY_CNTR)
 	DeviceCapRawMulti       = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_MULTI)
-	// DeviceCapAutoPathMig: QPs can migrate to their alternate path.
+	// DeviceCapAutoPathMig means that QPs can migrate to their alternate path.
 	DeviceCapAutoPathMig     = DeviceCap(abi.IB_UVERBS_DEVICE_AUTO_PATH_MIG)
 	DeviceCapChangePhyPort   = DeviceCap(abi.IB_UVERBS_DEVICE_CHANGE_PHY_PORT)
 	DeviceCapUDAVPortEnforce = DeviceCap(abi.IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE)
-	// DeviceCapCurQPStateMod: QPAttrCurState has an effect.
+	// DeviceCapCurQPStateMod means that QPAttrCurState has an effect.
 	DeviceCapCurQPStateMod   = DeviceCap(abi.IB_UVERBS_DEVICE_CURR_QP_STATE_MOD)
 	DeviceCapShutdownPort    = DeviceCap(abi.IB_UVERBS_DEVICE_SHUTDOWN_PORT)
 	DeviceCapPortActiveEvent = DeviceCap(abi.IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT)
 	DeviceCapSysImageGUID    = DeviceCap(abi.IB_UVERBS_DEVICE_SYS_IMAGE_GUID)
 	DeviceCapRCRNRNAKGen     = DeviceCap(abi.IB_UVERBS_DEVICE_RC_RNR_NAK_GEN)
-	// DeviceCapSRQResize: SRQ.Resize works.
+	// DeviceCapSRQResize means that SRQ.Resize works.
 	DeviceCapSRQResize = DeviceCap(abi.IB_UVERBS_DEVICE_SRQ_RESIZE)
 	DeviceCapNNotifyCQ = DeviceCap(abi.IB_UVERBS_DEVICE_N_NOTIFY_CQ)
-	// DeviceCapMemWindow: windows of MWType1.
+	// DeviceCapMemWindow means that the device has windows of MWType1.
 	DeviceCapMemWindow = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW)
 	DeviceCapUDIPCsum  = DeviceCap(abi.IB_UVERBS_DEVICE_UD_IP_CSUM)
 	DeviceCapXRC       = DeviceCap(abi.IB_UVERBS_DEVICE_XRC)
-	// DeviceCapMemMgtExtensions: OpLocalInv and OpSendWithInv.
+	// DeviceCapMemMgtExtensions means that the device has OpLocalInv and
+	// OpSendWithInv.
 	DeviceCapMemMgtExtensions = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS)
-	// DeviceCapMemWindowType2A and DeviceCapMemWindowType2B: windows of MWType2,
-	// which belong to a QP number (2A) or to a QP and its PD (2B).
+	// DeviceCapMemWindowType2A and DeviceCapMemWindowType2B mean that the device has
+	// windows of MWType2. They belong to a QP number (2A) or to a QP and its PD
+	// (2B).
 	DeviceCapMemWindowType2A     = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2A)
 	DeviceCapMemWindowType2B     = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B)
 	DeviceCapRCIPCsum            = DeviceCap(abi.IB_UVERBS_DEVICE_RC_IP_CSUM)
@@ -81,13 +83,15 @@ const (
 	DeviceCapManagedFlowSteering = DeviceCap(abi.IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING)
 	DeviceCapRawScatterFCS       = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_SCATTER_FCS)
 	DeviceCapPCIWriteEndPadding  = DeviceCap(abi.IB_UVERBS_DEVICE_PCI_WRITE_END_PADDING)
-	// DeviceCapFlushGlobal and DeviceCapFlushPersistent: OpFlush of that type.
+	// DeviceCapFlushGlobal and DeviceCapFlushPersistent mean that the device has
+	// OpFlush of that type.
 	DeviceCapFlushGlobal     = DeviceCap(abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL)
 	DeviceCapFlushPersistent = DeviceCap(abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT)
-	// DeviceCapAtomicWrite: OpAtomicWrite.
+	// DeviceCapAtomicWrite means that the device has OpAtomicWrite.
 	DeviceCapAtomicWrite = DeviceCap(abi.IB_UVERBS_DEVICE_ATOMIC_WRITE)
-	// DeviceCapCCDMABounce: this is a confidential guest, whose pages the device can't access.
-	// Regions of its ordinary memory are refused. The kernel has it after Linux 7.2.
+	// DeviceCapCCDMABounce means that the system is a confidential guest whose pages
+	// the device can't access. The kernel refuses regions of its ordinary memory.
+	// Only kernels newer than Linux 7.2 have the flag.
 	DeviceCapCCDMABounce = DeviceCap(abi.IB_UVERBS_DEVICE_CC_DMA_BOUNCE)
 )
 
@@ -141,9 +145,9 @@ type ODPCaps struct {
 type ODPGeneral uint64
 
 const (
-	// ODPSupport: the device supports on-demand paging.
+	// ODPSupport means that the device supports on-demand paging.
 	ODPSupport = ODPGeneral(abi.IB_ODP_SUPPORT)
-	// ODPImplicit: a region can cover the whole address space.
+	// ODPImplicit means that a region can cover the whole address space.
 	ODPImplicit = ODPGeneral(abi.IB_ODP_SUPPORT_IMPLICIT)
 )
 
@@ -183,7 +187,7 @@ type RSSCaps struct {
 	MaxIndirectionTables    uint32
 	MaxIndirectionTableSize uint32 // entries in one table
 	// HashFunctions has a bit for each rss.HashFunction, and HashFields is a set of rss.HashFields.
-	// The drivers report them in private bytes: they are 0 without a provider.
+	// The drivers report them in private bytes, so they are 0 without a provider.
 	HashFunctions uint8
 	HashFields    uint64
 }

@@ -52,11 +52,11 @@ func (a Access) String() string { return bitNames(uint64(a), accessNames) }
 type MRAdvice uint32
 
 const (
-	// MRPrefetch: the device will read the memory.
+	// MRPrefetch means that the device will read the memory.
 	MRPrefetch = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH)
-	// MRPrefetchWrite: the device will write it.
+	// MRPrefetchWrite means that the device will write it.
 	MRPrefetchWrite = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE)
-	// MRPrefetchNoFault: like MRPrefetch, but only for pages that are in memory already.
+	// MRPrefetchNoFault is like MRPrefetch, but only for pages that are in memory already.
 	MRPrefetchNoFault = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 )
 

@@ -73,8 +73,8 @@ type QPFlags uint32
 const (
 	QPBlockMulticastLoopback QPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
 	QPScatterFCS             QPFlags = abi.IB_UVERBS_QP_CREATE_SCATTER_FCS
-	// QPCVLANStripping removes the VLAN tag of received raw packets; with WCExtVLAN, completions
-	// have it.
+	// QPCVLANStripping removes the VLAN tag of received raw packets. With WCExtVLAN, completions
+	// contain the tag.
 	QPCVLANStripping     QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
 	QPPCIWriteEndPadding QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 )
@@ -124,9 +124,10 @@ type QPAttr struct {
 	Cap QPCap // Query only: the kernel's values; see uverbs.QP.Cap
 }
 
-// ECE describes enhanced connection establishment: options of a vendor, whose meaning is up to the two
-// ends' drivers. A program passes what uverbs.QP.ECE returns to the peer, for example in
-// rdmacm.ConnParam, and passes what the peer answers to uverbs.QP.SetECE.
+// ECE describes enhanced connection establishment: options of a vendor that only the
+// drivers of both ends interpret. A program passes the result of uverbs.QP.ECE to the
+// peer, for example in rdmacm.ConnParam, and passes the peer's answer to
+// uverbs.QP.SetECE.
 //
 // C: struct ibv_ece
 type ECE struct {
@@ -200,7 +201,7 @@ type DataOrder uint32
 
 const (
 	DataOrderWholeMessage DataOrder = 1 << 0
-	// DataOrderAligned128: within each aligned block of 128 bytes.
+	// DataOrderAligned128 means in order within each aligned block of 128 bytes.
 	DataOrderAligned128 DataOrder = 1 << 1
 )
 

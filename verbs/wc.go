@@ -89,15 +89,15 @@ func (o WCOpcode) String() string {
 type WCFlags uint32
 
 const (
-	// WCGRH: the message had a global route header. On UD QPs, it is in the first 40 bytes
-	// of the buffer; on other QPs, it is not in the buffer.
+	// WCGRH means that the message had a global route header. On UD QPs, it is in the first
+	// 40 bytes of the buffer; on other QPs, it is not in the buffer.
 	WCGRH WCFlags = 1 << 0
-	// WCWithImm: Imm is valid.
+	// WCWithImm means that Imm is valid.
 	WCWithImm WCFlags = 1 << 1
-	// WCIPCsumOK: the message is a raw IPv4 packet, and the checksums of the IP header and of
-	// TCP or UDP are correct. Without it, they are wrong or were not checked.
+	// WCIPCsumOK means that the message is a raw IPv4 packet and that the checksums of the IP
+	// header and of TCP or UDP are correct. Without it, they are wrong or were not checked.
 	WCIPCsumOK WCFlags = 1 << 2
-	// WCWithInv: InvalidatedRKey is valid and Imm is not.
+	// WCWithInv means that InvalidatedRKey is valid and Imm is not.
 	WCWithInv WCFlags = 1 << 3
 )
 
@@ -185,18 +185,19 @@ type WCExt struct {
 type WCExtFlags uint16
 
 const (
-	// WCExtL3OK: the device found an IPv4 header with a correct checksum, or an IPv6 header.
+	// WCExtL3OK means that the device found an IPv4 header with a correct checksum, or an
+	// IPv6 header.
 	WCExtL3OK WCExtFlags = 1 << iota
-	// WCExtL4OK: the device found a TCP or UDP header with a correct checksum.
+	// WCExtL4OK means that the device found a TCP or UDP header with a correct checksum.
 	WCExtL4OK
-	// WCExtIPv4 and WCExtIPv6: the packet has such a header.
+	// WCExtIPv4 and WCExtIPv6 mean that the packet has such a header.
 	WCExtIPv4
 	WCExtIPv6
-	// WCExtTCP and WCExtUDP: the packet has such a header.
+	// WCExtTCP and WCExtUDP mean that the packet has such a header.
 	WCExtTCP
 	WCExtUDP
 
-	// WCExtChecksumOK: both checksums are correct.
+	// WCExtChecksumOK means that both checksums are correct.
 	WCExtChecksumOK = WCExtL3OK | WCExtL4OK
 )
 
@@ -207,15 +208,15 @@ type WCExtMask uint32
 
 // One bit for each field.
 const (
-	// WCExtTimestamp: the time of the completion by the device's clock.
+	// WCExtTimestamp selects the time of the completion by the device's clock.
 	WCExtTimestamp WCExtMask = 1 << iota
 	WCExtFlowTag             // FlowTag
 	WCExtVLAN                // VLAN
 	WCExtChecksum            // Flags
-	// WCExtWallClock: the same time by the host's clock. The kernel compares both clocks from
-	// time to time and publishes a factor. Each poll reads the factor once, without a system
-	// call, so differences of times from one poll are exact. If the host's clock was set back
-	// between two polls, a completion may seem older than an earlier one.
+	// WCExtWallClock selects the same time by the host's clock. The kernel compares both
+	// clocks from time to time and publishes a factor. Each poll reads the factor once,
+	// without a system call, so differences of times from one poll are exact. If the host's
+	// clock was set back between two polls, a completion may seem older than an earlier one.
 	WCExtWallClock
 )
 

@@ -148,7 +148,7 @@ const (
 // C: enum ibv_selectivity_level
 type FlushLevel uint8
 
-// The range that the work request names, or the whole region of its RKey.
+// The levels: the range that the work request names, or the whole region of its RKey.
 const (
 	FlushRange FlushLevel = 0
 	FlushMR    FlushLevel = 1
