@@ -10,7 +10,7 @@ import (
 // node, compare its device number (st_rdev) with Major and Minor.
 type CharDev struct {
 	Name     string // uverbs0, umad0, rdma_cm
-	ABI      uint64 // version of the driver's ABI for uverbs (siw 1, rxe 2), of its own for others
+	ABI      uint64 // version of the driver's ABI for uverbs (siw 1, rxe 2), of the device's own ABI for others
 	Major    uint32
 	Minor    uint32
 	DriverID uint32 // RDMA_DRIVER_…, selects the provider; 0 unless it is a uverbs device

@@ -92,8 +92,9 @@
 // [ErrMalformed] where these apply. If the kernel explains a failure in words, the error
 // has that text.
 //
-// Whatever a kernel or driver does not support matches [errors.ErrUnsupported]. Only Linux
-// has NETLINK_RDMA: elsewhere every call fails with [verbs.ErrNotSupported].
+// If a kernel or driver does not support a call, the error matches
+// [errors.ErrUnsupported]. Only Linux has NETLINK_RDMA. On other systems every call fails
+// with [verbs.ErrNotSupported].
 //
 // GOVERBS_DEBUG=netlink in the environment prints every request and its result to standard
 // error.

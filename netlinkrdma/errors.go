@@ -54,7 +54,8 @@ const (
 	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)")
 )
 
-// unsupported is an errno that means "not supported". It matches what notSupported does.
+// unsupported is an errno that means "not supported". It matches the same errors as
+// notSupported.
 type unsupported struct{ error }
 
 func (e unsupported) Unwrap() error      { return e.error }

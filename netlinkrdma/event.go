@@ -68,9 +68,9 @@ type Events struct{ s Subscription }
 // events have all later changes.
 //
 // In shared mode every device belongs to the initial namespace. Another namespace, such as
-// a container's, sees the devices but receives no events: list the devices from time to
-// time there. No event reports the state of a port; the asynchronous events of package
-// uverbs do.
+// a container's, sees the devices but receives no events. Programs there should list the
+// devices from time to time. No event reports the state of a port; the asynchronous events
+// of package uverbs do.
 //
 // Linux 6.1 has no events, and Subscribe returns [verbs.ErrNotSupported]. There, call
 // [Client.Devices] and [Client.Ports] from time to time and compare.

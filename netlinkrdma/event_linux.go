@@ -38,8 +38,8 @@ func joinNotifications() (*notifications, error) {
 	return notificationsOf(fd)
 }
 
-// notificationsOf adds the socket to the netpoller. A file that is not there would block a
-// thread.
+// notificationsOf adds the socket to the netpoller. Reading a file that is not in the
+// netpoller would block a thread.
 func notificationsOf(fd int) (*notifications, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Execute sends the request from a thread in the namespace: when the kernel moves a device,
-// the namespace of the socket is not the only one that it checks.
+// Execute sends the request from a thread in the namespace. A socket in the namespace is
+// not enough, because the kernel checks others too when it moves a device.
 func (n Netns) Execute(req Request) (replies [][]byte, err error) {
 	err = n.in(func() error {
 		replies, err = runningKernel{}.Execute(req)

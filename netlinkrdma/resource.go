@@ -136,7 +136,7 @@ func (k *tracked[T]) request(device uint32, o *DumpOptions, dump bool) Request {
 }
 
 // dump yields all objects as they arrive. If the kernel reports that its list changed, dump
-// repeats the request and skips the objects that it has yielded. It so yields every object
+// repeats the request and skips the objects that it has yielded. So it yields every object
 // that exists during the whole dump exactly once.
 func (k *tracked[T]) dump(c *Client, device uint32, o *DumpOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -84,8 +84,8 @@ func (c *Client) SetNetnsMode(mode NetnsMode) error {
 }
 
 // SetPrivilegedQKey sets whether processes without CAP_NET_RAW may use Q_Keys whose highest
-// bit is set. It needs CAP_NET_ADMIN. It fails with EINVAL on kernels without this setting,
-// which Linux 6.7 and later releases of 6.1 have.
+// bit is set. It needs CAP_NET_ADMIN. It fails with EINVAL on kernels without this setting.
+// Linux 6.7 and later releases of 6.1 have it.
 //
 // C: rdma system set privileged-qkey on
 func (c *Client) SetPrivilegedQKey(on bool) error {
