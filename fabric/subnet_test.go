@@ -248,7 +248,9 @@ func TestCongestion(t *testing.T) {
 	if err := keyed.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Key: 9, Violations: 1}) {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := wrong.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Violations: 1}) {
+	stranger := fabric.NewClient(port, fabric.Config{})
+	defer stranger.Close()
+	if err := stranger.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Violations: 1}) {
 		t.Errorf("without the key: %+v, %v", info, err)
 	}
 	if cpi, err := keyed.ClassPortInfo(ctx, sw, mad.ClassCC); err != nil || cpi.ClassVersion != 2 {

@@ -121,7 +121,7 @@ func TestSavedScope(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	file := filepath.Join(t.TempDir(), "saved")
 	s.Node("h3").SetFault(madtest.Fault{Silent: true})
-	if _, stderr, code := run(t, "", "discover", "-t", "20", "--cache", file); code != 1 || !strings.Contains(stderr, "no response") {
+	if _, stderr, code := run(t, "", "discover", "-t", "200", "--cache", file); code != 1 || !strings.Contains(stderr, "no response") {
 		t.Fatalf("exit code %d, %s", code, stderr)
 	}
 	when := time.Date(2026, time.March, 5, 6, 7, 8, 0, time.Local)
