@@ -515,6 +515,12 @@ func TestReadJSONLimits(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 1048576 ports") {
 		t.Errorf("ports of all nodes: %v", err)
 	}
+	// Ports that no node has are counted before the nodes are checked.
+	defer fabric.SetLimits(8, 1000, 8)()
+	text := start + `"nodes":` + many(`{"ports":`+many(`{}`, 256)+`}`, 4) + `}`
+	if err := json.Unmarshal([]byte(text), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 1000 ports") {
+		t.Errorf("ports without nodes: %v", err)
+	}
 }
 
 // TestSavedDiscovery saves a discovery with problems, an invalid description and the speeds of FDR10,
