@@ -235,7 +235,7 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: $(READY) $(INSTALL) bin/suite ## everything, side by side; says at the end what ran
+test: $(READY) $(INSTALL) bin/suite ## everything, two rows at a time; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 stress: $(READY) $(INSTALL) bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG

@@ -137,7 +137,7 @@ func TestRxeAHClosed(t *testing.T) {
 	kit.CloseLater(t, other)
 	foreign := kit.Must(other.CreateAH(&attr))(t)
 	kit.CloseLater(t, foreign)
-	for want, ah := range map[string]*verbs.AH{"the AH is closed": gone, "different PDs": foreign, "there is none": nil} {
+	for want, ah := range map[string]*verbs.AH{"the AH is closed": gone, "different PDs": foreign, "needs an AH": nil} {
 		wr := a.Send(1, kit.SendFrom, 8)
 		wr.AH = ah
 		if n, err := a.QP.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {

@@ -170,7 +170,7 @@ func TestRxeMemoryRefused(t *testing.T) {
 	}
 	want := "invalid argument: FlushPersistent needs persistent memory"
 	if kit.OnKernel("6.1") {
-		want = "has no FlushPersistent (see DeviceAttr)"
+		want = "does not support FlushPersistent (see DeviceAttr)"
 	}
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v\nwant %s", err, want)

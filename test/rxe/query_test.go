@@ -142,7 +142,7 @@ func TestRxeChooseGID(t *testing.T) {
 	kit.Sh(t, "ip addr flush dev rxegid0")
 	gidsBecome(t, d, map[uint32]string{0: local})
 	chosen(nil, 0)
-	refused(addr("10.87.0.2"), "the port has 0 "+local)
+	refused(addr("10.87.0.2"), "the port has GIDs 0 "+local)
 	refused(&uverbs.GIDChoice{IPv4: true}, "add an address to rxegid0")
 }
 

@@ -143,7 +143,7 @@ func TestRxeAccess(t *testing.T) {
 			kit.CloseLater(t, mr)
 			continue
 		}
-		if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "has no "+flag.String()) {
+		if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "does not support "+flag.String()) {
 			t.Errorf("%v: %v", flag, err)
 		}
 	}

@@ -220,7 +220,7 @@ func TestDoctorDCB(t *testing.T) {
 	kit.Only612(t)
 	kit.Dummy(t, "docdcb", "10.90.2.1/24")
 	kit.Link(t, "gvdocdcb", "rxe", "docdcb")
-	for _, want := range []string{"docdcb has no DCB; soft RoCE retransmits lost packets", "docdcb has no queue of the kernel's that marks packets"} {
+	for _, want := range []string{"docdcb has no DCB; soft RoCE retransmits lost packets", "docdcb has no kernel queue that marks packets"} {
 		if out := kit.Rdmalink(t, "-j doctor gvdocdcb"); !strings.Contains(out.Out, want) {
 			t.Errorf("no %q in %+v", want, out)
 		}

@@ -21,9 +21,9 @@ import (
 
 const usage = `usage: suite [-for TIME [-file FILE]] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
 
-Run rows of make test, all if none is named: those with guests one a CPU, others beside them. A row
-is a target of the Makefile, for vm with a kernel: vm-6.12. Output is kept in %s. With -for,
-run them again and again, append each result to FILE, and print how often what failed since FILE began.
+Run rows of make test, all if none is named, one per CPU at a time. A row is a target of the
+Makefile, for vm with a kernel: vm-6.12. Output is kept in %s. With -for, run them
+again and again, append each result to FILE, and print how often what failed since FILE began.
 
 `
 

@@ -18,7 +18,7 @@ type row struct {
 	beside bool // gives way to the rows that have guests
 }
 
-// rows are what make test runs, in the order to start them: the longest first, of either kind.
+// rows are what make test runs, in the order to start them: the longest first.
 var rows = allRows()
 
 // without are the rows that have no guests.
@@ -29,7 +29,7 @@ func allRows() []row {
 	for _, series := range rig.Series {
 		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series, "GUESTS=1"}})
 	}
-	for _, target := range []string{"sandbox", "race", "bench-check", "fabric", "arm64", "rig", "unit", "vmrace", "lint", "abi", "exporter-test"} {
+	for _, target := range []string{"race", "bench-check", "sandbox", "lint", "arm64", "rig", "unit", "vmrace", "fabric", "exporter-test", "abi"} {
 		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
 	}
 	return all

@@ -17,42 +17,8 @@ import (
 	"time"
 )
 
-// atOnce is how many rows with guests run beside each other, and how many without. A guest has one
-// CPU, and leaves it idle while its tests wait.
+// atOnce is how many rows run beside each other. A guest has one CPU.
 var atOnce = runtime.NumCPU()
-
-// A queue hands rows out, in their order but for those that have to wait.
-type queue struct {
-	mu      sync.Mutex
-	rows    []row
-	begun   []bool
-	running map[bool]int // by row.beside
-}
-
-func newQueue(rows []row) *queue {
-	return &queue{rows: rows, begun: make([]bool, len(rows)), running: make(map[bool]int)}
-}
-
-// next returns the index of the first row that may begin. If there is none, workers that run a row
-// will begin the rest.
-func (q *queue) next() (int, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i, r := range q.rows {
-		if !q.begun[i] && q.running[r.beside] < atOnce {
-			q.begun[i] = true
-			q.running[r.beside]++
-			return i, true
-		}
-	}
-	return 0, false
-}
-
-func (q *queue) ended(i int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.running[q.rows[i].beside]--
-}
 
 // together runs the rows and reports each as it ends; the outcomes are in the
 // order of the rows.
@@ -70,19 +36,20 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 		say("%s", ended(&outcomes[i]))
 	}
 	var workers sync.WaitGroup
-	q := newQueue(o.rows)
-	for range 2 * atOnce {
+	next := make(chan int)
+	for range atOnce {
 		workers.Go(func() {
-			for ctx.Err() == nil {
-				i, ok := q.next()
-				if !ok {
-					return
-				}
+			for i := range next {
 				playRow(i)
-				q.ended(i)
 			}
 		})
 	}
+	for i := range o.rows {
+		if ctx.Err() == nil {
+			next <- i
+		}
+	}
+	close(next)
 	workers.Wait()
 	return outcomes
 }

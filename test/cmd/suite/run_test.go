@@ -49,34 +49,6 @@ func TestRunPasses(t *testing.T) {
 	}
 }
 
-// TestQueue: of rows with guests and of others no more run than there are CPUs, each kind in its order.
-func TestQueue(t *testing.T) {
-	before := atOnce
-	atOnce = 2
-	t.Cleanup(func() { atOnce = before })
-	q := newQueue([]row{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d", beside: true}, {name: "e"}, {name: "f", beside: true}, {name: "g", beside: true}})
-	take := func(want string) {
-		t.Helper()
-		got := ""
-		for i, ok := q.next(); ok; i, ok = q.next() {
-			got += q.rows[i].name
-		}
-		if got != want {
-			t.Errorf("begin %q, want %q", got, want)
-		}
-	}
-	take("abdf")
-	q.ended(0)
-	take("c")
-	q.ended(5)
-	take("g")
-	q.ended(1)
-	q.ended(2)
-	take("e")
-	q.ended(3)
-	take("")
-}
-
 // TestFresh: CI takes no result from an earlier run.
 func TestFresh(t *testing.T) {
 	t.Setenv("CI", "true")

@@ -65,7 +65,7 @@ func command(file string) int {
 
 // guard is how long a command may take, on however busy a machine. Then it gets SIGTERM, and a
 // minute later SIGKILL, which ends all that it traces too.
-const guard = 10 * time.Minute
+const guard = 20 * time.Minute
 
 // inside runs a command in a sandbox. It returns the output on both streams, and the error of Run. The
 // sandbox is a separate process, because a supervisor ends all children of its process, including
