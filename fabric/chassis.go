@@ -142,9 +142,12 @@ func mellanoxPlace(n *Node) *place {
 	return p
 }
 
-// leadingNumber returns the number at the start of s. Numbers of more than three digits are none.
+// leadingNumber returns the number at the start of s, or 0 if there is none up to 255.
 func leadingNumber(s string) int {
-	n, _ := strconv.ParseUint(s[:len(s)-len(strings.TrimLeft(s, "0123456789"))], 10, 8)
+	n, err := strconv.ParseUint(s[:len(s)-len(strings.TrimLeft(s, "0123456789"))], 10, 8)
+	if err != nil {
+		return 0
+	}
 	return int(n)
 }
 

@@ -491,15 +491,17 @@ func TestReadJSON(t *testing.T) {
 
 // TestReadJSONLimits reads files with more elements than a discovery has.
 func TestReadJSONLimits(t *testing.T) {
+	const nodes, ports, problems = 1 << 8, 1 << 12, 1 << 8
+	defer fabric.SetLimits(nodes, ports, problems)()
 	const start = `{"from":{"guid":"0x1","port":1},`
 	node := `{"node_info":{"Guid":"0x1","NumPorts":1},"ports":[{"port":1,"guid":"0x2"}]}`
 	link := `[{"guid":"0x1","port":1},{"guid":"0x1","port":1}]`
 	many := func(one string, n int) string { return "[" + strings.Repeat(one+",", n-1) + one + "]" }
 	for name, text := range map[string]string{
-		"nodes":    start + `"nodes":` + many(`{}`, 1<<16+1) + `}`,
+		"nodes":    start + `"nodes":` + many(`{}`, nodes+1) + `}`,
 		"ports":    start + `"nodes":[{"node_info":{"Guid":"0x1"},"ports":` + many(`{}`, 257) + `}]}`,
-		"links":    start + `"nodes":[` + node + `],"links":` + many(link, 1<<20+1) + `}`,
-		"problems": start + `"nodes":[` + node + `],"problems":` + many(`""`, 1<<16+1) + `}`,
+		"links":    start + `"nodes":[` + node + `],"links":` + many(link, ports+1) + `}`,
+		"problems": start + `"nodes":[` + node + `],"problems":` + many(`""`, problems+1) + `}`,
 	} {
 		if err := json.Unmarshal([]byte(text), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "an array has more than") {
 			t.Errorf("%s: %v", name, err)
@@ -508,12 +510,17 @@ func TestReadJSONLimits(t *testing.T) {
 	// Few bytes name many ports.
 	var b strings.Builder
 	b.WriteString(start + `"nodes":[`)
-	for i := range 1<<20/255 + 1 {
+	for i := range ports/255 + 1 {
 		fmt.Fprintf(&b, `{"node_info":{"Guid":"0x%x","NumPorts":255}},`, i+1)
 	}
 	b.WriteString(node + `]}`)
-	if err := json.Unmarshal([]byte(b.String()), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 1048576 ports") {
+	if err := json.Unmarshal([]byte(b.String()), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 4096 ports") {
 		t.Errorf("ports of all nodes: %v", err)
+	}
+	// Ports that no node has are counted before the nodes are checked.
+	text := start + `"nodes":` + many(`{"ports":`+many(`{}`, 256)+`}`, (ports+nodes)/256+1) + `}`
+	if err := json.Unmarshal([]byte(text), new(fabric.Fabric)); err == nil || !strings.Contains(err.Error(), "more than 4096 ports") {
+		t.Errorf("ports without nodes: %v", err)
 	}
 }
 

@@ -248,7 +248,9 @@ func TestCongestion(t *testing.T) {
 	if err := keyed.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Key: 9, Violations: 1}) {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := wrong.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Violations: 1}) {
+	stranger := fabric.NewClient(port, fabric.Config{})
+	defer stranger.Close()
+	if err := stranger.GetCongestion(ctx, ca, 0, &info); err != nil || info != (mad.CongestionKeyInfo{Violations: 1}) {
 		t.Errorf("without the key: %+v, %v", info, err)
 	}
 	if cpi, err := keyed.ClassPortInfo(ctx, sw, mad.ClassCC); err != nil || cpi.ClassVersion != 2 {
@@ -317,5 +319,59 @@ func TestMultiPath(t *testing.T) {
 	m, err := c.Do(ctx, &mad.Message{Addr: to, Data: d})
 	if err != nil || m.Data.Status() != mad.StatusSAInvalidRequest {
 		t.Errorf("510 GIDs: %v", err)
+	}
+}
+
+// TestSlots reads slots from descriptions of switches, as nodes choose them.
+func TestSlots(t *testing.T) {
+	for description, want := range map[string]string{
+		"MF0;host:SX6536/L05/U1":           "SX6536 Line 5 Chip 1",
+		"MF0;host:SX6536/S18:board/U2 end": "SX6536 Spine 18 Chip 2",
+		"MF0;host:\x1b[2J/L36/U0255":       " [2J Line 36 Chip 255",
+		"MF0;h:/L1/U":                      "Line 1 Chip 0",
+		"MF0;/L1/U1":                       "",
+		"MF0;h:/L1/U256":                   "Line 1 Chip 0", // no number of a byte
+		"MF0;h:x/L256/U1":                  "",
+		"MF0;h:x/L0/U1":                    "",
+		"MF0;h:x/L37/U1":                   "",
+		"MF0;h:x/S19/U1":                   "",
+		"MF0;h:x/X1/U1":                    "",
+		"MF0;h:x//U1":                      "",
+		"MF0;h:x/L1":                       "",
+		"MF0;h:x/L1/1":                     "",
+		"MF0;":                             "",
+		"host:x/L1/U1":                     "",
+	} {
+		top, err := madtest.FatTree(4, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves := 0
+		for i := range top.Nodes {
+			if n := &top.Nodes[i]; n.Type == mad.NodeSwitch {
+				n.SystemGUID = 7
+				if leaves++; leaves == 1 {
+					n.VendorID, n.DeviceID, n.Description = 0x2c9, 0xbd36, description
+				}
+			}
+		}
+		_, c := openSubnet(t, top, "h1")
+		f, err := c.Discover(t.Context(), fabric.DiscoverOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := f.WriteTopology(&text, fabric.TopologyOptions{Chassis: true}); err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		for line := range strings.Lines(text.String()) {
+			if _, slot, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t# "); ok && strings.HasPrefix(line, "switchguid=") {
+				found += slot
+			}
+		}
+		if found != want {
+			t.Errorf("%q: %q, not %q", description, found, want)
+		}
 	}
 }

@@ -355,13 +355,24 @@ type (
 	problemList []string
 )
 
-func (l *nodeList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, maxNodes) }
-func (l *portList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, math.MaxUint8+1) }
-func (l *linkList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, maxPorts) }
-func (l *problemList) UnmarshalJSON(b []byte) error { return unmarshalList(b, l, maxProblems) }
+func (l *portList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, math.MaxUint8+1, nil) }
+func (l *linkList) UnmarshalJSON(b []byte) error    { return unmarshalList(b, l, maxPorts, nil) }
+func (l *problemList) UnmarshalJSON(b []byte) error { return unmarshalList(b, l, maxProblems, nil) }
 
-// unmarshalList decodes an array that has at most limit elements.
-func unmarshalList[T any, L ~[]T](b []byte, list *L, limit int) error {
+// UnmarshalJSON counts the ports of all nodes, because in memory a port takes many times its bytes in
+// the file.
+func (l *nodeList) UnmarshalJSON(b []byte) error {
+	ports := 0
+	return unmarshalList(b, l, maxNodes, func(n *nodeJSON) error {
+		if ports += len(n.Ports); ports > maxPorts+maxNodes { // a switch has a port 0 besides
+			return fmt.Errorf("the nodes have more than %d ports", maxPorts)
+		}
+		return nil
+	})
+}
+
+// unmarshalList decodes an array that has at most limit elements, each of which check accepts.
+func unmarshalList[T any, L ~[]T](b []byte, list *L, limit int, check func(*T) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return fmt.Errorf("not an array: %w", cmp.Or(err, errors.New("found another value")))
@@ -374,6 +385,11 @@ func unmarshalList[T any, L ~[]T](b []byte, list *L, limit int) error {
 		var one T
 		if err := d.Decode(&one); err != nil {
 			return err
+		}
+		if check != nil {
+			if err := check(&one); err != nil {
+				return err
+			}
 		}
 		*list = append(*list, one)
 	}

@@ -38,7 +38,11 @@ type buffer struct {
 func newBuffer(n int, sink bool) (_ *buffer, err error) {
 	page := os.Getpagesize()
 	b := &buffer{size: uintptr((n + page - 1) / page * page)}
-	b.mapped, err = unix.MmapPtr(-1, 0, nil, b.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	prot := unix.PROT_READ | unix.PROT_WRITE
+	if sink {
+		prot = unix.PROT_NONE // addresses alone, which a kernel that doesn't overcommit grants too
+	}
+	b.mapped, err = unix.MmapPtr(-1, 0, nil, b.size, prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, err
 	}

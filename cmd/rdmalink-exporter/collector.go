@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 
@@ -275,9 +276,13 @@ func (e *exporter) allocations(p *page, s *metrics.Snapshot) {
 		return
 	}
 	p.add(podsAnswer, float64(at.UnixMilli())/1e3)
-	devices := deviceNames(s.Devices)
+	devices, series := deviceNames(s.Devices), 0
 	for _, a := range last {
-		for _, device := range devices[deviceKey(a.id)] {
+		for _, device := range devices[deviceKey(a.id)] { // devices may share their hardware
+			if series++; series > maxAllocations {
+				s.Errors = append(s.Errors, metrics.Error{Part: "podresources", Err: fmt.Errorf("more than %d pairs of a pod and a device", maxAllocations)})
+				return
+			}
 			p.add(devicePod, 1, device, a.namespace, a.pod, a.container, a.resource, a.id)
 		}
 	}

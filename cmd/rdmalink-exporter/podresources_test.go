@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -367,4 +368,21 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPodResourcesSeries checks that the number of series has a limit when many devices share their hardware.
+func TestPodResourcesSeries(t *testing.T) {
+	p := &podResources{at: time.Now()}
+	for i := range maxAllocations {
+		p.last = append(p.last, allocation{pod: fmt.Sprint(i), id: "0000:3b:00.2"})
+	}
+	s := &metrics.Snapshot{Devices: make([]metrics.Device, 3)}
+	for i := range s.Devices {
+		s.Devices[i].Name, s.Devices[i].Bus = fmt.Sprintf("mlx5_%d", i), "0000:3b:00.2"
+	}
+	ch := make(chan prometheus.Metric, 4*maxAllocations)
+	(&exporter{pods: p}).allocations(&page{ch: ch, seen: make(map[string]bool)}, s)
+	if len(ch) != 1+maxAllocations || len(s.Errors) != 1 { // 1: the time of the answer
+		t.Errorf("%d samples, errors %v", len(ch), s.Errors)
+	}
 }

@@ -165,14 +165,14 @@ func TestPerfBandwidthShapes(t *testing.T) {
 	}{
 		{kit.PerfRxe, "send bw", "-n 30 -s 100 -q 5 -r 8", 150},
 		{kit.PerfRxe, "write bw", "-n 40 -s 100 -l 20 -Q 10 -q 3", 120},
-		{kit.PerfRxe, "write bw", "-n 50 -s 64 -I 64 -Q 7", 50},
+		{kit.PerfRxe, "write bw", "-n 50 -s 64 -I 64 -Q 7 -t 16", 50},
 		{kit.PerfRxe, "read bw", "-n 40 -b -q 2 -o 2 --perform_warm_up", 80},
 		{kit.PerfRxe, "send bw", "-n 30 -b -q 2 -s 200 -e", 60},
 		{kit.PerfRxe, "atomic bw", "-n 30 -A CMP_AND_SWAP -t 4", 30},
 		{kit.PerfSiwCM, "send bw", "-n 12 -q 64 -s 10 -r 6 -t 20 -Q 4", 768},
-		{kit.PerfSiwCM, "send bw", "-n 60 -q 3 -s 10 -r 3 -b -e", 180},
+		{kit.PerfSiwCM, "send bw", "-n 60 -q 3 -s 10 -r 3 -t 10 -b -e", 180},
 		{kit.PerfSiwCM, "send bw", "-n 150 -s 5000 -r 50 -l 5 -e", 150},
-		{kit.PerfSiwCM, "write bw", "-n 50 -s 4096 -b -q 8 -Q 16 -N", 400},
+		{kit.PerfSiwCM, "write bw", "-n 50 -s 4096 -b -q 8 -Q 16 -t 20 -N", 400},
 		{kit.PerfSiwCM, "read bw", "-n 10 -s 1M -t 2", 10},
 	} {
 		t.Run(fmt.Sprintf("%s: %s %s", test.link.Name, test.name, test.line), func(t *testing.T) {

@@ -95,6 +95,8 @@ func (o *outcome) follow(ctx context.Context, argv []string) error {
 		}
 	}
 	err = cmd.Wait()
-	o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if s := cmd.ProcessState; s != nil {
+		o.cpu = s.UserTime() + s.SystemTime()
+	}
 	return err
 }

@@ -279,10 +279,18 @@ func TestCongestion(t *testing.T) {
 	c := &comparison{sim: sim, node: "h1"}
 	lids := strings.NewReplacer("SW", fmt.Sprint(sw.Info().LID), "SPINE", fmt.Sprint(s.Node("spine1").Port(0).Info().LID), "CA", fmt.Sprint(ca.Info().LID), "LOCKED", fmt.Sprint(locked.Info().LID), "GUID", fmt.Sprintf("0x%x", uint64(ca.GUID())))
 	for _, line := range []string{
-		"CP SW", "CP CA", "CI SW", "ci CA", "CongestionKeyInfo SW", "CK CA", "-c 0x1234 CK CA", "CL SW", "CL CA", "SS SW", "SP SPINE", "SP SW 39", "SP SW 48", "SP SW 100", "CS CA", "CT CA", "TI SW", "Timestamp CA",
+		"CP SW", "CP CA", "CI SW", "CI SW 3", "SP SPINE 0", "ci CA", "CongestionKeyInfo SW", "CK CA", "-c 0x1234 CK CA", "CL SW", "CL CA", "SS SW", "SP SPINE", "SP SW 39", "SP SW 48", "SP SW 100", "CS CA", "CT CA", "TI SW", "Timestamp CA",
 		"CT SW", "SS CA", "SP CA", "-G CI GUID", "-t 100 CK LOCKED", "-c 5 CK LOCKED",
 	} {
 		c.compare(t, "ibccquery "+lids.Replace(line))
+	}
+	for line, events := range map[string][]string{"CL SW": {"SLID:............................3\n", "SLID:............................5\n"}, "CL CA": {"Remote_LID_CN_Entry:.............9\n", "Timestamp_CN_Entry:..............11\n"}} {
+		out, _, _ := run(t, "", "ibccquery", strings.Fields(lids.Replace(line))...)
+		for _, e := range events { // compare passes if ours ends early
+			if !strings.Contains(out, e) {
+				t.Errorf("no %q in %s", e, out)
+			}
+		}
 	}
 }
 

@@ -55,6 +55,11 @@ func saveFabric(path string, f *fabric.Fabric) error {
 func replaceFile(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
+	} else if target, err := os.Readlink(path); err == nil { // to a file that doesn't exist yet
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
 	}
 	old, err := os.Stat(path)
 	if err == nil && !old.Mode().IsRegular() {

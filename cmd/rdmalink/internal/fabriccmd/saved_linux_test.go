@@ -36,10 +36,10 @@ func TestReplaceFile(t *testing.T) {
 			t.Errorf("%q, not %q: %v", b, want, err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%v, %v", info.Mode(), err)
+			t.Errorf("%v, %v", info, err)
 		}
 		if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("the link is %v, %v", info.Mode(), err)
+			t.Errorf("the link is %v, %v", info, err)
 		}
 		if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
 			t.Errorf("the directory has %v, %v", all, err)
@@ -57,11 +57,21 @@ func TestReplaceFile(t *testing.T) {
 		t.Error(err)
 	}
 	check("new")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(link, text("again")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // a new file has the usual permissions
+		t.Error(err)
+	}
+	check("again")
 	if err := replaceFile("/dev/null", text("lost")); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeDevice == 0 {
-		t.Errorf("/dev/null is %v, %v", info.Mode(), err)
+		t.Errorf("/dev/null is %v, %v", info, err)
 	}
 	if err := replaceFile(filepath.Join(dir, "none", "file"), text("")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
@@ -121,7 +131,7 @@ func TestSavedScope(t *testing.T) {
 	s := attach(t, tree(t), "h2")
 	file := filepath.Join(t.TempDir(), "saved")
 	s.Node("h3").SetFault(madtest.Fault{Silent: true})
-	if _, stderr, code := run(t, "", "discover", "-t", "20", "--cache", file); code != 1 || !strings.Contains(stderr, "no response") {
+	if _, stderr, code := run(t, "", "discover", "-t", "200", "--cache", file); code != 1 || !strings.Contains(stderr, "no response") {
 		t.Fatalf("exit code %d, %s", code, stderr)
 	}
 	when := time.Date(2026, time.March, 5, 6, 7, 8, 0, time.Local)
