@@ -40,8 +40,8 @@ type Fabric struct {
 	cuts      map[[2]*Host]int // number of partitions between two hosts
 }
 
-// New creates a fabric of two hosts that have one device of kind RXE each. It exists until the test
-// ends.
+// New creates a fabric with the default options: two hosts that have one device each. It exists until
+// the test ends.
 func New(t TB) *Fabric {
 	t.Helper()
 	return NewWith(t, nil)
