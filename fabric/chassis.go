@@ -142,7 +142,7 @@ func mellanoxPlace(n *Node) *place {
 	return p
 }
 
-// leadingNumber returns the number at the start of s, or 0 if there is none up to 255.
+// leadingNumber returns the number at the start of s, or 0 if s does not begin with a number up to 255.
 func leadingNumber(s string) int {
 	n, err := strconv.ParseUint(s[:len(s)-len(strings.TrimLeft(s, "0123456789"))], 10, 8)
 	if err != nil {

@@ -950,7 +950,7 @@ func TestIbsimUnread(t *testing.T) {
 	for range 100 {
 		good.call(ibsimGetPort)
 	}
-	// The lazy clients are still attached, and can read what they have left.
+	// The lazy clients are still attached, and can read the answers that they have not read.
 	for _, p := range lazy {
 		for range 16 {
 			if _, err := p.control.Read(p.msg); err != nil {

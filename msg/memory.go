@@ -139,7 +139,7 @@ type account struct {
 // keep is the maximum number of free buffers of a connection.
 const keep = 4
 
-// toSend takes a free buffer of the given size, or returns nil if there is none. The
+// toSend takes a free buffer of the given size. It returns nil if all are in use. The
 // buffer no longer counts towards the budget, because the program decides how much it
 // sends.
 func (a *account) toSend(size int) *Buffer {

@@ -354,8 +354,8 @@ func lookup(ctx context.Context, resolver *net.Resolver, address string) ([]neti
 
 // loopbackSource returns an address to dial the loopback address dst from: one of an interface that
 // has an RDMA link and the loopback flag. With such a source the device is known, and the kernel
-// does not take its own loopback path, which asks siw for a P_Key that siw does not have. If there
-// is none, the kernel decides.
+// does not take its own loopback path, which asks siw for a P_Key that siw does not have. Without
+// such an interface, loopbackSource returns the zero value, and the kernel chooses the source.
 func loopbackSource(dst netip.Addr) netip.AddrPort {
 	for _, ifi := range rdmaInterfaces() {
 		if ifi.Flags&net.FlagLoopback == 0 {

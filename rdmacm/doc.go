@@ -18,8 +18,8 @@
 //
 // Over siw, the accepting kernel may overlook a first message that arrives too early until
 // another one follows. [Dial] therefore proves with an empty RDMA READ that the peer's kernel
-// listens. That requires that the Conn has its own send CQ, and that both sides agree on at
-// least one READ; see [Config].
+// listens. For this, the Conn must have its own send CQ, and both sides must allow at least one
+// READ; see [Config].
 //
 // A connection ends with the first cause that occurs, which [Conn.Err] returns once
 // [Conn.Done] is closed. After an orderly end the cause is [ErrDisconnected]. A wait on one

@@ -157,9 +157,9 @@ func (b *backlog) next() (p pendingRequest, ok bool, changed <-chan struct{}) {
 	return p, true, nil
 }
 
-// advance returns a handshake that has finished. If there is none, it begins as many handshakes as
-// there is room for. It then returns a channel that is closed upon the next change. If another
-// handshake may begin later without a change, next is the time until then.
+// advance returns a finished handshake, if the backlog has one. Otherwise it begins as many
+// handshakes as the limits allow, and returns a channel that is closed upon the next change. If
+// another handshake may begin later without a change, next is the time until then.
 func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -116,8 +116,9 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 // grhSize is the size of the header in front of a datagram.
 const grhSize = 40
 
-// header returns the header in front of a datagram. It is a GRH, or over Ethernet an IPv4
-// header in the second half, or nil if there is none. Only ports on InfiniBand have LIDs.
+// header returns the 40 bytes in front of a datagram. They hold a GRH, or over Ethernet an IPv4
+// header in the second half. They are zero if the datagram is addressed by LID. Only ports on
+// InfiniBand have LIDs.
 func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
 	b := make([]byte, grhSize)
 	if to.IsGlobal == 0 {

@@ -135,7 +135,7 @@ func (f *Fabric) addHost(o *HostOptions, kind Kind) {
 // Addr returns the first address of the first device.
 func (h *Host) Addr() string { return h.devices[0].Addrs()[0].String() }
 
-// Device returns the device with the given number, from 0. It panics if there is none.
+// Device returns the device with the given number, counted from 0. It panics if the number is out of range.
 func (h *Host) Device(i int) *Device { return h.devices[i] }
 
 // Devices returns all devices.

@@ -70,7 +70,7 @@ func NewWith(t TB, o *Options) *Fabric {
 	return f
 }
 
-// Host returns the host with the given number, from 0. It panics if there is none.
+// Host returns the host with the given number, counted from 0. It panics if the number is out of range.
 func (f *Fabric) Host(i int) *Host { return f.hosts[i] }
 
 // Hosts returns all hosts.
@@ -181,8 +181,8 @@ func freeAddr(f *Fabric) netip.Addr {
 	})
 }
 
-// Left lists what was not closed: objects of the devices and of the connection manager, open files
-// of both, and registered memory.
+// Left returns the descriptions of objects that were not closed: those of the devices and of the
+// connection manager, open files of both, and registered memory.
 func (f *Fabric) Left() (left []string) {
 	for _, d := range f.devices {
 		for _, k := range d.verbs.Openings() {

@@ -72,7 +72,7 @@ func TestLoss(t *testing.T) {
 		c, d := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
 		f.SetLoss(1)
 		a.post(a.to(b, verbs.OpRDMAWrite, 8))
-		time.Sleep(10 * time.Minute) // 9,000 times: Connect asks for 7 retries, which are without end to rxe
+		time.Sleep(10 * time.Minute) // 9,000 retries: Connect asks for 7, for which rxe retries without limit
 		if n, err := a.cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			t.Error("it gave up:", n, err)
 		}

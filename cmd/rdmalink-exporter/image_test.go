@@ -126,7 +126,7 @@ func TestImage(t *testing.T) {
 	}
 	program := filepath.Join(root, path.Clean("/"+one.to))
 	build := exec.Command("sh", "-c", strings.Replace(one.build, output, " -o "+program+" ", 1))
-	build.Dir, build.Env = "../..", append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=1") // the command sets what it needs
+	build.Dir, build.Env = "../..", append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=1") // the build command sets its own variables
 	succeed(t, build)
 
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel doesn't give this port to others soon

@@ -252,8 +252,8 @@ func (s *Sim) OpenSM(t testing.TB, node string) {
 	}, "SUBNET UP")
 }
 
-// Tool runs a C tool at a node, and returns what it printed. It runs a tool again, three times at
-// most, that gave up waiting for an answer: a busy machine may leave the simulator without a CPU.
+// Tool runs a C tool at a node, and returns its output. If the tool times out, Tool runs it again, up
+// to three times, because a busy machine may leave the simulator without a CPU.
 func (s *Sim) Tool(t testing.TB, node, tool string, args ...string) string {
 	t.Helper()
 	out, stderr, code := s.Run(t, node, tool, args...)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A debianPackage is an installed package, and what it needs.
+// A debianPackage is an installed package with its dependencies.
 type debianPackage struct {
 	name, version string
 	essential     bool

@@ -38,7 +38,7 @@ func TestClosure(t *testing.T) {
 	}
 }
 
-// TestHashInputs: a program or a page is an input, and what other rows write below bin is none.
+// TestHashInputs: programs and pages are inputs. Files that other rows write below bin are not.
 func TestHashInputs(t *testing.T) {
 	sum := func(changed string) string {
 		root := fstest.MapFS{}
