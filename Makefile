@@ -7,8 +7,13 @@ FUZZTIME ?= 10s
 TESTFLAGS ?=
 # Kernel series to test on, the packages with kernel tests, and how many guests share
 # the tests on each kernel.
-KERNELS ?= 6.12 6.1 7.2
-VM_PACKAGES ?= $(patsubst %/main_test.go,./%,$(wildcard test/*/main_test.go))
+KERNELS ?= 6.12 6.1 7.3
+VM_ALL := $(patsubst %/main_test.go,./%,$(wildcard test/*/main_test.go))
+VM_PACKAGES ?= $(VM_ALL)
+# The packages whose kernel tests take longest, most of the time in programs of C: make test leaves
+# them to make test-all.
+VM_LONG := ./test/perf ./test/questions ./test/stream
+VM_SHORT := $(filter-out $(VM_LONG),$(VM_ALL))
 GUESTS ?= 2
 # Options of make bench, and of make mutate.
 BENCH ?=
@@ -19,17 +24,26 @@ ROWS ?=
 FOR ?= 30m
 HOGS ?= 2
 LOG ?= stress.jsonl
-# What a row needs first. make test sees to it once, for all of its rows.
-READY ?= fetch build grpc valkey exporter prometheus
-# What single rows install besides. make test does that before its first row: guests run the
+# What a row needs first. make test and make test-all see to it once, for all of their rows.
+READY ?= fetch build grpc valkey exporter prometheus bin/questions
+# What single rows install besides. That happens before the first row: guests run the
 # programs of packages, which nobody should replace meanwhile.
 INSTALL_arm64 = qemu-user
-INSTALL_sandbox = programs diags rdma-core
+INSTALL_sandbox = programs diags
+INSTALL_peers = programs rdma-core others
 INSTALL_fabric = diags
 INSTALL_exporter-test = systemd
 INSTALL_abi = cross
-INSTALL = $(foreach row,$(or $(ROWS),arm64 sandbox fabric exporter-test abi),$(INSTALL_$(row)))
-# The tests with many goroutines on one object, and their packages.
+INSTALL = $(foreach row,$(or $(ROWS),sandbox exporter-test),$(INSTALL_$(row)))
+INSTALL_RELEASE = $(foreach row,peers arm64 fabric abi,$(INSTALL_$(row)))
+# Tests of the sandbox that run the programs of others at length, or those of the newest rdma-core.
+PEERS ?= ^TestPeer|^TestOthers|OnCores$$/^newest$$
+# What make race tests. The library is where goroutines share objects: make test takes that, and
+# make test-all the rest.
+RACE ?= ./...
+RACE_LIBRARY := ./mmap ./verbs/... ./uverbs/... ./netlinkrdma/... ./provider/... ./rdmacm/... ./oob/... ./rsocket/... ./valkeyrdma/... ./msg/... ./transfer/... ./s3rdma/... ./redial/... ./rdmatest/... ./internal/...
+RACE_REST = $(filter-out $(shell $(GO) list $(RACE_LIBRARY)),$(shell $(GO) list ./...))
+# Kernel tests with many goroutines on one object, and their packages.
 RACE_PACKAGES ?= ./test/rxe ./test/msg
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
 
@@ -44,13 +58,13 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help release api build grpc exporter exporter-test prometheus generate lint unit arm64 race fuzz abi sandbox fabric programs diags rdma-core qemu-user systemd cross fetch valkey vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api surface build grpc exporter exporter-test prometheus others generate lint platforms unit arm64 race fuzz abi sandbox peers fabric programs diags rdma-core qemu-user systemd cross fetch valkey vm vmlong vmrace rig uml mutate questions test test-all stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the static bin/rdmalink, the programs of tests, and the examples
-	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/vm
+	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/cmtest ./test/cmd/exchange ./test/cmd/vm
 	$(GO) build -o bin/ ./examples/... ./docs/concepts
 
 # A module of its own: nothing else needs what gRPC does.
@@ -62,7 +76,8 @@ valkey: bin/vm ## build bin/valkey: Valkey with RDMA from Debian's source, and G
 	@bin/vm valkey bin/valkey
 	$(GO) -C examples/valkey build -o ../../bin/valkey/ ./...
 
-# A module of its own too: rdmalink does without Prometheus's libraries.
+# A module of its own too: rdmalink does without Prometheus's libraries. Its go.work has it built with
+# the library of this directory; its go.mod has no replace, which go install MODULE@VERSION would refuse.
 exporter: ## build the static bin/rdmalink-exporter, which rdmalink exporter runs
 	$(GO) -C cmd/rdmalink-exporter build -o ../../bin/ .
 
@@ -74,14 +89,28 @@ $(PROMETHEUS)/usr/bin/promtool:
 
 prometheus: $(PROMETHEUS)/usr/bin/promtool ## get promtool and prometheus-node-exporter with apt
 
-exporter-test: exporter prometheus systemd ## tests of rdmalink-exporter, with promtool and systemd-analyze
+# Programs of others, with the libraries that Debian 12 lacks without them. UCX and Open MPI load
+# whatever is installed, so these are unpacked only, as Prometheus is.
+OTHERS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/goverbs/others
+$(OTHERS)/complete:
+	rm -rf $(OTHERS) && mkdir -p $(OTHERS)
+	cd $(OTHERS) && apt-get download $$(apt-get install -s -y --no-install-recommends fio qperf ucx-utils libfabric-bin openmpi-bin netpipe-openmpi | \
+		sed -n 's/^Inst \([^ ]*\).*/\1/p') && for f in *.deb; do dpkg-deb -x $$f . || exit 1; done && rm *.deb
+	for f in $(OTHERS)/usr/lib/libpsm1/*.so.1.*; do ln -sf $$(basename $$f) $${f%.so.*}.so.1; done
+	touch $@
+
+others: $(OTHERS)/complete ## get fio, qperf, UCX, libfabric and Open MPI with apt
+
+exporter-test: exporter prometheus systemd ## tests of rdmalink-exporter and of metrics of examples, with promtool and systemd-analyze
 	$(GO) -C cmd/rdmalink-exporter vet ./...
 	CI=true PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) -C cmd/rdmalink-exporter test -timeout 10m $(TESTFLAGS) ./...
+	$(GO) -C cmd/rdmalink-exporter/deploy test -timeout 10m $(TESTFLAGS) ./...
+	PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) test -timeout 10m $(TESTFLAGS) -run TestMetrics ./examples/web
 
 # -ldflags=-buildid= makes the bytes depend on the sources, Go and the platform alone.
 # The exporter is a module of its own, so each program is built in its directory.
 RELEASE = $(GO) -C cmd/$$program build -ldflags=-buildid= -o
-release: ## static rdmalink and rdmalink-exporter for amd64 and arm64 in dist/, built twice and compared, with checksums
+release: prometheus ## static rdmalink and rdmalink-exporter for amd64 and arm64 in dist/, built twice and compared, with checksums, man page and dashboard
 	rm -rf dist && mkdir dist
 	@set -e; export GOOS=linux; for program in rdmalink rdmalink-exporter; do for arch in amd64 arm64; do \
 		export GOARCH=$$arch; \
@@ -90,27 +119,36 @@ release: ## static rdmalink and rdmalink-exporter for amd64 and arm64 in dist/, 
 		cmp dist/$$program-linux-$$arch dist/again || { echo "$$program for $$arch is not reproducible"; exit 1; }; \
 	done; done
 	rm -rf dist/again dist/cache
-	cd dist && sha256sum rdmalink-* | tee SHA256SUMS
+	$(GO) run ./cmd/rdmalink man > dist/rdmalink.8
+	PATH="$(PROMETHEUS)/usr/bin:$$PATH" $(GO) -C cmd/rdmalink-exporter test -run '^TestPicture$$' -count 1 -picture $$PWD/dist/exporter-dashboard.svg .
+	cd dist && sha256sum rdmalink* | tee SHA256SUMS
 
 api: ## record the exported surface in internal/house/api.txt; make lint fails when it changes
-	$(GO) test ./internal/house -run '^TestAPI$$' -api
+	$(GO) test ./internal/house -run '^(TestAPI|TestArchitecture)$$' -api
+
+# The exporter's tags begin with its directory, the library's with v.
+BASE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2>/dev/null)
+surface: ## fail if the exported surface is incompatible with that of BASE, the last tag
+	@test -n "$(BASE)" || echo "no tag yet: nothing to compare with"
+	@test -z "$(BASE)" || { old=$$(mktemp -d) && trap 'git worktree remove --force '$$old'/tree; rm -rf '$$old EXIT && \
+		git worktree add -q --detach $$old/tree "$(BASE)" && $(GO) build -modfile=tools.mod -o $$old/apidiff golang.org/x/exp/cmd/apidiff && \
+		(cd $$old/tree && $$old/apidiff -m -w $$old/export github.com/goverbs/goverbs) && \
+		$$old/apidiff -m -incompatible $$old/export github.com/goverbs/goverbs >$$old/diff && \
+		awk -f internal/house/surface.awk $$old/tree/internal/house/api.txt $$old/diff || { echo "incompatible with $(BASE)"; exit 1; }; }
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...
 
-# vet type-checks every file, tests among them. What only vet for another system adds is that,
-# and for arm64 that the assembly fits: so one analyzer is enough there, which spares the others'
-# facts about all that is imported. Linking the tests of msg, which import the whole library, shows
-# that no system lacks a function in assembly. One file has the tag !vm.
-lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compiles, staticcheck, no cgo
+# vet type-checks every file, tests among them. One file has the tag !vm.
+lint: ## gofmt, go vet, staticcheck, actionlint, no cgo
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "run gofmt -w on:"; echo "$$out"; exit 1; }
 	$(GO) vet -tags vm,vmhost ./...
 	$(GO) vet ./test
-	GOARCH=arm64 $(GO) vet -asmdecl ./...
-	for os in darwin windows; do GOOS=$$os $(GO) vet -tests ./... && GOOS=$$os $(GO) test -c -vet=off -o /dev/null ./msg || exit 1; done
 	$(GO) -C examples/grpc vet ./...
 	$(GO) -C examples/valkey vet ./...
+	$(GO) -C examples/s3sdk vet ./...
 	$(GO) -C cmd/rdmalink-exporter vet ./...
+	$(GO) -C cmd/rdmalink-exporter/deploy vet ./...
 	$(GO) test ./internal/house -run '^TestAPI'
 	$(TOOL) staticcheck -tags vm,vmhost ./...
 	$(TOOL) actionlint
@@ -118,17 +156,26 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$out" || { echo "these use cgo:"; echo "$$out"; exit 1; }
 
-# Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
-# shell are skipped here; the target abi runs those, and lets none be skipped.
-# BITS32 are packages that compute with what peers send: an int of 32 bits must do.
+# Packages that compute with what peers send: an int of 32 bits must do.
 BITS32 := ./rsocket ./valkeyrdma
 
+# What only vet for another system adds is that all compiles, and for arm64 that the assembly fits:
+# so one analyzer is enough, which spares the others' facts about all that is imported. Linking
+# the tests of msg, which import the whole library, shows that no system lacks a function in assembly.
+# 386 programs run in a guest, because not every kernel of 64 bits runs them.
+platforms: $(READY) ## all compiles for arm64, macOS and Windows; tests of rsocket and valkeyrdma as 386 programs
+	GOARCH=arm64 $(GO) vet -asmdecl ./...
+	for os in darwin windows; do GOOS=$$os $(GO) vet -tests ./... && GOOS=$$os $(GO) test -c -vet=off -o /dev/null ./msg || exit 1; done
+	if [ "$$($(GO) env GOHOSTARCH)" = amd64 ]; then CI= GOARCH=386 $(GO) test -short -timeout 15m \
+		-exec '$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 15m --' $(TESTFLAGS) $(BITS32); fi
+
+# Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
+# shell are skipped here; the target abi runs those, and lets none be skipped.
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test -timeout 15m $(TESTFLAGS) ./...
-	if [ "$$($(GO) env GOHOSTARCH)" = amd64 ]; then CI= GOARCH=386 $(GO) test -timeout 15m $(TESTFLAGS) $(BITS32); fi
 
 # The emulator has the host's kernel below it. -short leaves out what takes minutes there: most
-# mutations of providers and the long models. Lint vets for arm64.
+# mutations of providers and the long models. The target platforms vets for arm64.
 arm64: qemu-user ## unit tests of the library as arm64 programs, under qemu-user
 	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 20m $(TESTFLAGS) \
 		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
@@ -136,7 +183,7 @@ arm64: qemu-user ## unit tests of the library as arm64 programs, under qemu-user
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
 # leaves out or shortens is for one goroutine, or too slow with it. Lint vets.
 race: $(READY) ## the same under the race detector, and with pointer checks
-	CI= CGO_ENABLED=1 $(GO) test -race -short -vet=off -timeout 20m $(TESTFLAGS) ./...
+	CI= CGO_ENABLED=1 $(GO) test -race -short -vet=off -timeout 20m $(TESTFLAGS) $(RACE)
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
@@ -154,15 +201,19 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink/internal/rdma
 
-sandbox: programs diags rdma-core $(filter valkey,$(READY)) ## C's programs, Debian's and the newest, and ours, on devices in software: rdmalink sandbox
-	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
-	CI=true $(GO) test -parallel 4 -timeout 30m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
+sandbox: programs diags $(filter valkey,$(READY)) ## C's programs and ours on devices in software: rdmalink sandbox
+	CI=true $(GO) test -parallel 4 -timeout 30m $(TESTFLAGS) -skip '$(PEERS)' ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 30m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
+	$(GO) -C examples/s3sdk test -timeout 10m $(TESTFLAGS) ./...
 	CI=true PATH="$(CURDIR)/bin/sandbox:$(CURDIR)/bin/valkey:$$PATH" $(GO) test -timeout 30m $(TESTFLAGS) -run Sandbox ./valkeyrdma
 
+peers: programs rdma-core others ## the tests of rdma-core, Debian's and the newest, and other people's programs in rdmalink sandbox
+	CI=true $(GO) test $(TESTFLAGS) -run Next ./internal/abi ./internal/verbtable
+	CI=true $(GO) test -parallel 4 -timeout 30m $(TESTFLAGS) -run '$(PEERS)' ./cmd/rdmalink/internal/sandbox
+
 fabric: diags ## C's InfiniBand tools and opensm beside ours, on the simulator ibsim
-	CI=true $(GO) test -timeout 20m $(TESTFLAGS) ./umad ./fabric ./madtest ./cmd/rdmalink/internal/fabriccmd
+	CI=true $(GO) test -timeout 20m $(TESTFLAGS) ./ib/umad ./ib/fabric ./ib/madtest ./cmd/rdmalink/internal/fabriccmd
 
 rdma-core: bin/vm
 	@bin/vm rdma-core
@@ -208,8 +259,24 @@ FORCE:
 fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
 	@bin/vm fetch -kernel "$(KERNELS)"
 
-vm: $(READY) ## kernel tests, on KERNELS (6.12 6.1 7.2 in QEMU)
+vm: $(READY) ## kernel tests, on KERNELS (6.12 6.1 7.3 in QEMU)
 	@set -e; for k in $(KERNELS); do bin/vm test -kernel $$k -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES); done
+
+bin/questions: $(wildcard test/questions/program/*.[ch]) | programs
+	@mkdir -p bin
+	gcc -O1 -Wall -Wno-unused-result -o $@ $(filter %.c,$^) -lrdmacm -libverbs
+
+# The kinds of device that a kernel has, and those in software.
+MACHINES ?= $(foreach k,$(KERNELS),rxe-$(k)) $(foreach k,$(filter 6%,$(KERNELS)),siw-$(k)) rxe-model siw-model erdma-model mlx5-model
+questions: fetch build bin/questions ## ask MACHINES (rxe-6.12, siw-model ...) the questions of test/questions, and write their answers into its table
+	@set -e; for m in $(MACHINES); do kind=$${m%%-*}; echo "asking $$m"; { echo "== $$m"; case $$m in \
+		mlx5-model) bin/rdmalink sandbox -d mlx5 -- bin/questions mlx5_0 198.51.100.1 || true;; \
+		*-model) bin/rdmalink sandbox -d $$kind -- bin/questions $${kind}0 198.51.100.1 || true;; \
+		*) bin/vm run -kernel $${m#*-} -- sh test/questions/ask.sh $$kind;; esac; } > bin/answers; \
+		$(GO) run ./test/questions/record < bin/answers; done
+
+vmlong: $(READY) ## the kernel tests that take longest, on one kernel
+	@bin/vm test -kernel $(firstword $(KERNELS)) -guests $(GUESTS) $(TESTFLAGS) $(VM_LONG)
 
 vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
 	@bin/vm test -kernel $(firstword $(KERNELS)) -guests 1 -race -run '$(RACE_TESTS)' $(TESTFLAGS) $(RACE_PACKAGES)
@@ -224,8 +291,8 @@ uml: ## the test machine's and the kernel tests on User Mode Linux, which is com
 	$(GO) test -tags vmhost -timeout 30m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
 	@bin/vm test -kernel uml-6.12 -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES)
 
-# MUTATE='-n 300 -seed 7', '-own -run drain uverbs': go run ./test/cmd/mutate -h tells more.
-mutate: ## change the source in one place at a time; nine in ten changes have to fail a unit test
+# MUTATE='-own -run drain uverbs': go run ./test/cmd/mutate -h tells more.
+mutate: ## change the source as the patches of test/cmd/mutate say; nine in ten have to fail a unit test
 	nice -n 10 $(GO) run ./test/cmd/mutate $(MUTATE)
 
 # BENCH='-quick', '-suites calls,perf -runs 3': go run ./test/bench -h tells more.
@@ -235,8 +302,14 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: $(READY) $(INSTALL) bin/suite ## everything, two rows at a time; says at the end what ran
+test: KERNELS = $(or $(patsubst vm-%,%,$(filter vm-%,$(ROWS))),6.12)
+test: $(READY) $(INSTALL) bin/suite ## what a change needs: unit, lint, sandbox, Linux 6.12, race for the library; ROWS names others
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
+
+# The first make test-all fetches kernels that make test left out: hence a make of its own.
+test-all: test ## make test, then what a release needs: other kernels and platforms, foreign programs, layouts, benchmark
+	@$(MAKE) --no-print-directory $(READY) $(INSTALL_RELEASE)
+	@bin/suite -release $(if $(TESTFLAGS),-flags '$(TESTFLAGS)')
 
 stress: $(READY) $(INSTALL) bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
 	@bin/suite -for $(FOR) -file $(LOG) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)

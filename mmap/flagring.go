@@ -1,9 +1,6 @@
 package mmap
 
-import (
-	"fmt"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // Valid is the bit of an element's word that is set while the consumer owns the element. The
 // producer sets it and the consumer clears it.
@@ -34,7 +31,7 @@ func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], e
 		return flagRing[T]{}, err
 	}
 	if wordOffset%4 != 0 || alignOf[T]()%4 != 0 || uint64(wordOffset) > size-4 {
-		return flagRing[T]{}, fmt.Errorf("mmap: no aligned word at offset %d of an element of %d bytes", wordOffset, size)
+		return flagRing[T]{}, ringError("no aligned word at offset %d of an element of %d bytes", wordOffset, size)
 	}
 	return flagRing[T]{slots: FlagSlots[T]{startOf(memory, 0), 0, n - 1}, word: wordOffset}, nil
 }
@@ -124,6 +121,9 @@ func (p *FlagProducer[T]) PublishBehind(n int) bool {
 	p.ring.slots.next += uint32(n)
 	return n <= int(slots.mask) && p.ring.wordOf(slots.At(-1)).Load()&Valid != 0
 }
+
+// Empty reports whether the consumer has taken all published elements.
+func (p *FlagProducer[T]) Empty() bool { return p.free(-1) }
 
 // Retract takes back the elements that the consumer has not taken, and yields each with its
 // word, oldest first:

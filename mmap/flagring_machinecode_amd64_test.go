@@ -10,6 +10,9 @@ import (
 // TestPublishBehindMachineCode checks the machine code of PublishBehind: a locked exchange
 // must precede the load of the previous element's word. A plain store or the other order
 // would lose a doorbell, but too rarely for a test run to show it.
+//
+// If a new compiler chooses other instructions, the failure prints the listing: find the exchange and the test of the
+// element's bit in it, and add their forms to store and valid.
 func TestPublishBehindMachineCode(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "mmap.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput(); err != nil {

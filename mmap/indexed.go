@@ -2,13 +2,17 @@ package mmap
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ErrIndex means that the other side of an indexed ring stored an index that is out of
 // range. The ring cannot be repaired: destroy the object that it belongs to.
-var ErrIndex = errors.New("mmap: the other side's ring index is out of range")
+var ErrIndex = errors.New("the other side's index is out of range")
+
+// errIndex is what reading the other side's index returns.
+var errIndex error = &verbs.Error{Op: "read", Object: "ring", Err: ErrIndex}
 
 // IndexedLayout is the layout of an indexed ring in a region. Offsets are in bytes from the
 // start of the region.
@@ -61,7 +65,7 @@ func newIndexedRing[T any](r *Region, l IndexedLayout, own, other int) (indexedR
 	ring := indexedRing[T]{own: ownWord, other: otherWord,
 		slots: Slots[T]{startOf(memory, l.Data), ownWord.Load(), l.Slots - 1, l.Stride}}
 	if ring.slots.next > ring.slots.mask {
-		return none, fmt.Errorf("%w: it starts at %d of %d", ErrIndex, ring.slots.next, l.Slots)
+		return none, ringError("%w: it starts at %d of %d", ErrIndex, ring.slots.next, l.Slots)
 	}
 	return ring, ring.refresh()
 }
@@ -70,7 +74,7 @@ func newIndexedRing[T any](r *Region, l IndexedLayout, own, other int) (indexedR
 func (r *indexedRing[T]) refresh() error {
 	i := r.other.Load()
 	if i > r.slots.mask {
-		return ErrIndex
+		return errIndex
 	}
 	r.seen = i
 	return nil
@@ -99,7 +103,7 @@ func NewIndexedProducer[T any](r *Region, l IndexedLayout) (*IndexedProducer[T],
 
 // Room returns the number of free elements, at most want, and the elements. The producer also
 // owns the element after them, but cannot publish it yet. Room loads the consumer's index
-// only if fewer than want seem free. The error is [ErrIndex].
+// only if fewer than want seem free. The error matches [ErrIndex].
 func (p *IndexedProducer[T]) Room(want int) (Slots[T], int, error) {
 	if p.room() >= want {
 		return p.ring.slots, want, nil
@@ -147,10 +151,10 @@ func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int) {
 	return s, min(int((end-s.next)&s.mask), want)
 }
 
-// Err returns [ErrIndex] if the other side's index is out of range.
+// Err returns an error that matches [ErrIndex] if the other side's index is out of range.
 func (c *IndexedConsumer[T]) Err() error {
 	if c.ring.other.Load() > c.ring.slots.mask {
-		return ErrIndex
+		return errIndex
 	}
 	return nil
 }

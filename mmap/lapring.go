@@ -1,7 +1,5 @@
 package mmap
 
-import "fmt"
-
 // A LapConsumer empties a ring that a device fills, and writes nothing to it. Each element has
 // a word with an owner bit, whose value changes with every lap of the device. An element is
 // ready if its bit has the value of the consumer's lap. That is 1 in the first lap, so a
@@ -23,7 +21,7 @@ func NewLapConsumer[T any](r *Region, n uint32, wordOffset uintptr, owner uint32
 		return nil, err
 	}
 	if owner == 0 || owner&(owner-1) != 0 {
-		return nil, fmt.Errorf("mmap: owner bit %#x is not one bit", owner)
+		return nil, ringError("owner bit %#x is not one bit", owner)
 	}
 	c := &LapConsumer[T]{slots: ring.slots, word: wordOffset, owner: owner}
 	c.peek.Hide()

@@ -27,14 +27,22 @@ func (r *Region) Word64(offset int) (*atomic.Uint64, error) {
 	return quadAt(memory, uint64(offset)), nil
 }
 
+func wordError(offset int, format string, args ...any) error {
+	return failed("find", fmt.Sprintf("word at offset %d", offset), fmt.Errorf(format, args...))
+}
+
+func ringError(format string, args ...any) error {
+	return failed("create", "ring", fmt.Errorf(format, args...))
+}
+
 // word returns the memory if it has an aligned word of this size at an offset.
 func (r *Region) word(offset, size int) ([]byte, error) {
 	memory := r.Bytes()
 	if offset < 0 || offset > len(memory)-size {
-		return nil, fmt.Errorf("mmap: word at offset %d lies outside a region of %d bytes", offset, len(memory))
+		return nil, wordError(offset, "it lies outside a region of %d bytes", len(memory))
 	}
 	if (uint64(address(memory))+uint64(offset))%uint64(size) != 0 {
-		return nil, fmt.Errorf("mmap: word at offset %d is not aligned to %d bytes", offset, size)
+		return nil, wordError(offset, "it is not aligned to %d bytes", size)
 	}
 	return memory, nil
 }
@@ -45,16 +53,16 @@ func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 	size, align := sizeOf[T](), alignOf[T]()
 	switch t := reflect.TypeFor[T](); {
 	case !isPlain(t):
-		return fmt.Errorf("mmap: elements of type %v are not plain integers", t)
+		return ringError("elements of type %v are not plain integers", t)
 	case n == 0 || n&(n-1) != 0:
-		return fmt.Errorf("mmap: a ring of %d elements: the number must be a power of two", n)
+		return ringError("%d elements: the number must be a power of two", n)
 	case uint64(stride) < size || size == 0:
-		return fmt.Errorf("mmap: elements of %d bytes can't stand %d bytes apart", size, stride)
+		return ringError("elements of %d bytes can't stand %d bytes apart", size, stride)
 	case offset < 0 || offset > len(memory) || uint64(n)*uint64(stride) > uint64(len(memory)-offset):
-		return fmt.Errorf("mmap: %d elements of %d bytes from offset %d don't fit in a region of %d bytes",
+		return ringError("%d elements of %d bytes from offset %d don't fit in a region of %d bytes",
 			n, stride, offset, len(memory))
 	case uint64(stride)%align != 0 || (uint64(address(memory))+uint64(offset))%align != 0:
-		return fmt.Errorf("mmap: elements at offset %d, %d bytes apart, are not aligned to %d bytes", offset, stride, align)
+		return ringError("elements at offset %d, %d bytes apart, are not aligned to %d bytes", offset, stride, align)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b
 
 func address(b []byte) uintptr { return uintptr(pointer(b)) }
 
-// memoryAt returns memory that the kernel has just mapped.
+// memoryAt returns the memory at an address, such as the kernel has just mapped.
 func memoryAt(start unsafe.Pointer, size int) []byte { return unsafe.Slice((*byte)(start), size) }
 
 func sizeOf[T any]() uint64 { return uint64(unsafe.Sizeof(*new(T))) }
@@ -25,15 +25,13 @@ func startOf(memory []byte, offset int) slotsStart { return slotsStart(&memory[o
 
 func startOfWord(w *atomic.Uint32) slotsStart { return slotsStart(w) }
 
+// bytesFrom returns the n bytes of a slice that begins at start.
+func bytesFrom(start slotsStart, n int) []byte { return memoryAt(unsafe.Pointer(start), n) }
+
 // elementFrom returns the element at an offset, which must be below the array's length: a
 // masked index times the stride.
 func elementFrom[T any](start slotsStart, offset uint64) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(start), offset))
-}
-
-// at returns the position at an offset of a checked array.
-func at(start slotsStart, offset int) slotsStart {
-	return slotsStart(unsafe.Add(unsafe.Pointer(start), offset))
 }
 
 // wordAt returns the control word at an offset.

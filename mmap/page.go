@@ -3,7 +3,6 @@ package mmap
 import (
 	"fmt"
 	"math/bits"
-	"os"
 	"sync"
 )
 
@@ -62,7 +61,7 @@ const (
 func NewPage(r *Region, watcher func(Store)) (*Page, error) {
 	memory := r.Bytes()
 	if len(memory) == 0 || len(memory)%64 != 0 || address(memory)%64 != 0 {
-		return nil, fmt.Errorf("mmap: %d bytes at %#x cannot be a device page (its address and length must be multiples of 64)", len(memory), r.Addr())
+		return nil, failed("create", "device page", fmt.Errorf("%d bytes at %#x: address and length must be multiples of 64", len(memory), r.Addr()))
 	}
 	p := &Page{start: startOf(memory, 0), region: r, watcher: watcher}
 	if watcher == nil {
@@ -96,7 +95,7 @@ func (p *Page) Holds(offset uint64, size int) bool {
 // Close unmaps the page. A second Close returns an error that matches [net.ErrClosed].
 func (p *Page) Close() error {
 	if p == nil {
-		return fmt.Errorf("mmap: close page: the pointer is nil: %w", os.ErrInvalid)
+		return failed("close", "device page", errNil)
 	}
 	p.words, p.quads, p.lines = 0, 0, 0
 	return p.region.Close()
@@ -149,39 +148,20 @@ func (p *Page) StoreWC64(offset int, v uint64) { storeWC64(p, offset, v) }
 // copies that follow.
 //
 // C: mmio_wc_start
-func (p *Page) StartWC() {
-	if p.words == 0 {
-		p.report(Store{Kind: StartWC}, nil)
-		return
-	}
-	startWC()
-}
+func (p *Page) StartWC() { startWC(p) }
 
 // Copy64 stores 64 bytes at an offset, with one write if the processor can. Call StartWC
 // before the first of several copies, and StoreWC32 or StoreWC64, which flush, after the last.
 //
 // C: mmio_memcpy_x64
-func (p *Page) Copy64(offset int, b *[64]byte) {
-	if bits.RotateLeft64(uint64(offset), -6) >= p.lines {
-		p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, b)
-		return
-	}
-	copy64(at(p.start, offset), b)
-}
+func (p *Page) Copy64(offset int, b *[64]byte) { copy64(p, offset, b) }
 
 // CopyWC stores b at an offset in units of 64 bytes: StartWC, copies, flush. The length of b
 // must be a multiple of 64. The device gets a short work request this way without reading
 // memory.
 //
 // C: mmio_wc_start, mmio_memcpy_x64, mmio_flush_writes
-func (p *Page) CopyWC(offset int, b []byte) {
-	first, n := bits.RotateLeft64(uint64(offset), -6), bits.RotateLeft64(uint64(len(b)), -6)
-	if first >= p.lines || n-1 >= p.lines-first { // also no lines, and a part of a line
-		p.reportCopies(offset, b)
-		return
-	}
-	copyWC(at(p.start, offset), startOf(b, 0), len(b))
-}
+func (p *Page) CopyWC(offset int, b []byte) { copyWC(p, offset, slotsStart(pointer(b)), len(b)) }
 
 func (p *Page) reportCopies(offset int, b []byte) {
 	if len(b) == 0 || len(b)%64 != 0 { // a bug of the caller: providers round up
@@ -214,3 +194,6 @@ func (p *Page) FromDevice() {
 //
 // C: udma_from_device_barrier
 func FromDevice() { fromDevice() }
+
+// Format implements [fmt.Formatter]. It prints the page's region, never the memory.
+func (p *Page) Format(f fmt.State, verb rune) { p.region.Format(f, verb) }

@@ -7,6 +7,7 @@
 #define START 0(AX)
 #define WORDS 8(AX)
 #define QUADS 16(AX)
+#define LINES 24(AX)
 
 // CHECK makes CX the address of the word at offset CX of page AX, if the page has that word and is
 // not watched.
@@ -69,47 +70,76 @@ TEXT ·storeWC64(SB), NOSPLIT, $0-24
 report:
 	JMP ·reportWC64(SB)
 
-// func copy64(to slotsStart, from *[64]byte)
-TEXT ·copy64(SB), NOSPLIT, $0-16
-	MOVQ  to+0(FP), AX
-	MOVQ  from+8(FP), CX
-	MOVOU (CX), X0
-	MOVOU 16(CX), X1
-	MOVOU 32(CX), X2
-	MOVOU 48(CX), X3
-	MOVOU X0, (AX)
-	MOVOU X1, 16(AX)
-	MOVOU X2, 32(AX)
-	MOVOU X3, 48(AX)
+// func copy64(p *Page, offset int, from *[64]byte)
+TEXT ·copy64(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVQ from+16(FP), DX
+	CHECK(6, LINES, report)
+	MOVOU (DX), X0
+	MOVOU 16(DX), X1
+	MOVOU 32(DX), X2
+	MOVOU 48(DX), X3
+	MOVOU X0, (CX)
+	MOVOU X1, 16(CX)
+	MOVOU X2, 32(CX)
+	MOVOU X3, 48(CX)
 	RET
 
-// func copyWC(to, from slotsStart, n int)
-TEXT ·copyWC(SB), NOSPLIT, $0-24
-	MOVQ to+0(FP), AX
-	MOVQ from+8(FP), CX
-	MOVQ n+16(FP), DX
+report:
+	JMP ·report512(SB)
+
+// func copyWC(p *Page, offset int, from slotsStart, n int)
+//
+// SI is the number of lines from the offset to the end of the page. The comparison also finds no lines, and a
+// part of a line.
+TEXT ·copyWC(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ offset+8(FP), CX
+	MOVQ from+16(FP), DX
+	MOVQ n+24(FP), DI
+	MOVQ LINES, SI
+	MOVQ CX, BX
+	RORQ $6, BX
+	SUBQ BX, SI
+	JLS  report
+	MOVQ DI, BX
+	RORQ $6, BX
+	DECQ BX
+	CMPQ BX, SI
+	JCC  report
+	ADDQ START, CX
 	SFENCE
 
 next:
-	MOVOU (CX), X0
-	MOVOU 16(CX), X1
-	MOVOU 32(CX), X2
-	MOVOU 48(CX), X3
-	MOVOU X0, (AX)
-	MOVOU X1, 16(AX)
-	MOVOU X2, 32(AX)
-	MOVOU X3, 48(AX)
+	MOVOU (DX), X0
+	MOVOU 16(DX), X1
+	MOVOU 32(DX), X2
+	MOVOU 48(DX), X3
+	MOVOU X0, (CX)
+	MOVOU X1, 16(CX)
+	MOVOU X2, 32(CX)
+	MOVOU X3, 48(CX)
+	ADDQ  $64, DX
 	ADDQ  $64, CX
-	ADDQ  $64, AX
-	SUBQ  $64, DX
-	JNE   next
+	DECQ  BX
+	JPL   next
 	SFENCE
 	RET
 
-// func startWC()
-TEXT ·startWC(SB), NOSPLIT, $0-0
+report:
+	JMP ·reportLines(SB)
+
+// func startWC(p *Page)
+TEXT ·startWC(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	CMPQ WORDS, $0
+	JEQ  report
 	SFENCE
 	RET
+
+report:
+	JMP ·reportStart(SB)
 
 // func fromDevice()
 TEXT ·fromDevice(SB), NOSPLIT, $0-0

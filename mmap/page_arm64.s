@@ -9,6 +9,7 @@
 #define START 0(R0)
 #define WORDS 8(R0)
 #define QUADS 16(R0)
+#define LINES 24(R0)
 
 // CHECK makes R0 the address of the word at offset R2 of page R0, if the page has that word and is
 // not watched.
@@ -74,19 +75,38 @@ TEXT ·storeWC64(SB), NOSPLIT, $0-24
 report:
 	JMP ·reportWC64(SB)
 
-// func copy64(to slotsStart, from *[64]byte)
-TEXT ·copy64(SB), NOSPLIT, $0-16
-	MOVD to+0(FP), R0
-	MOVD from+8(FP), R1
+// func copy64(p *Page, offset int, from *[64]byte)
+TEXT ·copy64(SB), NOSPLIT, $0-24
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVD from+16(FP), R1
+	CHECK(6, LINES, report)
 	VLD4 (R1), [V0.D2, V1.D2, V2.D2, V3.D2]
 	VST4 [V0.D2, V1.D2, V2.D2, V3.D2], (R0)
 	RET
 
-// func copyWC(to, from slotsStart, n int)
-TEXT ·copyWC(SB), NOSPLIT, $0-24
-	MOVD to+0(FP), R0
-	MOVD from+8(FP), R1
-	MOVD n+16(FP), R2
+report:
+	JMP ·report512(SB)
+
+// func copyWC(p *Page, offset int, from slotsStart, n int)
+//
+// R5 is the number of lines from the offset to the end of the page. The comparison also finds no lines, and a
+// part of a line.
+TEXT ·copyWC(SB), NOSPLIT, $0-32
+	MOVD p+0(FP), R0
+	MOVD offset+8(FP), R2
+	MOVD from+16(FP), R1
+	MOVD n+24(FP), R6
+	MOVD LINES, R5
+	ROR  $6, R2, R3
+	SUBS R3, R5
+	BLS  report
+	ROR  $6, R6
+	SUB  $1, R6
+	CMP  R5, R6
+	BHS  report
+	MOVD START, R0
+	ADD  R2, R0
 	DSB_ST
 
 next:
@@ -94,15 +114,24 @@ next:
 	VST4 [V0.D2, V1.D2, V2.D2, V3.D2], (R0)
 	ADD  $64, R1
 	ADD  $64, R0
-	SUB  $64, R2
-	CBNZ R2, next
+	SUBS $1, R6
+	BPL  next
 	DSB_ST
 	RET
 
-// func startWC()
-TEXT ·startWC(SB), NOSPLIT, $0-0
+report:
+	JMP ·reportLines(SB)
+
+// func startWC(p *Page)
+TEXT ·startWC(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
+	MOVD WORDS, R1
+	CBZ  R1, report
 	DSB_ST
 	RET
+
+report:
+	JMP ·reportStart(SB)
 
 // func fromDevice()
 TEXT ·fromDevice(SB), NOSPLIT, $0-0

@@ -2,9 +2,8 @@
 
 package mmap
 
-// The functions in page_amd64.s and page_arm64.s. Those that store a word check the page, too, and
-// pass what they can't store to a function below. The methods of Page have one call this way, so they are
-// inlined.
+// The functions in page_amd64.s and page_arm64.s. They check the page, too, and pass the stores that they can't perform
+// to a function below. The methods of Page have one call this way, so they are inlined.
 
 func store32(p *Page, offset int, v uint32)
 
@@ -15,12 +14,12 @@ func storeWC32(p *Page, offset int, v uint32)
 func storeWC64(p *Page, offset int, v uint64)
 
 //go:noescape
-func copy64(to slotsStart, from *[64]byte)
+func copy64(p *Page, offset int, from *[64]byte)
 
 //go:noescape
-func copyWC(to, from slotsStart, n int)
+func copyWC(p *Page, offset int, from slotsStart, n int)
 
-func startWC()
+func startWC(p *Page)
 
 func fromDevice()
 
@@ -35,3 +34,16 @@ func reportWC32(p *Page, offset int, v uint32) { p.reportWord(StoreWC, offset, 4
 
 //lint:ignore U1000 assembly jumps there
 func reportWC64(p *Page, offset int, v uint64) { p.reportWord(StoreWC, offset, 8, v) }
+
+//lint:ignore U1000 assembly jumps there
+func reportStart(p *Page) { p.report(Store{Kind: StartWC}, nil) }
+
+//lint:ignore U1000 assembly jumps there
+func report512(p *Page, offset int, from *[64]byte) {
+	p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, from)
+}
+
+//lint:ignore U1000 assembly jumps there
+func reportLines(p *Page, offset int, from slotsStart, n int) {
+	p.reportCopies(offset, bytesFrom(from, n))
+}

@@ -41,14 +41,27 @@ func storeWC64(p *Page, offset int, v uint64) {
 	store64(p, offset, v)
 }
 
-func copy64(to slotsStart, from *[64]byte) { *elementFrom[[64]byte](to, 0) = *from }
-
-func copyWC(to, from slotsStart, n int) {
-	for i := uint64(0); i < uint64(n); i += 64 {
-		*elementFrom[[64]byte](to, i) = *elementFrom[[64]byte](from, i)
+func copy64(p *Page, offset int, from *[64]byte) {
+	if bits.RotateLeft64(uint64(offset), -6) >= p.lines {
+		p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, from)
+		return
 	}
+	*elementFrom[[64]byte](p.start, uint64(offset)) = *from
 }
 
-func startWC() {}
+func copyWC(p *Page, offset int, from slotsStart, n int) {
+	first, lines := bits.RotateLeft64(uint64(offset), -6), bits.RotateLeft64(uint64(n), -6)
+	if first >= p.lines || lines-1 >= p.lines-first { // also no lines, and a part of a line
+		p.reportCopies(offset, bytesFrom(from, n))
+		return
+	}
+	copy(bytesFrom(p.start, offset+n)[offset:], bytesFrom(from, n))
+}
+
+func startWC(p *Page) {
+	if p.words == 0 {
+		p.report(Store{Kind: StartWC}, nil)
+	}
+}
 
 func fromDevice() {}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/regions"
 )
 
 const pageSize = 4096
@@ -158,7 +160,7 @@ func TestNewPageRefuses(t *testing.T) {
 			t.Errorf("a page of %d bytes at %#x", p.Len(), address(memory))
 		}
 	}
-	live.Add(-2) // of the two regions, which are nobody's
+	regions.Add(-2) // of the two regions, which are nobody's
 }
 
 func TestPageAllocatesNothing(t *testing.T) {

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Peek reports from one word that a consumer's ring of any kind is empty. A program that
 // polls in a loop finds most of its queues empty, and saves a call through an interface. One
-// goroutine at a time may use a consumer and its Peek.
+// goroutine at a time may use a consumer and its Peek. Call Expect or Hide before Empty.
 type Peek struct {
 	start  slotsStart
 	offset uint64 // of the word, from start
@@ -12,13 +12,6 @@ type Peek struct {
 }
 
 const unknown = 1 << 32
-
-// NewHiddenPeek returns a Peek whose Empty always returns false.
-func NewHiddenPeek() *Peek {
-	p := new(Peek)
-	p.Hide()
-	return p
-}
 
 // Empty reports whether there is surely nothing to consume. If it returns false, there may be
 // an element, or the ring is corrupt: ask the consumer.

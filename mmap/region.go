@@ -1,11 +1,16 @@
 package mmap
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/regions"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Prot is the access to a mapping. The values combine with |.
@@ -49,11 +54,11 @@ type Region struct {
 func Map(fd int, offset int64, length int, prot Prot) (*Region, error) {
 	size, err := roundUp(length, os.Getpagesize())
 	if err != nil {
-		return nil, fmt.Errorf("mmap: map at offset %#x: %w", offset, err)
+		return nil, failed("map", fmt.Sprintf("file at offset %#x", offset), err)
 	}
 	data, err := mapFile(fd, offset, size, prot)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: map %d bytes at offset %#x: %w", size, offset, err)
+		return nil, failed("map", fmt.Sprintf("%d bytes at offset %#x", size, offset), err)
 	}
 	return track(&Region{data: data, unmap: unmapMemory}), nil
 }
@@ -80,14 +85,21 @@ func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 	}
 	size, err := roundUp(length, unit)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: anonymous memory: %w", err)
+		return nil, failed("map", "anonymous memory", err)
 	}
 	if a := opts.Align; a < 0 || a > hugePage || a&(a-1) != 0 {
-		return nil, fmt.Errorf("mmap: anonymous memory: %w: alignment %d is not a power of two of at most 2 MiB", os.ErrInvalid, a)
+		return nil, failed("map", "anonymous memory", fmt.Errorf("%w: alignment %d is not a power of two of at most 2 MiB", os.ErrInvalid, a))
 	}
 	data, err := mapAnonymous(size, opts)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %d bytes of anonymous memory: %w", size, err)
+		e := &verbs.Error{Op: "map", Object: fmt.Sprintf("%d bytes of anonymous memory", size), Err: err}
+		switch {
+		case opts.Huge && errors.Is(err, syscall.ENOMEM):
+			e.Hint = fmt.Sprintf("too few free 2 MiB pages: raise vm.nr_hugepages by %d", size/hugePage)
+		case opts.Huge && errors.Is(err, syscall.EINVAL):
+			e.Hint = "this kernel has no 2 MiB pages"
+		}
+		return nil, e
 	}
 	return track(&Region{data: data, unmap: unmapMemory}), nil
 }
@@ -97,7 +109,7 @@ func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 // ordering in the Go heap only. Do not register such memory with a real device.
 func Wrap(memory []byte) (*Region, error) {
 	if len(memory) == 0 {
-		return nil, fmt.Errorf("mmap: wrap: %w", errLength(0))
+		return nil, failed("wrap", "memory", errLength(0))
 	}
 	return track(&Region{data: memory}), nil
 }
@@ -131,17 +143,17 @@ func (r *Region) Addr() uint64 { return uint64(address(r.data)) }
 // C: munmap
 func (r *Region) Close() error {
 	if r == nil {
-		return fmt.Errorf("mmap: close region: the pointer is nil: %w", os.ErrInvalid)
+		return failed("close", "region", errNil)
 	}
 	if r.closed.Swap(true) {
-		return fmt.Errorf("mmap: close region %#x: %w", r.Addr(), net.ErrClosed)
+		return failed("close", fmt.Sprintf("region %#x", r.Addr()), net.ErrClosed)
 	}
-	live.Add(-1)
+	regions.Add(-1)
 	if r.unmap == nil {
 		return nil
 	}
 	if err := r.unmap(r.data); err != nil {
-		return fmt.Errorf("mmap: close region %#x: %w", r.Addr(), err)
+		return failed("close", fmt.Sprintf("region %#x", r.Addr()), err)
 	}
 	return nil
 }
@@ -153,16 +165,26 @@ func roundUp(length, unit int) (int, error) {
 	return (length + unit - 1) / unit * unit, nil
 }
 
+var errNil = fmt.Errorf("%w: the pointer is nil", os.ErrInvalid)
+
+func failed(op, object string, err error) error {
+	return &verbs.Error{Op: op, Object: object, Err: err}
+}
+
 func errLength(length int) error {
 	return fmt.Errorf("%w: length %d", os.ErrInvalid, length)
 }
 
-var live atomic.Int64
-
-// Live returns the number of regions that are not closed, for tests of leaks.
-func Live() int { return int(live.Load()) }
-
 func track(r *Region) *Region {
-	live.Add(1)
+	regions.Add(1)
 	return r
+}
+
+// Format implements [fmt.Formatter]. It prints address, length and state, never the memory.
+func (r *Region) Format(f fmt.State, _ rune) {
+	state := "open"
+	if r.closed.Load() {
+		state = "closed"
+	}
+	fmt.Fprintf(f, "region of %d bytes at %#x, %s", r.Len(), r.Addr(), state)
 }

@@ -2,7 +2,6 @@ package mmap
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -47,12 +46,6 @@ func mapAnonymous(size int, opts *AnonymousOptions) ([]byte, error) {
 	data, err := mapMemory(-1, 0, size+slack, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err == nil && slack > 0 {
 		data, err = align(data, size, opts.Align)
-	}
-	if opts.Huge && errors.Is(err, unix.ENOMEM) {
-		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
-	}
-	if opts.Huge && errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("%w (this kernel has no 2 MiB pages)", err)
 	}
 	if err == nil && opts.DontFork {
 		if err = unix.Madvise(data, unix.MADV_DONTFORK); err != nil {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/regions"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if n := Live(); n != 0 {
+	if n := regions.Live(); n != 0 {
 		fmt.Fprintln(os.Stderr, n, "regions left open")
 		code = 1
 	}
@@ -99,13 +101,13 @@ func TestClosedRegion(t *testing.T) {
 	}
 	layout := IndexedLayout{Slots: 4, Stride: 8, Data: 384, Producer: 128, Consumer: 256}
 	for name, err := range map[string]error{
-		"Word":               failed(r.Word(0)),
-		"Word64":             failed(r.Word64(0)),
-		"NewPage":            failed(NewPage(r, nil)),
-		"NewFlagProducer":    failed(NewFlagProducer[uint64](r, 4, 0)),
-		"NewFlagConsumer":    failed(NewFlagConsumer[uint64](r, 4, 0)),
-		"NewIndexedProducer": failed(NewIndexedProducer[uint64](r, layout)),
-		"NewIndexedConsumer": failed(NewIndexedConsumer[uint64](r, layout)),
+		"Word":               errorOf(r.Word(0)),
+		"Word64":             errorOf(r.Word64(0)),
+		"NewPage":            errorOf(NewPage(r, nil)),
+		"NewFlagProducer":    errorOf(NewFlagProducer[uint64](r, 4, 0)),
+		"NewFlagConsumer":    errorOf(NewFlagConsumer[uint64](r, 4, 0)),
+		"NewIndexedProducer": errorOf(NewIndexedProducer[uint64](r, layout)),
+		"NewIndexedConsumer": errorOf(NewIndexedConsumer[uint64](r, layout)),
 	} {
 		if err == nil {
 			t.Errorf("%s works on a closed region", name)
@@ -113,16 +115,16 @@ func TestClosedRegion(t *testing.T) {
 	}
 }
 
-func failed[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }
 
 func TestLive(t *testing.T) {
-	before := Live()
+	before := regions.Live()
 	r := must[*Region](t)(Anonymous(1, nil))
-	if Live() != before+1 {
-		t.Errorf("Live %d, want %d", Live(), before+1)
+	if regions.Live() != before+1 {
+		t.Errorf("Live %d, want %d", regions.Live(), before+1)
 	}
-	if err := r.Close(); err != nil || Live() != before {
-		t.Errorf("Live %d, want %d; %v", Live(), before, err)
+	if err := r.Close(); err != nil || regions.Live() != before {
+		t.Errorf("Live %d, want %d; %v", regions.Live(), before, err)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestHostsVanish(t *testing.T) {
 func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 4)})
 	cfg := small
-	cfg.KeepAlive = time.Second
+	cfg.MaxIdleTimeout = time.Second
 	cfg.Pool = newPool(t, f, 16)
 	l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), f.Host(0).Addr()+":7471")
 	if err != nil {
@@ -58,7 +58,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 		})
 	}
 	alone := small
-	alone.KeepAlive = -1
+	alone.MaxIdleTimeout = -1
 	echo := func(c *Conn, n int) error {
 		err := c.Send(t.Context(), make([]byte, n))
 		if err == nil {
@@ -105,10 +105,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 			}
 		}
 	}
-	most := 1
-	if kind == rdmatest.SIW || kind == rdmatest.ERDMA {
-		most += 5 // TCP waits for the network longer than this
-	}
+	const most = 1
 	cfg.Pool.mu.Lock()
 	if n := len(cfg.Pool.conns); n > most {
 		t.Errorf("%d connections are left on the server", n)

@@ -18,7 +18,7 @@ import (
 // waits for the memory, and not before.
 func TestStalledPeerMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 1 << 20, KeepAlive: -1}).shape()
+		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 1 << 20, MaxIdleTimeout: -1}).shape()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestFullQueue(t *testing.T) {
 
 // Closes of all kinds at a time, with calls under way, leave nothing behind.
 func TestCloseStorm(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		before := runtime.NumGoroutine()
 		for round := range 12 {

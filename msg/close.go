@@ -17,10 +17,10 @@ const closeTimeout = 10 * time.Second
 
 // closing is the state of Close.
 type closing struct {
-	linger  int   // see SetLinger
-	set     bool  // SetLinger was called
-	lost    error // see Conn.lost
-	freeErr error // why something could not be freed
+	linger  time.Duration // how long Close waits; negative if it does not
+	lost    error         // see Conn.lost
+	freeErr error         // why something could not be freed
+	group   *wait.Group   // counts the connection until it is closed; nil unless a Listener accepted it
 }
 
 // SetLinger sets what Close does while the peer has not received everything yet, as
@@ -39,11 +39,11 @@ func (c *Conn) SetLinger(sec int) error {
 		return errNil("set")
 	}
 	if c.isShut() {
-		return c.failed("set", net.ErrClosed)
+		return c.failed("set on", net.ErrClosed)
 	}
 	c.freeing.Lock()
 	defer c.freeing.Unlock()
-	c.closing.linger, c.closing.set = sec, true
+	c.closing.linger = time.Duration(min(sec, math.MaxInt32)) * time.Second
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	return c.failed("shut down", errors.Join(c.outcome()))
 }
 
-func errNil(op string) error { return &Error{Op: op, Err: os.ErrInvalid} }
+func errNil(op string) error { return &verbs.Error{Op: op, Err: os.ErrInvalid} }
 
 func (c *Conn) outcome() (lost, freeErr error) {
 	c.freeing.Lock()
@@ -112,11 +112,9 @@ func (c *Conn) outcome() (lost, freeErr error) {
 
 // beginClose ends the calls that are waiting. first reports whether this call was the
 // first to do so.
-func (c *Conn) beginClose() (linger int, first bool) {
+func (c *Conn) beginClose() (linger time.Duration, first bool) {
 	c.freeing.Lock()
-	if linger = -1; c.closing.set {
-		linger = c.closing.linger
-	}
+	linger = c.closing.linger
 	c.freeing.Unlock()
 	if !c.shutDown(linger == 0) {
 		return linger, false
@@ -130,11 +128,11 @@ func (c *Conn) beginClose() (linger int, first bool) {
 	return linger, true
 }
 
-func lingerLimit(linger int) time.Duration {
+func lingerLimit(linger time.Duration) time.Duration {
 	if linger < 0 {
 		return closeTimeout
 	}
-	return time.Duration(min(linger, math.MaxInt32)) * time.Second
+	return linger
 }
 
 // setInBackground sets whether the connection is being closed in the background, so
@@ -160,6 +158,9 @@ func (c *Conn) free(lost error) {
 	defer c.freeing.Unlock()
 	c.closing.lost, c.closing.freeErr = lost, err
 	close(c.closed)
+	if c.closing.group != nil {
+		c.closing.group.Done()
+	}
 }
 
 // freeRest implements all calls of Close after the first. It frees what could not be
@@ -247,7 +248,7 @@ func (c *Conn) peerHasAll() bool {
 
 // lost returns why the peer may not have received everything, or nil if it has or the
 // program has discarded the rest.
-func (c *Conn) lost(linger int) error {
+func (c *Conn) lost(linger time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if linger == 0 || c.peerHasAll() {
@@ -273,10 +274,8 @@ func (c *Conn) finish() {
 	if c.ending.isShut {
 		cause = net.ErrClosed
 	}
-	for _, o := range c.opBySlot {
-		if o.posted {
-			c.settleOp(o, cause)
-		}
+	if c.onesided != nil {
+		c.onesided.End(cause)
 	}
 	c.endAll()
 }
@@ -333,6 +332,7 @@ func (c *Conn) goDown() {
 	if !c.ending.isDown {
 		c.ending.isDown = true
 		close(c.down)
+		c.failBatches()
 		c.poller.turn.Wake()
 	}
 }

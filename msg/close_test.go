@@ -19,7 +19,7 @@ import (
 // TestCloseWithoutAnswer: Close returns before the peer has answered, and ends all
 // calls.
 func TestCloseWithoutAnswer(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		theirs, ours := readable(t, a, b)
 		stuck, resume := f.Pause()
@@ -69,7 +69,7 @@ func TestCloseLimits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		var e *Error
+		var e *verbs.Error
 		if err := a.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() {
 			t.Error(err)
 		}
@@ -91,7 +91,7 @@ func TestCloseLimits(t *testing.T) {
 // TestCloseDelivers: messages that were sent before Close arrive, though the program
 // does not wait for that.
 func TestCloseDelivers(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		for _, n := range []int{5, 4000} {
 			if err := a.Send(t.Context(), make([]byte, n)); err != nil {
@@ -119,7 +119,7 @@ func TestCloseDelivers(t *testing.T) {
 
 // TestAbort: with SetLinger(0) Close resets the connection at once.
 func TestAbort(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		if err := a.Send(t.Context(), []byte("hello")); err != nil {
 			t.Fatal(err)
@@ -317,7 +317,7 @@ func TestCloseNil(t *testing.T) {
 // TestEndWithoutCompletions: a queue pair may be closed without completing its work
 // requests. The connection ends all the same, and every call returns.
 func TestEndWithoutCompletions(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		theirs, ours := readable(t, a, b)
 		stuck, resume := f.Pause()
@@ -326,7 +326,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 		go func() { waits <- a.Read(t.Context(), ours.Span(0, 8), theirs.Remote(), 0) }()
 		go func() { _, err := a.Recv(t.Context()); waits <- err }()
 		<-stuck
-		if err := a.CM().Close(); err != nil { // beneath the Conn
+		if err := a.base().Close(); err != nil { // beneath the Conn
 			t.Error(err)
 		}
 		for range 2 {
@@ -340,7 +340,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 // TestEndUnderCalls: every call ends when the peer's end is closed, whenever the call
 // began.
 func TestEndUnderCalls(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for range 20 {
 			l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort)
 			if err != nil {
@@ -367,7 +367,7 @@ func TestEndUnderCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.Release()
-			if err := b.CM().Close(); err != nil {
+			if err := b.base().Close(); err != nil {
 				t.Error(err)
 			}
 			for range 3 {
@@ -379,4 +379,30 @@ func TestEndUnderCalls(t *testing.T) {
 			bothFree(t, a, b)
 		}
 	})
+}
+
+// TestConfigLinger: Linger of a Dialer and of a ListenConfig applies to the connection. If positive, Close waits for a
+// message that is stuck, and if negative, Close discards it.
+func TestConfigLinger(t *testing.T) {
+	f, cfg := newFabric(t, rdmatest.RXE), small
+	for _, dialled := range []bool{true, false} {
+		for _, cfg.Linger = range []time.Duration{time.Millisecond, -1} {
+			a, b := connect(t, &cfg)
+			if !dialled {
+				a, b = b, a
+			}
+			_, resume := f.Pause()
+			if err := a.Send(t.Context(), []byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			err := a.Close()
+			if cfg.Linger < 0 && err != nil || cfg.Linger > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("dialled %v, Linger %v: %v", dialled, cfg.Linger, err)
+			}
+			resume()
+			if m, err := b.Recv(t.Context()); !errors.Is(err, rdmacm.ErrDisconnected) {
+				t.Errorf("dialled %v, Linger %v, the peer's Recv: %v, %v", dialled, cfg.Linger, m, err)
+			}
+		}
+	}
 }

@@ -1,16 +1,22 @@
 package msg
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
-	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/dialer"
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // Config describes a connection. [Dialer] and [ListenConfig] embed it. The zero value is
-// valid. This package does not modify a Config, so it may be shared. Only KeepAlive may
-// be negative.
+// valid. This package does not modify a Config, so it may be shared. Only MaxIdleTimeout,
+// Linger and RetryCount may be negative.
 type Config struct {
+	// AckTimeout is 1 second by default and RetryCount 6, so a connection survives an outage of up to seven seconds.
+	rdmacm.TransportOptions
+
 	// Pool provides the resources that the connection shares with others. Nil means
 	// that the connection has its own resources. It then uses a file descriptor
 	// and, while no call waits, a goroutine.
@@ -44,11 +50,21 @@ type Config struct {
 	// MiB, or for twice that minimum if it is more.
 	MaxMemory int
 
-	// KeepAlive is how long a connection may be idle before it checks whether the peer
-	// is still there. The same check ends the connection if a READ of a large message
-	// takes 30 seconds or more. Zero stands for 15 seconds. If KeepAlive is negative,
-	// the connection never checks.
-	KeepAlive time.Duration
+	// MaxIdleTimeout is how long the peer's machine may be silent. After that, the
+	// connection ends with an error that matches syscall.ETIMEDOUT, at most a quarter of
+	// MaxIdleTimeout late. A connection without traffic stays open: it probes the peer,
+	// whose machine answers without its program. The same check ends the connection if
+	// a READ of a large message takes 30 seconds or more. Zero stands for 30 seconds. If
+	// MaxIdleTimeout is negative, the connection never checks. A one-sided operation
+	// that takes longer counts as silence. A network that is down for longer than
+	// AckTimeout and RetryCount allow ends the connection sooner, except over iWARP.
+	MaxIdleTimeout time.Duration
+
+	// Linger is how long Close waits until the peer has received everything, as after
+	// Conn.SetLinger. Zero stands for no wait: messages are delivered in the background,
+	// for at most 10 seconds. If Linger is negative, Close discards them and resets the
+	// connection.
+	Linger time.Duration
 }
 
 const (
@@ -56,11 +72,15 @@ const (
 	minEager, maxEager, defaultEager    = 64, 1 << 20, 4096
 	maxLongest, defaultLongest          = 1 << 30, 4 << 20
 	defaultMemory                       = 64 << 20
-	defaultKeepAlive                    = 15 * time.Second
+	defaultMaxIdle                      = 30 * time.Second
+
+	// RetryCount could be 7, but rxe treats 7 as no limit, so no connection would end if the network failed.
+	retryCount = 6
+	ackTimeout = time.Second
 
 	rendezvous = 8  // limit of announced large messages in each direction
 	controls   = 16 // frames without a buffer in the send queue
-	opSlots    = 16 // one-sided operations in the send queue
+	opSlots    = 64 // one-sided operations in the send queue, a power of two
 )
 
 // shape is a Config with its defaults filled in.
@@ -70,14 +90,16 @@ type shape struct {
 	window    int
 	longest   int
 	memory    uint64 // of large messages, outside a pool
-	keepAlive time.Duration
+	maxIdle   time.Duration
+	linger    time.Duration
+	transport rdmacm.TransportOptions
 }
 
 func (c *Config) shape() (s shape, err error) {
 	memory := 0
 	if c != nil {
 		s = shape{pool: c.Pool, eager: c.EagerSize, window: c.Window, longest: c.MaxMessage,
-			keepAlive: c.KeepAlive}
+			maxIdle: c.MaxIdleTimeout, linger: c.Linger, transport: c.TransportOptions}
 		memory = c.MaxMemory
 	}
 	if s.eager == 0 {
@@ -89,8 +111,10 @@ func (c *Config) shape() (s shape, err error) {
 	if s.longest == 0 {
 		s.longest = max(defaultLongest, s.eager)
 	}
-	if s.keepAlive == 0 {
-		s.keepAlive = defaultKeepAlive
+	s.transport.AckTimeout = cmp.Or(s.transport.AckTimeout, ackTimeout)
+	s.transport.RetryCount = cmp.Or(s.transport.RetryCount, retryCount)
+	if s.maxIdle == 0 {
+		s.maxIdle = defaultMaxIdle
 	}
 	for _, f := range []struct {
 		name            string
@@ -101,18 +125,18 @@ func (c *Config) shape() (s shape, err error) {
 		{"MaxMessage", s.longest, s.eager, maxLongest},
 	} {
 		if f.is < f.least || f.is > f.most {
-			return s, fmt.Errorf("%s is %d, want %d to %d: %w", "Config."+f.name, f.is, f.least, f.most, syscall.EINVAL)
+			return s, fmt.Errorf("%s is %d, want %d to %d: %w", "Config."+f.name, f.is, f.least, f.most, dialer.ErrOption)
 		}
 	}
 	least := uint64(1) << classOf(s.longest)
 	if s.pool != nil && s.pool.budget.most < least {
-		return s, fmt.Errorf("Config.MaxMessage is %d, too large for the pool's MaxMemory of %d bytes: %w", s.longest, s.pool.budget.most, syscall.EINVAL)
+		return s, fmt.Errorf("Config.MaxMessage is %d, too large for the pool's MaxMemory of %d bytes: %w", s.longest, s.pool.budget.most, dialer.ErrOption)
 	}
 	switch s.memory = uint64(memory); {
 	case memory == 0:
 		s.memory = max(defaultMemory, 2*least)
 	case memory < 0 || s.memory < least:
-		return s, fmt.Errorf("Config.MaxMemory is %d, but a message of %d bytes needs at least %d: %w", memory, s.longest, least, syscall.EINVAL)
+		return s, fmt.Errorf("Config.MaxMemory is %d, but a message of %d bytes needs at least %d: %w", memory, s.longest, least, dialer.ErrOption)
 	}
 	return s, nil
 }
@@ -127,6 +151,14 @@ func (s *shape) budget() *budget {
 		return &s.pool.budget
 	}
 	return &budget{most: s.memory}
+}
+
+// checkTime returns the time between two checks of the watchdog. It is negative if there are none.
+func (s *shape) checkTime() time.Duration {
+	if s.maxIdle < 0 {
+		return -1
+	}
+	return max(s.maxIdle/mostIdle, 1)
 }
 
 func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), uint64(s.longest)} }

@@ -2,10 +2,13 @@ package msg
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/conn"
+	"github.com/goverbs/goverbs/internal/onesided"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
@@ -15,7 +18,6 @@ import (
 // methods may be called concurrently.
 type Conn struct {
 	link  link
-	cm    *rdmacm.Conn
 	id    uint32
 	shape shape
 	heap  *heap
@@ -34,10 +36,8 @@ type Conn struct {
 	ring  memory       // of all small buffers
 	small chan *Buffer // free small buffers
 
-	opsOnce sync.Once
-	ops     chan *op // free slots
-	opRoom  []byte   // their memory, in the ring
-	opsAt   int
+	opRoom []byte // the memory of the one-sided operations, in the ring
+	opsAt  int
 
 	finMu      sync.Mutex // guards finsPosted
 	finsPosted bool       // the receives for FINs are posted
@@ -60,7 +60,9 @@ type Conn struct {
 	grant       grants
 	receives    []*receive
 	buffers     []*Buffer // the small buffers, by slot
-	opBySlot    []*op
+	onesided    *onesided.Queue[opEntry]
+	batches     fifo[*batch]  // not posted completely
+	spare       []*batch      // for later calls
 	waiting     fifo[arrival] // messages that have not been received
 	lent        lentBuffers   // large messages that the peer has not read
 	fins        fifo[uint64]  // cookies of FINs that are due
@@ -69,6 +71,8 @@ type Conn struct {
 	watchdog    watchdog
 
 	sent, got   uint64 // messages
+	held        uint64 // received messages that the program has not released
+	stats       rdmacm.ConnStats
 	unsignaled  unsignaled
 	outstanding int // work requests that will complete
 	controls    int // the outstanding frames without a buffer
@@ -83,13 +87,16 @@ type Conn struct {
 func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
 		link: l, id: id, shape: s, domain: domain, unsignaled: unsignaled{most: s.maxUnsignaled()},
-		small: make(chan *Buffer, s.buffers()), ops: make(chan *op, opSlots),
-		room: newSignal(), arrived: newSignal(),
+		small: make(chan *Buffer, s.buffers()),
+		room:  newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
-		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
+		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window), batches: newFIFO[*batch](1),
 	}
 	if s.pool == nil {
 		c.poller = new(poller)
+	}
+	if c.closing.linger = -1; s.linger != 0 {
+		c.closing.linger = max(s.linger, 0)
 	}
 	c.sendTurn.Init(nil)
 	c.recvTurn.Init(nil)
@@ -147,16 +154,27 @@ func (c *Conn) maySend() {
 	close(c.opened)
 }
 
-// CM returns the underlying connection, with its queue pair, protection domain and
-// device. Its completions belong to c: use Do to post work requests, and c.Close to
-// close it.
-func (c *Conn) CM() *rdmacm.Conn { return c.cm }
+// CM returns the underlying connection of the connection manager, with its queue pair, protection domain and
+// device. Its completions belong to c: use DoWR to post work requests, and c.Close to
+// close it. A connection over a stream has none, and CM returns nil.
+func (c *Conn) CM() *rdmacm.Conn {
+	cm, _ := c.base().(*rdmacm.Conn)
+	return cm
+}
 
-// LocalAddr returns the local address and port.
-func (c *Conn) LocalAddr() netip.AddrPort { return c.cm.LocalAddr() }
+// Done returns a channel that is closed when the connection has ended: either side closed it, or it broke. Messages that
+// arrived before can still be received.
+func (c *Conn) Done() <-chan struct{} { return c.base().Done() }
 
-// RemoteAddr returns the peer's address and port.
-func (c *Conn) RemoteAddr() netip.AddrPort { return c.cm.RemoteAddr() }
+// MaxMessage returns the length in bytes of the longest message that the peer accepts. A longer one fails with an error that
+// matches [ErrTooLong].
+func (c *Conn) MaxMessage() int { return int(c.peer.longest) }
+
+// LocalAddr returns the local address and port. A connection over a stream has port 0.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.base().LocalAddr() }
+
+// RemoteAddr returns the peer's address and port. A connection over a stream has port 0.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.base().RemoteAddr() }
 
 // link is the transport of a Conn: a connected queue pair, or a fake one in tests.
 type link interface {
@@ -177,7 +195,13 @@ type memory interface {
 }
 
 // rdmaLink is a link over a connected queue pair.
-type rdmaLink struct{ *rdmacm.Conn }
+type rdmaLink struct{ conn.Conn }
+
+// base returns the queue pair's connection, or nil in a test.
+func (c *Conn) base() conn.Conn {
+	l, _ := c.link.(rdmaLink)
+	return l.Conn
+}
 
 func (l rdmaLink) PostSend(wrs []verbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
 func (l rdmaLink) PostRecv(wrs []verbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
@@ -192,7 +216,7 @@ func (l rdmaLink) close() error {
 	return nil
 }
 
-// explain returns the cause of the end. If rdmacm only knows of a flushed receive,
+// explain returns the cause of the end. If it only knows of a flushed receive,
 // explain returns err, because the receive may have been polled before the send that
 // failed first.
 func (l rdmaLink) explain(err error) error {
@@ -204,4 +228,13 @@ func (l rdmaLink) explain(err error) error {
 
 func (l rdmaLink) register(b []byte, access verbs.Access) (memory, error) {
 	return l.PD().RegMR(b, access)
+}
+
+// Format implements [fmt.Formatter]. It prints the addresses and the state, never memory.
+func (c *Conn) Format(f fmt.State, _ rune) {
+	state := "open"
+	if c.isShut() {
+		state = "closed"
+	}
+	fmt.Fprintf(f, "msg connection %v to %v, %s", c.LocalAddr(), c.RemoteAddr(), state)
 }

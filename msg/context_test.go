@@ -30,13 +30,13 @@ func waits(a *Conn, l *Listener) map[string]func(context.Context) error {
 // TestContextErrors: an error caused by a context names operation and object, and matches
 // the error of the context. It is a timeout if the deadline has passed.
 func TestContextErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		a, _ := connect(t, &cfg)
 		for op, call := range waits(a, l) {
 			object := a.object()
 			if op == "accept" {
-				object = "msg"
+				object = " at " // its address, or the name of a listener without one
 			}
 			for range 2 { // the second context has ended when the call begins
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -65,7 +65,7 @@ func TestContextErrors(t *testing.T) {
 // TestClosedErrors: every call on a closed connection or with a closed region returns an
 // error that matches net.ErrClosed.
 func TestClosedErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		theirs, ours := readable(t, a, b)
 		buffer, err := a.Alloc(t.Context(), 1)

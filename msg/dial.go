@@ -1,12 +1,16 @@
 package msg
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -48,22 +52,44 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	}
 	made := pendingConns{shape: s}
 	dialer := rdmacm.Dialer{Config: *made.config(), Timeout: d.Timeout, LocalAddr: d.LocalAddr, Resolver: d.Resolver,
-		FallbackDelay: d.FallbackDelay, AckTimeout: ackTimeout}
+		FallbackDelay: d.FallbackDelay}
 	cm, err := dialer.Dial(ctx, address)
-	c := made.take(cm)
-	made.end()
+	return made.begun(ctx, cm, err)
+}
+
+// DialOver connects to a [Listener] of [ListenConfig.ListenOver] over a stream that is connected to it, such as a
+// TCP or TLS connection. It needs no connection manager. LocalAddr, Resolver and FallbackDelay have no meaning. over
+// sets the protection domain, the device's port and the GID. With a pool, the protection domain is the pool's, and over
+// may be nil. DialOver ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. The stream
+// belongs to the connection. RetryCount must not be negative. See [oob.Dial].
+func (d *Dialer) DialOver(ctx context.Context, stream io.ReadWriteCloser, over *oob.Config) (*Conn, error) {
+	s, err := d.Config.shape()
+	if err != nil {
+		return nil, failed("dial", errors.Join(err, stream.Close()))
+	}
+	made := pendingConns{shape: s}
+	cfg := made.configOver(over)
+	cfg.Timeout = cmp.Or(d.Timeout, cfg.Timeout)
+	base, err := oob.Dial(ctx, stream, cfg)
+	return made.begun(ctx, base, err)
+}
+
+// begun returns the connection that a dial has made.
+func (b *pendingConns) begun(ctx context.Context, base conn.Conn, err error) (*Conn, error) {
+	c := b.take(base)
+	b.end()
 	if err != nil {
 		return nil, failed("dial", err)
 	}
 	if err := c.begin(ctx); err != nil {
-		return nil, c.failed("dial", errors.Join(err, cm.Close()))
+		return nil, c.failed("dial", errors.Join(err, base.Close()))
 	}
 	return c, nil
 }
 
 // begin starts the protocol on a connection that this side has dialled.
 func (c *Conn) begin(ctx context.Context) error {
-	greeting, err := parseHello(c.cm.PrivateData())
+	greeting, err := parseHello(c.base().PrivateData())
 	if err != nil {
 		return err
 	}
@@ -71,8 +97,8 @@ func (c *Conn) begin(ctx context.Context) error {
 		c.pollAlone()
 	}
 	c.open(greeting, true)
-	c.startWatch(c.shape.keepAlive)
-	if c.shape.pool != nil && c.cm.Device().Info().Driver == verbs.DriverSIW {
+	c.startWatch(c.shape.checkTime())
+	if c.shape.pool != nil && c.base().Device().Info().Driver == verbs.DriverSIW {
 		return c.prove(ctx)
 	}
 	return nil

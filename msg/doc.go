@@ -1,6 +1,6 @@
 // Package msg sends messages over RDMA connections. It also has one-sided operations.
 //
-//	l, err := msg.Listen(":7471")
+//	l, err := msg.Listen(ctx, ":7471")
 //	c, err := l.Accept(ctx)
 //	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 //
@@ -75,7 +75,7 @@
 // [Conn.Close] returns at once. The peer receives all messages that were sent, and then
 // io.EOF. The connection delivers them in the background, for at most 10 seconds.
 // [Conn.Shutdown] waits for that, and [Conn.SetLinger] changes it. If a connection ends in
-// any other way, for example because the peer died, calls return an [Error]. Before that,
+// any other way, for example because the peer died, calls return an [verbs.Error]. Before that,
 // Recv returns the messages that have arrived.
 //
 // An idle connection sends a keep-alive to its peer every 15 seconds ([Config].KeepAlive). So

@@ -1,47 +1,12 @@
 package msg
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/goverbs/goverbs/internal/dialer"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// Error is the type of all errors of this package, except [io.EOF]. errors.Is matches
-// the cause: the error of the context, [net.ErrClosed] after Close, [ErrProtocol],
-// [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected if the peer disconnected
-// without a closing frame, a verbs.Status, or any error of rdmacm's Conn.Err.
-type Error struct {
-	Op     string // "send", "receive", "read", …
-	Object string // "connection to 10.0.0.2:7471", "pool on siw0", …; may be empty
-	Err    error
-}
-
-func (e *Error) Error() string {
-	if e.Object != "" {
-		return "msg: " + e.Object + ": " + e.Op + ": " + e.Err.Error()
-	}
-	return "msg: " + e.Op + ": " + e.Err.Error()
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Timeout reports whether a deadline passed.
-func (e *Error) Timeout() bool {
-	return errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
-}
-
-// Temporary reports whether an error of [Listener.Accept] concerns only one peer, so
-// that the listener continues to accept others.
-func (e *Error) Temporary() bool {
-	_, ok := e.Err.(ofPeer)
-	return ok
-}
-
-// ofPeer marks an error that concerns one peer of a listener.
-type ofPeer struct{ error }
-
-func (e ofPeer) Unwrap() error { return e.error }
 
 var (
 	// ErrProtocol means that the peer broke the protocol, which ends the connection.
@@ -64,15 +29,12 @@ func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// failed wraps err, unless it is nil or wrapped already.
+// failed wraps err, unless it is nil or names an operation already.
 func failed(op string, err error) error {
-	if err == nil {
-		return nil
+	if e := new(verbs.Error); errors.As(err, &e) && e.Error() == err.Error() { // itself, or with a mark that adds no text
+		return err
 	}
-	if e, ok := err.(*Error); ok {
-		return e
-	}
-	return &Error{Op: op, Err: err}
+	return failedOn("", op, err)
 }
 
 // failed wraps err, unless it is nil or wrapped already.
@@ -84,7 +46,7 @@ func (c *Conn) failed(op string, err error) error {
 }
 
 func (c *Conn) object() string {
-	if c.cm == nil { // in a test
+	if c.base() == nil { // in a test
 		return "connection"
 	}
 	return "connection to " + c.RemoteAddr().String()
@@ -97,13 +59,13 @@ func (p *Pool) failed(op string, err error) error {
 	return failedOn("pool on "+p.dev.Info().Name, op, err)
 }
 
-// failedOn wraps err, unless it is nil or wrapped already.
+// failedOn wraps err, unless it is nil, an error of the same operation, or wrapped with the object already.
 func failedOn(object, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*Error); ok {
+	if e, ok := err.(*verbs.Error); ok && (e.Op == op || object != "" && e.Object == object) {
 		return e
 	}
-	return &Error{op, object, err}
+	return dialer.Within(op, object, err)
 }

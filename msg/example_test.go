@@ -19,7 +19,7 @@ import (
 // An echo server: each message goes back to where it came from.
 func Example() {
 	ctx := context.Background()
-	l, err := msg.Listen(":7471")
+	l, err := msg.Listen(ctx, ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args.
 // exampleConns are both ends of a connection between two hosts in software.
 func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
+	l, err := msg.Listen(ctx, fabric.Host(1).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 // A listener says at which port it is when it was asked for any.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(0).Addr() + ":0")
+	l, err := msg.Listen(context.Background(), fabric.Host(0).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}

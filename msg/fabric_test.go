@@ -5,8 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/conntest"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -27,6 +30,54 @@ func onFabrics(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric, cfg Con
 			})
 		})
 	}
+}
+
+// anywhere runs a test as onFabrics does, and then with connections over streams, on the devices that can have them.
+func anywhere(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric, cfg Config)) {
+	onFabrics(t, test)
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		t.Run("streams/"+kind.String(), func(t *testing.T) {
+			t.Run("alone", func(t *testing.T) {
+				f := newFabric(t, kind)
+				streams = &oob.Config{PD: conntest.OpenPD(t, f.Host(0).Device(0))}
+				defer func() { streams = nil }()
+				test(t, f, small)
+			})
+			t.Run("pool", func(t *testing.T) {
+				f, cfg := newFabric(t, kind), small
+				cfg.Pool = newPool(t, f, 4)
+				streams = &oob.Config{}
+				defer func() { streams = nil }()
+				test(t, f, cfg)
+			})
+		})
+	}
+}
+
+// streams is for the connections of a test of anywhere, and nil while they use the connection manager.
+var streams *oob.Config
+
+// pipes are those of the listeners over streams.
+var pipes sync.Map
+
+func listenOn(t *testing.T, cfg *Config) (*Listener, error) {
+	lc := &ListenConfig{Config: *cfg}
+	if streams == nil {
+		return lc.Listen(t.Context(), anyPort)
+	}
+	p := conntest.NewPipes()
+	l, err := lc.ListenOver(p, streams)
+	pipes.Store(l, p)
+	return l, err
+}
+
+// dialTo dials a listener of listenOn.
+func dialTo(ctx context.Context, l *Listener, cfg *Config) (*Conn, error) {
+	d := &Dialer{Config: *cfg}
+	if p, ok := pipes.Load(l); ok {
+		return d.DialOver(ctx, p.(*conntest.Pipes).Dial(), streams)
+	}
+	return d.Dial(ctx, l.Addr().String())
 }
 
 // small are connections that are quickly made and filled.
@@ -68,7 +119,7 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *rdmatest.Fabric {
 
 func listen(t *testing.T, cfg *Config) *Listener {
 	t.Helper()
-	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
+	l, err := listenOn(t, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +132,17 @@ func listen(t *testing.T, cfg *Config) *Listener {
 func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dialErr, acceptErr error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	dialing, stop := context.WithCancel(t.Context())
+	defer stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		accepted, acceptErr = l.Accept(ctx)
+		if accepted, acceptErr = l.Accept(ctx); errors.Is(acceptErr, ErrPoolFull) { // the dial is repeated
+			_, acceptErr = l.Accept(ctx)
+			stop()
+		}
 	}()
-	dialled, dialErr = (&Dialer{Config: *cfg}).Dial(t.Context(), l.Addr().String())
+	dialled, dialErr = dialTo(dialing, l, cfg)
 	var rejected *rdmacm.RejectedError
 	if dialErr != nil && !errors.As(dialErr, &rejected) { // otherwise Accept is about to return the cause
 		cancel()
@@ -104,7 +160,7 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 // connect makes both ends of a connection, which are closed when the test ends.
 func connect(t *testing.T, cfg *Config) (dialled, accepted *Conn) {
 	t.Helper()
-	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
+	l, err := listenOn(t, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

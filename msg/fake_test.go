@@ -33,6 +33,7 @@ type fakeEnd struct {
 	over     bool // the queue pair is in the error state
 	quiet    int  // sends without a completion since the last one with one
 	closed   bool
+	refuse   func(*verbs.SendWR) error // may be nil
 }
 
 // fakeSend is a copy of a posted work request.
@@ -110,7 +111,12 @@ func (w *world) find(addr, n uint64, key uint32, access verbs.Access) []byte {
 func (e *fakeEnd) PostSend(wrs []verbs.SendWR) (int, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
-	for _, wr := range wrs {
+	for i, wr := range wrs {
+		if e.refuse != nil {
+			if err := e.refuse(&wrs[i]); err != nil {
+				return i, err
+			}
+		}
 		s := fakeSend{SendWR: wr}
 		copy(s.inline[:], wr.Inline)
 		if len(wr.SGL) > 0 {

@@ -41,6 +41,16 @@ func (f *fifo[T]) push(v T) {
 	f.size++
 }
 
+// removeFunc removes the elements for which is returns true.
+func (f *fifo[T]) removeFunc(is func(T) bool) {
+	for range f.size {
+		v := *f.head()
+		if f.pop(); !is(v) {
+			f.push(v)
+		}
+	}
+}
+
 func (f *fifo[T]) head() *T { return &f.ring[f.next] }
 
 func (f *fifo[T]) pop() {

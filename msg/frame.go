@@ -2,8 +2,9 @@ package msg
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // frameType is the type of a frame. docs/messages.md describes each.
@@ -117,7 +118,7 @@ var magic = [4]byte{'g', 'v', 'm', 's'}
 
 // ErrVersion means that the peer speaks another version of the protocol, or another
 // protocol.
-var ErrVersion = errors.New("the peer speaks another protocol")
+var ErrVersion = rdmacm.ErrOtherProtocol
 
 func (h hello) bytes() []byte {
 	b := make([]byte, helloSize)
@@ -189,7 +190,8 @@ const (
 	kindUnsignaled               // the same, but it completes only if it fails
 	kindControl                  // a frame without a buffer
 	kindRead                     // of a large message
-	kindOp                       // slot: the op
+	kindOp                       // generation and slot: the sequence number of a one-sided operation
+	kindQuietOp                  // the same, but it completes only if it fails
 	kindKeepAlive
 )
 

@@ -110,7 +110,7 @@ func TestFaultAfterMessages(t *testing.T) {
 	if err := c.Send(t.Context(), nil); !errors.Is(err, ErrProtocol) {
 		t.Error(err)
 	}
-	var typed *Error
+	var typed *verbs.Error
 	if err := c.Close(); err != nil || errors.As(err, &typed) {
 		t.Error(err)
 	}

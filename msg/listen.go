@@ -3,18 +3,23 @@ package msg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/accept"
+	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm      *rdmacm.Listener
+	base    accept.Listener
 	pending pendingConns
 	closed  atomic.Bool
+	open    wait.Group // accepted connections that have not freed everything
 }
 
 // ListenConfig listens with options. The zero value is valid. [Listen] uses it.
@@ -25,14 +30,16 @@ type ListenConfig struct {
 	// Resolver looks up names. Nil stands for net.DefaultResolver.
 	Resolver *net.Resolver
 
-	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
-	// stands for 128.
+	// Backlog is how many dials may wait for Accept. If there are more, the newest one of the
+	// address with the most is rejected as busy, and repeats itself: see
+	// rdmacm.ListenConfig.Backlog. At most 128 connections are set up at a time. Zero stands
+	// for 4096.
 	Backlog int
 }
 
 // Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
-func Listen(address string) (*Listener, error) {
-	return new(ListenConfig).Listen(context.Background(), address)
+func Listen(ctx context.Context, address string) (*Listener, error) {
+	return new(ListenConfig).Listen(ctx, address)
 }
 
 // Listen listens on an address such as "10.0.0.1:7471", or on all addresses of both families
@@ -45,14 +52,31 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	}
 	l := &Listener{pending: pendingConns{shape: s, accepts: true}}
 	cm := rdmacm.ListenConfig{Config: *l.pending.config(), Resolver: lc.Resolver, Backlog: lc.Backlog}
-	if l.cm, err = cm.Listen(ctx, address); err != nil {
+	if l.base.CM, err = cm.Listen(ctx, address); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
 }
 
+// ListenOver accepts connections over the streams of l, such as TCP or TLS connections. It needs no connection
+// manager. Resolver and Backlog have no meaning. over sets the protection domain, the device's port and the GID. With
+// a pool, the protection domain is the pool's, and over may be nil. over's Authorize decides who may connect. ListenOver ignores
+// over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. RetryCount must not be negative. The Listener owns
+// l. See [oob.Listen].
+func (lc *ListenConfig) ListenOver(l net.Listener, over *oob.Config) (*Listener, error) {
+	s, err := lc.Config.shape()
+	if err != nil {
+		return nil, failed("listen", errors.Join(err, l.Close()))
+	}
+	made := &Listener{pending: pendingConns{shape: s, accepts: true}}
+	if made.base.Over, err = oob.Listen(l, made.pending.configOver(over)); err != nil {
+		return nil, failed("listen", err)
+	}
+	return made, nil
+}
+
 // Accept waits for a connection. After an error that matches net.ErrClosed the listener
-// is closed. An error that is temporary ([Error.Temporary]) concerns one peer, such as
+// is closed. An error that is temporary ([verbs.Error.Temporary]) concerns one peer, such as
 // one that speaks another protocol ([ErrVersion]) or finds the pool full
 // ([ErrPoolFull]), and the listener continues to accept others. Any other error is
 // caused by ctx. If a peer sends nothing within 10 seconds of Accept, its connection is
@@ -62,15 +86,13 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 // may return its messages and its end before Accept returns the connection.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
-		cm, err := l.cm.Accept(ctx)
+		base, err := l.base.Accept(ctx)
 		if err != nil {
 			l.pending.sweep()
-			if byContext := ctx.Err() != nil && errors.Is(err, ctx.Err()); !byContext && !errors.Is(err, net.ErrClosed) {
-				err = ofPeer{err}
-			}
 			return nil, failed("accept", err)
 		}
-		if c := l.pending.take(cm); c != nil {
+		if c := l.pending.take(base); c != nil {
+			c.countIn(&l.open)
 			l.welcome(c)
 			return c, nil
 		}
@@ -90,8 +112,9 @@ func (l *Listener) welcome(c *Conn) {
 	}
 }
 
-// Addr returns the address that the listener listens on, like rdmacm.Listener.Addr.
-func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
+// Addr returns the address that the listener listens on, like rdmacm.Listener.Addr. For streams it is the address of
+// the net.Listener if that has an IP address, and invalid otherwise.
+func (l *Listener) Addr() netip.AddrPort { return l.base.Addr() }
 
 // Close stops listening. Accepted connections stay open. A second Close returns an
 // error that matches net.ErrClosed.
@@ -100,10 +123,43 @@ func (l *Listener) Close() error {
 		return errNil("close listener")
 	}
 	again := l.closed.Swap(true)
-	err := l.cm.Close()
+	err := l.base.Close()
 	l.pending.end()
 	if again && err == nil {
 		err = net.ErrClosed
 	}
-	return failedOn("listener on "+l.Addr().String(), "close", err)
+	return failedOn(l.Addr().String(), "close listener", err)
 }
+
+// Shutdown stops listening. It waits until all connections that Accept returned are closed, their messages are delivered, and
+// their objects are freed. It does not close the connections. If ctx ends first, Shutdown returns an error that matches ctx.Err().
+// It may be called after Close.
+func (l *Listener) Shutdown(ctx context.Context) error {
+	if l == nil {
+		return errNil("shut down listener")
+	}
+	err := l.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	if canceled := l.open.Wait(ctx); canceled != nil {
+		err = errors.Join(err, failedOn(l.Addr().String(), "shut down listener", canceled))
+	}
+	return err
+}
+
+// countIn counts the connection in a group until it has freed everything.
+func (c *Conn) countIn(g *wait.Group) {
+	c.freeing.Lock()
+	defer c.freeing.Unlock()
+	if !isClosed(c.closed) { // with a pool, it may have been closed already
+		g.Add()
+		c.closing.group = g
+	}
+}
+
+// Format implements [fmt.Formatter]. It prints the address.
+func (l *Listener) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "msg listener at %v", l.Addr()) }
+
+// Stats returns the Listener's counts. A Listener over streams has none.
+func (l *Listener) Stats() rdmacm.ListenerStats { return l.base.Stats() }

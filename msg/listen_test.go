@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A peer that greets as it should not is rejected and reported, and the listener goes on.
@@ -21,7 +22,7 @@ func TestAcceptHostile(t *testing.T) {
 			if !errors.As(err, &rejected) {
 				t.Errorf("%s: %v", name, err)
 			}
-			var typed *Error
+			var typed *verbs.Error
 			if err := <-accepted; !errors.Is(err, h.want) || !errors.As(err, &typed) || typed.Op != "accept" || !typed.Temporary() {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -42,7 +43,7 @@ func TestAcceptEnds(t *testing.T) {
 		accepted := make(chan error, 1)
 		go func() { _, err := l.Accept(ctx); accepted <- err }()
 		cancel()
-		var typed *Error
+		var typed *verbs.Error
 		if err := <-accepted; !errors.Is(err, context.Canceled) || errors.As(err, &typed) && typed.Temporary() {
 			t.Error(err)
 		}
@@ -107,7 +108,7 @@ func TestRefused(t *testing.T) {
 		"eager size 63": {EagerSize: 63}, "eager size 2^21": {EagerSize: 1 << 21}, "eager size -1": {EagerSize: -1},
 		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^30+1": {MaxMessage: maxLongest + 1},
 	} {
-		var typed *Error
+		var typed *verbs.Error
 		if _, err := (&Dialer{Config: cfg}).Dial(t.Context(), anyPort); !errors.As(err, &typed) || typed.Op != "dial" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -115,7 +116,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Listen("no address"); err == nil {
+	if _, err := Listen(t.Context(), "no address"); err == nil {
 		t.Error("listens at no address")
 	}
 	if _, err := (&ListenConfig{Backlog: -1}).Listen(t.Context(), anyPort); err == nil {
@@ -135,5 +136,50 @@ func TestListenerClosedTwice(t *testing.T) {
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// TestListenerShutdown: Shutdown of a Listener waits until the accepted connections are closed and have delivered everything.
+func TestListenerShutdown(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		a, b, err1, err2 := meet(t, l, &cfg)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		var typed *verbs.Error
+		if err := l.Shutdown(canceled); !errors.Is(err, context.Canceled) || !errors.As(err, &typed) || typed.Op != "shut down listener" {
+			t.Error(err)
+		}
+		if _, err := l.Accept(t.Context()); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if err := b.Send(t.Context(), []byte("last")); err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(t.Context()) }()
+		m, err := a.Recv(t.Context())
+		if err != nil || string(m.Bytes()) != "last" {
+			t.Fatal(err)
+		}
+		m.Release()
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil || !isClosed(b.closed) {
+			t.Error(err)
+		}
+		if err := l.Shutdown(canceled); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := (*Listener)(nil).Shutdown(t.Context()); err == nil {
+		t.Error("no error for a nil Listener")
 	}
 }

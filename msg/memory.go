@@ -19,8 +19,8 @@ type heap struct {
 
 	adding sync.WaitGroup // registrations in progress
 
-	mu     sync.Mutex // guards the fields below
-	all    map[memory]struct{}
+	mu     sync.Mutex     // guards the fields below
+	all    map[memory]int // with their lengths
 	closed bool
 }
 
@@ -41,9 +41,9 @@ func (h *heap) add(b []byte, access verbs.Access) (memory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = make(map[memory]struct{})
+		h.all = make(map[memory]int)
 	}
-	h.all[m] = struct{}{}
+	h.all[m] = len(b)
 	return m, nil
 }
 

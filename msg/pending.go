@@ -3,12 +3,15 @@ package msg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -22,73 +25,91 @@ type pendingConns struct {
 	accepts bool
 
 	mu    sync.Mutex
-	made  map[*rdmacm.Conn]*Conn
+	made  map[conn.Conn]*Conn
 	ended bool // no more connections are set up
 }
 
-// retryCount is how often an unacknowledged packet is sent again. The largest value is
-// 7, but rxe treats 7 as no limit, so no connection would end if the network failed.
-const retryCount = 6
-
-// ackTimeout is how long a packet may stay unacknowledged before it is sent again. With
-// retryCount, a connection survives an outage of up to 7 seconds.
-const ackTimeout = time.Second
-
 // config returns the configuration for the connection manager.
 func (b *pendingConns) config() *rdmacm.Config {
-	s := &b.shape
 	cfg := &rdmacm.Config{
-		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare,
-		RetryCount: retryCount,
-		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
-			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
+		PrivateData: b.shape.hello().bytes(), TransportOptions: b.shape.transport, QP: b.qpOptions(),
+		PrepareQP: func(cm *rdmacm.Conn, o *uverbs.QPOptions) error { return b.begin(cm, o) },
+		Prepare:   func(cm *rdmacm.Conn) error { return b.prepare(cm) },
 	}
-	if s.pool != nil {
-		cfg.PD = s.pool.pd
+	if p := b.shape.pool; p != nil {
+		cfg.PD = p.pd
 	}
 	return cfg
 }
 
-// begin creates the Conn before its queue pair. The Conn is closed together with cm.
+// configOver returns the configuration for connections over streams. over has the caller's part, and may be nil with a pool.
+func (b *pendingConns) configOver(over *oob.Config) *oob.Config {
+	var cfg oob.Config
+	if over != nil {
+		cfg = *over
+	}
+	cfg.PrivateData, cfg.TransportOptions, cfg.QP, cfg.RecvCQEntries = b.shape.hello().bytes(), b.shape.transport, b.qpOptions(), 0
+	cfg.PrepareQP = func(c *oob.Conn, o *uverbs.QPOptions) error { return b.begin(c, o) }
+	cfg.Prepare = func(c *oob.Conn) error { return b.prepare(c) }
+	if p := b.shape.pool; p != nil {
+		cfg.PD = p.pd
+	}
+	return &cfg
+}
+
+func (b *pendingConns) qpOptions() uverbs.QPOptions {
+	return uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(b.shape.sends()), MaxRecvWR: uint32(b.shape.receives()),
+		MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}}
+}
+
+// begin creates the Conn before its queue pair. The Conn is closed together with base.
 // On the accepting side, begin parses the peer's greeting, and an error rejects the
 // peer.
-func (b *pendingConns) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
+func (b *pendingConns) begin(base conn.Conn, o *uverbs.QPOptions) error {
 	var greeting hello
 	var err error
 	if b.accepts {
-		if greeting, err = parseHello(cm.PrivateData()); err != nil {
+		if greeting, err = parseHello(base.PrivateData()); err != nil {
 			return err
 		}
 	}
-	c := newConn(rdmaLink{cm}, 1, b.shape, cm.PD())
-	c.cm, c.peer = cm, greeting
+	c := newConn(rdmaLink{base}, 1, b.shape, base.PD())
+	c.peer = greeting
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended { // Dial may begin a second address after the first one has ended
 		return net.ErrClosed
 	}
 	if b.made == nil {
-		b.made = make(map[*rdmacm.Conn]*Conn)
+		b.made = make(map[conn.Conn]*Conn)
 	}
 	// Resources are closed in reverse order, so this one is closed after the pool has
 	// removed the connection. Until then, end must find it.
-	cm.Own(closer(func() error { b.closed(c); return nil }))
+	base.Own(closer(func() error { b.closed(c); return nil }))
 	if p := b.shape.pool; p != nil {
 		if err := p.admit(c); err != nil {
-			return err
+			return b.full(err)
 		}
-		cm.Own(closer(func() error { p.remove(c); return nil }))
+		base.Own(closer(func() error { p.remove(c); return nil }))
 		o.SendCQ, o.RecvCQ = c.poller.sendCQ, c.poller.recvCQ
 	}
-	cm.Own(c.heap)
-	b.made[cm] = c
+	base.Own(c.heap)
+	b.made[base] = c
 	return nil
 }
 
+// full makes a pool without room reject a peer as busy. A dial into such a pool is not repeated.
+func (b *pendingConns) full(err error) error {
+	if b.accepts && err == ErrPoolFull {
+		return fmt.Errorf("%w: %w", rdmacm.ErrBusy, err)
+	}
+	return err
+}
+
 // prepare is called when the queue pair has been created and is not connected yet.
-func (b *pendingConns) prepare(cm *rdmacm.Conn) error {
+func (b *pendingConns) prepare(base conn.Conn) error {
 	b.mu.Lock()
-	c := b.made[cm]
+	c := b.made[base]
 	b.mu.Unlock()
 	if b.accepts {
 		c.open(c.peer, false)
@@ -105,7 +126,7 @@ func (f closer) Close() error { return f() }
 // closed it by then. Such a connection stays, and Accept returns it.
 func (b *pendingConns) closed(c *Conn) {
 	if !c.isShut() {
-		b.remove(c.cm)
+		b.remove(c.base())
 	}
 }
 
@@ -114,21 +135,21 @@ func (b *pendingConns) closed(c *Conn) {
 func (b *pendingConns) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.made, func(_ *rdmacm.Conn, c *Conn) bool { return c.isShut() })
+	maps.DeleteFunc(b.made, func(_ conn.Conn, c *Conn) bool { return c.isShut() })
 }
 
-func (b *pendingConns) remove(cm *rdmacm.Conn) *Conn {
+func (b *pendingConns) remove(base conn.Conn) *Conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.made[cm]
-	delete(b.made, cm)
+	c := b.made[base]
+	delete(b.made, base)
 	return c
 }
 
 // take removes a connection and returns it to Dial or Accept. It returns nil for a
 // connection that sweep has removed.
-func (b *pendingConns) take(cm *rdmacm.Conn) *Conn {
-	c := b.remove(cm)
+func (b *pendingConns) take(base conn.Conn) *Conn {
+	c := b.remove(base)
 	if c != nil && c.shape.pool != nil {
 		c.shape.pool.setAbandoned(c, false)
 	}
@@ -185,13 +206,8 @@ func (c *Conn) prove(caller context.Context) error {
 // emptyOp performs an operation on no bytes, which affects neither memory nor the
 // peer's program.
 func (c *Conn) emptyOp(ctx context.Context, code verbs.Opcode) error {
-	o, err := c.takeOp(ctx)
-	if err != nil {
-		return err
-	}
-	o.sge[0] = verbs.SGE{}
-	o.wr[0] = verbs.SendWR{Opcode: code, SGL: o.sge[:]}
-	if err = c.runAndFree(ctx, o); err != nil && ctx.Err() != nil {
+	err := c.doWR(ctx, &verbs.SendWR{Opcode: code, SGL: make([]verbs.SGE, 1)})
+	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err

@@ -42,7 +42,7 @@ func TestPendingEnd(t *testing.T) {
 				c := made.made[cm]
 				m, addErr := c.heap.add(make([]byte, 8), 0)
 				delete(c.heap.all, m)
-				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
+				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = 1
 				return errors.Join(err, addErr)
 			}
 			cm, err := (&rdmacm.Dialer{Config: *settings}).Dial(t.Context(), l.Addr().String())

@@ -13,6 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+var hook = hooks.Get[*uverbs.QP, *uverbs.CQ]()
+
 // poller takes completions off the queues of one connection, or of all connections of a
 // pool, and hands them to the connections. It has a turn. The call that holds the turn
 // polls and waits for events, for all calls that wait. While no call waits, a goroutine in
@@ -31,12 +33,14 @@ type poller struct {
 	turn  wait.Turn
 	sends atomic.Int32 // reasons to handle completed sends at once
 
+	wakeups atomic.Uint64 // see rdmacm.ConnStats
+
 	wcs [32]verbs.WC // owned by the holder of the turn
 }
 
 // start starts the goroutine in the background. The program has no connection yet.
 func (p *poller) start() {
-	p.turn.Init(func() { hooks.Wake(p.recvCQ) })
+	p.turn.Init(func() { hook.Wake(p.recvCQ) })
 	p.turn.StartBackground(p)
 }
 
@@ -76,7 +80,8 @@ func (p *poller) sleep(ctx context.Context) error {
 	if n, err := p.empty(queues...); n > 0 || err != nil || p.isOver() {
 		return err
 	}
-	if _, err := p.channel.Get(ctx); ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+	_, err := p.channel.Get(ctx)
+	if p.wakeups.Add(1); ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
 	return nil
@@ -167,8 +172,8 @@ func (p *poller) free() error {
 // pollAlone starts the poller of a connection without a pool.
 func (c *Conn) pollAlone() {
 	p := c.poller
-	p.sendCQ, p.recvCQ, p.channel = c.cm.SendCQ(), c.cm.RecvCQ(), c.cm.RecvCQ().Channel()
-	p.handle, p.over, p.ended = c.completeOwn, c.cm.Done(), c.drainAfterEnd
+	p.sendCQ, p.recvCQ, p.channel = c.base().SendCQ(), c.base().RecvCQ(), c.base().RecvCQ().Channel()
+	p.handle, p.over, p.ended = c.completeOwn, c.base().Done(), c.drainAfterEnd
 	p.start()
 }
 
@@ -218,12 +223,13 @@ func (c *Conn) complete(wc *verbs.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := wrid(wc.WRID)
-	if w.kind() != kindUnsignaled {
+	if w.kind() != kindUnsignaled && w.kind() != kindQuietOp {
 		c.outstanding--
 	}
 	if wc.Status == verbs.StatusSuccess {
-		c.watchdog.heard = true
+		c.watchdog.completed(w.kind(), wc)
 	} else {
+		c.stats.Fail(wc.Status)
 		c.failWith(wc)
 	}
 	switch w.kind() {
@@ -244,7 +250,7 @@ func (c *Conn) complete(wc *verbs.WC) {
 		if wc.Status == verbs.StatusSuccess {
 			c.onRead()
 		}
-	case kindOp:
+	case kindOp, kindQuietOp:
 		c.completeOp(w, wc)
 	case kindKeepAlive:
 		c.watchdog.probing = false

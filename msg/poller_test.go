@@ -21,7 +21,7 @@ func patiently(t *testing.T) context.Context {
 // TestCallsSideBySide: calls of every kind wait concurrently, some are canceled, and
 // each gets its own result.
 func TestCallsSideBySide(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		ctx := patiently(t)
 		region, err := b.Register(make([]byte, 64), MayRead|MayWrite)
@@ -100,7 +100,7 @@ func readBack(t *testing.T, ctx context.Context, c *Conn, own *Region, at Remote
 
 // TestBackground: the peer's Close is answered while the program makes no call.
 func TestBackground(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
 		if err := a.Close(); err != nil {
 			t.Error(err)
@@ -111,7 +111,7 @@ func TestBackground(t *testing.T) {
 // TestWaitsEnd: a call that holds the turn returns when something else than a
 // completion ends its wait.
 func TestWaitsEnd(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
 		var lent []*Buffer
 		for range cap(a.small) {

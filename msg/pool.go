@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -26,17 +28,20 @@ type Pool struct {
 	pd      *uverbs.PD
 	pairs   []*cqPair
 	heap    heap
-	stopped chan struct{} // closed by the first Close
+	stopped chan struct{} // closed by the first Close, and when all queues have failed
 	once    sync.Once
 	ready   readyList
 	budget  budget
 
-	mu     sync.RWMutex // guards the fields below
-	conns  map[uint32]*Conn
-	gone   sync.Cond // a connection has left conns or its state has changed
-	last   uint32    // the last number of a connection; none is used twice
-	closed bool
-	freed  bool
+	mu       sync.RWMutex // guards the fields below
+	conns    map[uint32]*Conn
+	gone     sync.Cond // a connection has left conns or its state has changed
+	last     uint32    // the last number of a connection; none is used twice
+	closed   bool
+	freed    bool
+	left     rdmacm.ConnStats // of the connections that have been closed
+	failures int              // pairs whose queues can't be used any more
+	cause    error            // of the first of these
 }
 
 // cqPair is a pair of completion queues with their poller.
@@ -70,6 +75,9 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
+	if dev == nil {
+		return nil, failed("make a pool", fmt.Errorf("the device is nil: %w", os.ErrInvalid))
+	}
 	if conns < 1 || conns > maxConns {
 		return nil, failed("make a pool", fmt.Errorf("%d connections, want 1 to %d: %w", conns, maxConns, syscall.EINVAL))
 	}
@@ -92,7 +100,7 @@ const maxConns = 1 << 20
 // make creates as many pairs of completion queues as conns connections need. There may
 // be several, because devices limit the length of a queue.
 func (p *Pool) make(conns int, each entries) error {
-	attr, err := p.dev.Query()
+	attr, err := p.dev.QueryDevice()
 	if err != nil {
 		return err
 	}
@@ -130,8 +138,8 @@ func (p *Pool) createQueues(s *cqPair, room entries) (err error) {
 // fail ends the connections of a pair whose queues can't be used any more. Their
 // outstanding work requests never complete.
 func (p *Pool) fail(s *cqPair, err error) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, c := range p.conns {
 		if c.cqPair == s {
 			c.mu.Lock()
@@ -140,6 +148,25 @@ func (p *Pool) fail(s *cqPair, err error) {
 			c.mu.Unlock()
 		}
 	}
+	if errors.Is(err, syscall.EIO) {
+		err = fmt.Errorf("%w: %w", rdmacm.ErrDeviceRemoved, err)
+	}
+	if p.failures++; p.cause == nil {
+		p.cause = err
+	}
+	if p.failures == len(p.pairs) {
+		p.once.Do(func() { close(p.stopped) })
+	}
+}
+
+// whyStopped returns why nothing can be received any more.
+func (p *Pool) whyStopped() error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return net.ErrClosed
+	}
+	return p.cause
 }
 
 // dispatch finds the connection of a completion by the number in its WRID, which no
@@ -176,9 +203,12 @@ func (p *Pool) admit(c *Conn) error {
 // completions.
 func (p *Pool) remove(c *Conn) {
 	c.onQPClosed()
+	stats := c.Stats()
+	stats.RegisteredBytes, stats.MessagesHeld = 0, 0
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
+	p.left.Add(&stats)
 	p.ready.remove(c)
 	c.cqPair.room = c.cqPair.room.plus(c.shape.entries())
 	p.gone.Broadcast()
@@ -215,7 +245,7 @@ func (p *Pool) PD() *uverbs.PD { return p.pd }
 // Register registers b for all connections of the pool.
 func (p *Pool) Register(b []byte, rights Rights) (*Region, error) {
 	r, err := register(&p.heap, p.pd, b, rights)
-	return r, p.failed("register", err)
+	return r, p.failed("register on", err)
 }
 
 // Close frees the pool and the regions registered with it. It returns [ErrInUse] while
@@ -301,6 +331,12 @@ func (r *readyList) push(c *Conn) {
 	r.some.raise()
 }
 
+func (r *readyList) isEmpty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first == nil
+}
+
 // remove removes c if it is in the list.
 func (r *readyList) remove(c *Conn) {
 	r.mu.Lock()
@@ -351,17 +387,19 @@ func (r *readyList) pop() *Conn {
 // An error with a connection means that the connection has ended. The error is
 // [io.EOF], or the one that its Recv returns. It is returned once, and the program
 // should then close the connection. An error without a connection matches the error of
-// ctx, or [net.ErrClosed] after the pool's Close.
+// ctx, [net.ErrClosed] after the pool's Close, or rdmacm.ErrDeviceRemoved if the driver
+// has taken the device away, as the drivers of cards do. siw and rxe wait until the program has closed the device. Then
+// only connections and listeners end.
 func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, p.failed("receive", err)
+			return nil, nil, p.failed("receive on", err)
 		}
 		c := p.ready.pop()
 		if c == nil {
 			_, err := wait.Await(ctx, &p.pairs[0].poller.turn, &p.pairs[0].poller, p.ready.some, p.stopped)
-			if err == wait.ErrEnded {
-				return nil, nil, p.failed("receive", net.ErrClosed)
+			if err == wait.ErrEnded && p.ready.isEmpty() {
+				return nil, nil, p.failed("receive on", p.whyStopped())
 			}
 			continue
 		}
@@ -370,7 +408,7 @@ func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 		case nil, io.EOF:
 			return c, m, err
 		default:
-			return c, nil, c.failed("receive", err)
+			return c, nil, c.failed("receive on", err)
 		}
 	}
 }
@@ -419,3 +457,6 @@ func (c *Conn) wakeIfReady() {
 		p.pairs[0].poller.turn.Wake()
 	}
 }
+
+// Format implements [fmt.Formatter]. It prints the device, never memory.
+func (p *Pool) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "msg pool: %v", p.dev) }

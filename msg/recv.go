@@ -3,6 +3,7 @@ package msg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -19,7 +20,7 @@ func (c *Conn) Recv(ctx context.Context) (*Message, error) {
 	if err == io.EOF {
 		return nil, err
 	}
-	return m, c.failed("receive", err)
+	return m, c.failed("receive on", err)
 }
 
 func (c *Conn) recv(ctx context.Context) (*Message, error) {
@@ -71,6 +72,7 @@ func (c *Conn) tryRecvLocked() (*Message, error) {
 	m := &c.receives[a.slot].msg
 	m.c, m.slot, m.data = c, a.slot, a.payload
 	c.waiting.pop()
+	c.held++
 	return m, nil
 }
 
@@ -118,6 +120,7 @@ func (c *Conn) tryFetch(a *arrival) (*Message, error) {
 		b.c = c
 		b.msg = Message{c: c, large: b, data: b.all[:f.at.length]}
 		c.waiting.pop()
+		c.held++
 		return &b.msg, nil
 	case c.ending.failing && (f.inFlight == 0 || isClosed(c.over)):
 		return nil, c.ending.first
@@ -196,6 +199,7 @@ func (c *Conn) postRead() {
 func (c *Conn) onRead() {
 	f := &c.fetch
 	f.done += f.inFlight
+	c.stats.BytesReceived += uint64(f.inFlight)
 	f.inFlight = 0
 	f.reads++
 	switch {
@@ -353,7 +357,9 @@ func (c *Conn) onMessage(slot int, f frame, payload []byte) error {
 		return violation("%v with cookie %d as message %d", f.typ, f.cookie, c.got)
 	}
 	a := arrival{slot: slot, payload: payload, cookie: f.cookie}
-	if f.typ == typeRTS {
+	if f.typ == typeData {
+		c.stats.BytesReceived += uint64(len(payload))
+	} else {
 		var err error
 		if a.at, err = parseRTS(payload, c.shape.longest); err != nil {
 			return err
@@ -381,7 +387,7 @@ type Message struct {
 func (m *Message) Bytes() []byte { return m.data }
 
 // Release returns the memory for the next messages. A program that keeps its messages
-// stops the peer from sending. Release must be called once. After that m belongs to
+// stops the peer from sending: [Conn.Stats] counts them in MessagesHeld. Release must be called once. After that m belongs to
 // the connection.
 func (m *Message) Release() {
 	if m == nil || m.c == nil {
@@ -390,11 +396,18 @@ func (m *Message) Release() {
 	c, large := m.c, m.large
 	m.c, m.large, m.data = nil, nil, nil
 	if large != nil {
+		c.mu.Lock()
+		c.held--
+		c.mu.Unlock()
 		c.recycle(large)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.held--
 	c.freeReceive(m.slot)
 	c.flush()
 }
+
+// Format implements [fmt.Formatter]. It prints the length, never the data.
+func (m *Message) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "message of %d bytes", len(m.data)) }

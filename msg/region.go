@@ -33,10 +33,10 @@ func (c *Conn) Register(b []byte, rights Rights) (*Region, error) {
 		return p.Register(b, rights)
 	}
 	if c.isShut() {
-		return nil, c.failed("register", net.ErrClosed)
+		return nil, c.failed("register on", net.ErrClosed)
 	}
 	r, err := register(c.heap, c.domain, b, rights)
-	return r, c.failed("register", err)
+	return r, c.failed("register on", err)
 }
 
 func register(h *heap, domain any, b []byte, rights Rights) (*Region, error) {
@@ -75,6 +75,14 @@ func (r *Region) Span(off, n int) Span {
 type Span struct {
 	region *Region
 	off, n int
+}
+
+// Bytes returns the memory of the span.
+func (s Span) Bytes() []byte {
+	if s.region == nil {
+		return nil
+	}
+	return s.region.data[s.off:][:s.n:s.n]
 }
 
 // use keeps the region from being closed.
@@ -186,4 +194,9 @@ func (r RemoteRegion) check(off, n uint64, right Rights) error {
 		return fmt.Errorf("%w: %v of a region with rights %v", ErrOutOfBounds, right, r.Rights)
 	}
 	return nil
+}
+
+// Format implements [fmt.Formatter]. It prints length and rights, never the memory.
+func (r *Region) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "msg region of %d bytes, rights %v", len(r.data), r.rights)
 }

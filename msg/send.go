@@ -3,6 +3,8 @@ package msg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
@@ -20,7 +22,7 @@ var (
 func (c *Conn) Send(ctx context.Context, b []byte) error {
 	buf, err := c.lend(ctx, len(b))
 	if err != nil {
-		return c.failed("send", err)
+		return c.failed("send on", err)
 	}
 	copy(buf.data, b)
 	if err := c.SendBuffer(ctx, buf); err != nil {
@@ -34,7 +36,7 @@ func (c *Conn) Send(ctx context.Context, b []byte) error {
 // it succeeds, the buffer belongs to the connection. After an error it still belongs to
 // the caller. Otherwise SendBuffer is like Send.
 func (c *Conn) SendBuffer(ctx context.Context, b *Buffer) error {
-	return c.failed("send", c.sendBuffer(ctx, b))
+	return c.failed("send on", c.sendBuffer(ctx, b))
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
@@ -52,7 +54,13 @@ func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
 		if err := c.trySend(b); err != errAgain {
 			return err
 		}
-		if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.down); err != nil {
+		if t := c.shape.transport.Trace; t != nil && t.NoRoom != nil {
+			t.NoRoom(c.LocalAddr(), c.RemoteAddr())
+		}
+		start := time.Now()
+		_, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.down)
+		c.waitedForRoom(start)
+		if err != nil {
 			return c.explainEnd(err)
 		}
 	}
@@ -75,6 +83,7 @@ func (c *Conn) trySend(b *Buffer) error {
 	}
 	b.lent = false
 	c.sent++
+	c.stats.BytesSent += uint64(len(b.data))
 	c.newFrame(typeData, 0, uint32(len(b.data)), c.sent).put(b.all)
 	b.sge[0].Length = uint32(frameSize + len(b.data))
 	c.unsignaled.prepare(b)
@@ -88,6 +97,7 @@ func (c *Conn) trySendLarge(b *Buffer) error {
 	}
 	b.lent = false
 	c.sent++
+	c.stats.BytesSent += uint64(len(b.data))
 	b.cookie = c.sent
 	c.lent.add(b)
 	rts{b.mem.Addr(), uint64(len(b.data)), b.mem.RKey()}.put(c.header[frameSize:])
@@ -185,10 +195,10 @@ func (b *Buffer) Free() {
 // done.
 func (c *Conn) Alloc(ctx context.Context, n int) (*Buffer, error) {
 	if isClosed(c.down) {
-		return nil, c.failed("allocate", c.downCause())
+		return nil, c.failed("allocate on", c.downCause())
 	}
 	b, err := c.lend(ctx, n)
-	return b, c.failed("allocate", err)
+	return b, c.failed("allocate on", err)
 }
 
 func (c *Conn) lend(ctx context.Context, n int) (*Buffer, error) {
@@ -206,7 +216,7 @@ func (c *Conn) alloc(ctx context.Context, n int) (*Buffer, error) {
 	}
 	switch {
 	case n < 0 || uint64(n) > c.peer.longest:
-		return nil, ErrTooLong
+		return nil, fmt.Errorf("%w: %d bytes, and it accepts %d", ErrTooLong, n, c.peer.longest)
 	case n > c.eager:
 		if isClosed(c.down) {
 			return nil, c.downCause()
@@ -321,3 +331,6 @@ func (c *Conn) onFIN(cookie uint64) error {
 	c.recycle(b)
 	return nil
 }
+
+// Format implements [fmt.Formatter]. It prints the length, never the data.
+func (b *Buffer) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "buffer of %d bytes", len(b.data)) }

@@ -1,8 +1,12 @@
 package msg
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // pairWith runs a test in a bubble, with a world that takes its steps by itself.
@@ -104,5 +108,20 @@ func TestUnsignaledMessagesKeepNoBuffers(t *testing.T) {
 		if free, quiet := len(a.small), sent%4; free != s.window+3-quiet {
 			t.Errorf("%d buffers are free after %d messages", free, sent)
 		}
+	}
+}
+
+// TestTooLong: the sender can ask for the peer's limit, and the error of a longer message names both numbers.
+func TestTooLong(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	cfg := small
+	cfg.MaxMessage = 5000
+	a, _ := connect(t, &cfg)
+	if n := a.MaxMessage(); n != 5000 {
+		t.Error(n)
+	}
+	err := a.Send(t.Context(), make([]byte, 5001))
+	if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "5001 bytes") || !strings.Contains(err.Error(), "accepts 5000") {
+		t.Error(err)
 	}
 }

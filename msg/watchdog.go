@@ -17,6 +17,9 @@ const (
 	// crowdLimit is how long one READ may take while another connection waits for memory.
 	// Otherwise a few stalled peers could hold all memory of a pool.
 	crowdLimit = 5 * time.Second
+	// mostIdle is how many checks in a row may find that nothing has come from the peer. It has been probed since the
+	// first one.
+	mostIdle = 4
 )
 
 // hurry ends the connection if its peer stalls a large message. It is called while other
@@ -33,8 +36,11 @@ func (c *Conn) hurry() {
 // lock guards it.
 type watchdog struct {
 	timer        *time.Timer
-	heard        bool      // something has completed since the last check, so the peer is there
-	probing      bool      // a keep-alive has been posted and has not completed
+	heard        bool      // something has come from the peer since the last check
+	probing      bool      // a probe has been posted and has not completed
+	idle         int       // checks since something came
+	iwarp        bool      // sends complete without an answer of the peer, except READs and atomics
+	deaf         bool      // no READ is allowed, over iWARP
 	reads        uint64    // fetch.reads, as of the last check
 	stalledSince time.Time // the first check without progress of a READ, or zero
 }
@@ -43,6 +49,11 @@ type watchdog struct {
 func (c *Conn) startWatch(first time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.base() != nil { // not in a test
+		w := &c.watchdog
+		w.iwarp = c.base().Device().Info().NodeType == verbs.NodeRNIC
+		w.deaf = w.iwarp && c.base().InitiatorDepth() == 0
+	}
 	if first > 0 && !c.ending.failing && !c.ending.isShut {
 		c.watchdog.timer = time.AfterFunc(first, c.check)
 	}
@@ -54,10 +65,10 @@ func (w *watchdog) stop() {
 	}
 }
 
-// check ends the connection if its peer is overdue, and sends a keep-alive if it was
+// check ends the connection if its peer is overdue, and probes the peer if the connection was
 // idle.
 func (c *Conn) check() {
-	c.poller.reap() // the last keep-alive may have completed
+	c.poller.reap() // the last probe may have completed
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending.failing || c.ending.isShut {
@@ -68,14 +79,28 @@ func (c *Conn) check() {
 		c.fail(err)
 		return
 	}
-	if c.shape.keepAlive < 0 {
+	period := c.shape.checkTime()
+	if period < 0 {
 		return
 	}
-	if !w.heard && !w.probing {
-		c.keepAlive()
+	if w.idle++; w.heard {
+		w.heard, w.idle = false, 0
 	}
-	w.heard = false
-	w.timer.Reset(c.shape.keepAlive)
+	if w.idle >= mostIdle && w.probing && !w.deaf {
+		c.fail(fmt.Errorf("%w: the peer's machine has not answered for %v", syscall.ETIMEDOUT, time.Duration(w.idle)*period))
+		return
+	}
+	if w.idle > 0 && !w.probing {
+		c.probe()
+	}
+	w.timer.Reset(period)
+}
+
+// completed handles a work request that has completed.
+func (w *watchdog) completed(kind wrKind, wc *verbs.WC) {
+	if !w.iwarp || kind == kindRecv || wc.Opcode != verbs.WCSend && wc.Opcode != verbs.WCRDMAWrite {
+		w.heard = true
+	}
 }
 
 // overdue returns an error if the peer should have sent something by now.
@@ -95,10 +120,14 @@ func (w *watchdog) overdue(c *Conn) error {
 	return nil
 }
 
-// keepAlive posts a WRITE of no bytes, which the peer's program does not notice. It
-// fails if the peer has disappeared.
-func (c *Conn) keepAlive() {
+// probe posts a message of no bytes, which the peer's program does not notice. Its machine has to
+// answer. Over iWARP it answers only a READ.
+func (c *Conn) probe() {
 	c.watchdog.probing = true
-	_ = c.post([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1),
+	code := verbs.OpRDMAWrite
+	if c.watchdog.iwarp && !c.watchdog.deaf {
+		code = verbs.OpRDMARead
+	}
+	_ = c.post([]verbs.SendWR{{Opcode: code, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1),
 		WRID: uint64(newWRID(c.id, kindKeepAlive, 0, 0))}})
 }

@@ -14,7 +14,7 @@ import (
 
 // TestDeadLink: a dead link ends the connection with the status of the send that was
 // not acknowledged, not with that of the flushed receives. A side that only receives
-// detects it by a keep-alive.
+// detects it by a probe.
 func TestDeadLink(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for _, pooled := range []bool{false, true} {
@@ -23,7 +23,7 @@ func TestDeadLink(t *testing.T) {
 				cfg.Pool = newPool(t, f, 4)
 			}
 			silent, asks := cfg, cfg
-			silent.KeepAlive, asks.KeepAlive = -1, 10*time.Millisecond
+			silent.MaxIdleTimeout, asks.MaxIdleTimeout = -1, time.Hour
 			a, b, err1, err2 := meet(t, listen(t, &silent), &asks)
 			if err := errors.Join(err1, err2); err != nil {
 				t.Fatal(err)
@@ -34,6 +34,8 @@ func TestDeadLink(t *testing.T) {
 			}
 			receiveOne(t, b, 5)
 			f.Host(0).Device(0).FailSend(0, verbs.StatusRetryExcErr)
+			a.check() // notes that something was heard
+			a.check()
 			if _, err := a.Recv(t.Context()); !errors.Is(err, verbs.StatusRetryExcErr) {
 				t.Errorf("%v, pool %v: %v", kind, pooled, err)
 			}
@@ -78,12 +80,12 @@ func TestCauseOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: only an idle connection sends keep-alives.
-func TestKeepAlive(t *testing.T) {
+// TestProbe: only an idle connection probes its peer.
+func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)
 		c.watchdog.heard = false
-		c.startWatch(c.shape.keepAlive)
+		c.startWatch(c.shape.checkTime())
 		e := w.ends[0]
 		asked := func() (n int) {
 			w.mu.Lock()
@@ -96,7 +98,7 @@ func TestKeepAlive(t *testing.T) {
 			}
 			return n
 		}
-		wait := func() { time.Sleep(c.shape.keepAlive); synctest.Wait() }
+		wait := func() { time.Sleep(c.shape.checkTime()); synctest.Wait() }
 		wait()
 		if asked() != 1 {
 			t.Error("after one period:", asked())
@@ -151,7 +153,7 @@ func TestFirstFrameLimit(t *testing.T) {
 func TestReadLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)
-		c.startWatch(c.shape.keepAlive)
+		c.startWatch(c.shape.checkTime())
 		at := make([]byte, rtsSize)
 		rts{1 << 20, 1000, 1}.put(at)
 		w.inject(bytesOfFrame(frame{typ: typeRTS, limit: 9, cookie: 1}, at...))

@@ -1,8 +1,6 @@
 package netlinkrdma
 
 import (
-	"fmt"
-
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
@@ -27,13 +25,13 @@ func (c *Client) UverbsCharDev(device uint32) (CharDev, error) {
 
 // UmadCharDev returns the character device for management datagrams of a port. InfiniBand,
 // OmniPath and RoCE ports have one. The kernel loads ib_umad if necessary.
-func (c *Client) UmadCharDev(device, port uint32) (CharDev, error) {
+func (c *Client) UmadCharDev(device uint32, port int) (CharDev, error) {
 	return c.charDev("umad", byPort(device, port)...)
 }
 
 // IssmCharDev returns the character device that a subnet manager keeps open while it manages
 // the subnet of a port.
-func (c *Client) IssmCharDev(device, port uint32) (CharDev, error) {
+func (c *Client) IssmCharDev(device uint32, port int) (CharDev, error) {
 	return c.charDev("issm", byPort(device, port)...)
 }
 
@@ -44,7 +42,7 @@ func (c *Client) CMCharDev() (CharDev, error) {
 }
 
 func (c *Client) charDev(kind string, of ...Attr) (CharDev, error) {
-	op := "find the character device " + kind
+	op := operation{"find the character device", kind}
 	reply, err := c.callOne(op, Request{
 		Op:    abi.RDMA_NLDEV_CMD_GET_CHARDEV,
 		Attrs: append(of, Attr{abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, stringValue(kind)}),
@@ -54,7 +52,7 @@ func (c *Client) charDev(kind string, of ...Attr) (CharDev, error) {
 	}
 	d, err := parseCharDev(reply)
 	if err != nil {
-		return CharDev{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return CharDev{}, op.failed(err)
 	}
 	return d, nil
 }

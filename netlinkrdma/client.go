@@ -3,6 +3,7 @@ package netlinkrdma
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"syscall"
 
@@ -15,8 +16,9 @@ import (
 // context, because the kernel carries out a request inside the system call that sends it,
 // which cannot be interrupted.
 type Client struct {
-	// Kernel answers the requests. Nil means the running kernel. Tests set a fake kernel
-	// (see package nltest).
+	// Kernel answers the requests. Nil means the running kernel, asked through one socket a
+	// request; programs that ask often set a Socket. Tests set a fake kernel (see package
+	// nltest).
 	Kernel Kernel
 }
 
@@ -83,8 +85,8 @@ func (c *Client) kernel() Kernel {
 	return c.Kernel
 }
 
-// call executes req and wraps its error. op is the operation's name in errors.
-func (c *Client) call(op string, req Request) ([][]byte, error) {
+// call executes req and wraps its error.
+func (c *Client) call(op operation, req Request) ([][]byte, error) {
 	k := c.kernel()
 	for attempt := 1; ; attempt++ {
 		replies, err := execute(k, req)
@@ -115,7 +117,7 @@ type Streamer interface {
 // stream is like call for a dump that may be long: it calls f with each reply. If the
 // kernel's list changed during the dump, stream calls again, and repeats the dump if that
 // returns true.
-func (c *Client) stream(op string, req Request, f func(reply []byte) bool, again func() bool) error {
+func (c *Client) stream(op operation, req Request, f func(reply []byte) bool, again func() bool) error {
 	k := c.kernel()
 	for attempt := 1; ; attempt++ {
 		err := stream(k, req, f)
@@ -151,15 +153,23 @@ func streamFrom(k Kernel, req Request, f func(reply []byte) bool) error {
 }
 
 // callOne executes a request to which the kernel sends exactly one reply.
-func (c *Client) callOne(op string, req Request) ([]byte, error) {
+func (c *Client) callOne(op operation, req Request) ([]byte, error) {
 	replies, err := c.call(op, req)
 	if err != nil {
 		return nil, err
 	}
 	if len(replies) != 1 {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w: %d replies, want 1", op, ErrMalformed, len(replies))
+		return nil, op.failed(fmt.Errorf("%w: %d replies, want 1", ErrMalformed, len(replies)))
 	}
 	return replies[0], nil
+}
+
+// numbered names a device in errors.
+func numbered(device uint32) string { return fmt.Sprintf("RDMA device %d", device) }
+
+// portOf names a port in errors.
+func portOf(device uint32, port int) string {
+	return fmt.Sprintf("port %d of %s", port, numbered(device))
 }
 
 // byIndex returns the attribute that selects a device.
@@ -168,6 +178,16 @@ func byIndex(index uint32) Attr {
 }
 
 // byPort returns the attributes that select a port of a device.
-func byPort(device, port uint32) []Attr {
-	return []Attr{byIndex(device), {abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32Value(port)}}
+func byPort(device uint32, port int) []Attr {
+	return []Attr{byIndex(device), portAttr(port)}
+}
+
+// portAttr returns the attribute that selects a port. A number that does not fit becomes one that
+// the kernel refuses, because its low bits would name another port.
+func portAttr(port int) Attr {
+	n := uint32(math.MaxUint32)
+	if port >= 0 && uint64(port) < math.MaxUint32 {
+		n = uint32(port)
+	}
+	return Attr{abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32Value(n)}
 }

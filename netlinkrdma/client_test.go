@@ -89,7 +89,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.DeviceByName("siw1")
-	if !errors.Is(err, netlinkrdma.ErrNotFound) || !strings.Contains(err.Error(), "available: siw0, mlx5_0") {
+	if !errors.Is(err, netlinkrdma.ErrNotFound) || !strings.Contains(err.Error(), "there are siw0, mlx5_0") {
 		t.Errorf("after delete: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestEveryCallEveryErrno(t *testing.T) {
 		for errno := syscall.Errno(1); errno < 134; errno++ {
 			k.Fail = map[uint16]error{entry.op: errno}
 			err := entry.call()
-			if !errors.Is(err, errno) || !strings.HasPrefix(err.Error(), "netlinkrdma: ") {
+			if !errors.Is(err, errno) || !errors.As(err, new(*verbs.Error)) {
 				t.Errorf("%s with %d: %v", name, errno, err)
 			}
 			if s := sentinels[errno]; s != nil && !errors.Is(err, s) {
@@ -219,7 +219,7 @@ func TestNumberOfReplies(t *testing.T) {
 
 // disturbed returns EINTR for the first n dumps.
 type disturbed struct {
-	nltest.Kernel
+	*nltest.Kernel
 	n, asked int
 }
 
@@ -231,16 +231,40 @@ func (d *disturbed) Execute(req netlinkrdma.Request) ([][]byte, error) {
 }
 
 func TestDisturbedDumpIsRepeated(t *testing.T) {
-	k := &disturbed{Kernel: *kernel(), n: 3}
+	k := &disturbed{Kernel: kernel(), n: 3}
 	if devices, err := (&netlinkrdma.Client{Kernel: k}).Devices(); err != nil || len(devices) != 2 || k.asked != 4 {
 		t.Errorf("%d devices, %v, after %d dumps", len(devices), err, k.asked)
 	}
-	k = &disturbed{Kernel: *kernel(), n: 1000}
+	k = &disturbed{Kernel: kernel(), n: 1000}
 	if _, err := (&netlinkrdma.Client{Kernel: k}).Devices(); !errors.Is(err, syscall.EINTR) || !strings.Contains(err.Error(), "try again") || k.asked != 10 {
 		t.Errorf("%v after %d dumps", err, k.asked)
 	}
-	k = &disturbed{Kernel: *kernel(), n: 1}
+	k = &disturbed{Kernel: kernel(), n: 1}
 	if err := (&netlinkrdma.Client{Kernel: k}).AddLink("a", "siw", "dummy1"); !errors.Is(err, syscall.EINTR) || strings.Contains(err.Error(), "try again") || k.asked != 1 {
 		t.Errorf("a link was added %d times: %v", k.asked, err)
+	}
+}
+
+// TestAddLinkHints checks that each errno of AddLink comes with its causes.
+func TestAddLinkHints(t *testing.T) {
+	for _, c := range []struct {
+		typ   string
+		errno syscall.Errno
+		want  string // empty: no hint
+	}{
+		{"siw", syscall.ENODEV, "no network device dummy1"},
+		{"siw", syscall.EINVAL, "modprobe siw"},
+		{"siw", syscall.ENFILE, "the name a is taken"},
+		{"rxe", syscall.EEXIST, "can have only one"},
+		{"rxe", syscall.ENOENT, "crc32"},
+		{"siw", syscall.ENOENT, ""},
+		{"rxe", syscall.EPERM, "VLAN"},
+		{"siw", syscall.EPERM, ""},
+	} {
+		k := &nltest.Kernel{Fail: map[uint16]error{abi.RDMA_NLDEV_CMD_NEWLINK: c.errno}}
+		err := (&netlinkrdma.Client{Kernel: k}).AddLink("a", c.typ, "dummy1")
+		if !errors.Is(err, c.errno) || !strings.Contains(err.Error(), c.want) || c.want == "" && strings.HasSuffix(err.Error(), ")") {
+			t.Errorf("%s, %v: %v", c.typ, c.errno, err)
+		}
 	}
 }

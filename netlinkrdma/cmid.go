@@ -14,7 +14,7 @@ import (
 // CMID is an id of the connection manager: a listener or one side of a connection.
 type CMID struct {
 	Owner
-	Port   uint32            // 0: it has none yet, or listens on all ports
+	Port   int               // 0: it has none yet, or listens on all ports
 	CMIDN  uint32            // its number
 	LQPN   uint32            // number of its queue pair; 0: it has none
 	QPType Opt[verbs.QPType] // known if it has a queue pair
@@ -31,17 +31,17 @@ var cmIDResource = tracked[CMID]{
 	parse: parseCMID, number: func(m *CMID) uint32 { return m.CMIDN },
 }
 
-// DumpCMID yields the CM ids of the device with this index while the kernel lists them. It
+// CMIDs yields the CM ids of the device with this index while the kernel lists them. It
 // ends after an error. No device lists an id that is not bound to a device.
 //
 // C: rdma resource show cm_id
-func (c *Client) DumpCMID(device uint32, o *DumpOptions) iter.Seq2[CMID, error] {
+func (c *Client) CMIDs(device uint32, o *ListOptions) iter.Seq2[CMID, error] {
 	return cmIDResource.dump(c, device, o)
 }
 
-// GetCMID returns the CM id with this number. The kernel requires its port as well, so
-// GetCMID cannot find an id that has no port yet.
-func (c *Client) GetCMID(device, port, number uint32) (CMID, error) {
+// CMID returns the CM id with this number. The kernel requires its port as well, so
+// CMID cannot find an id that has no port yet.
+func (c *Client) CMID(device uint32, port int, number uint32) (CMID, error) {
 	return cmIDResource.get(c, device, port, number)
 }
 
@@ -50,7 +50,7 @@ func parseCMID(a *attributes, m *CMID) {
 	for a.next() {
 		switch a.typ {
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			m.Port = a.uint32()
+			m.Port = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_RES_CM_IDN:
 			m.CMIDN, number = a.uint32(), true
 		case abi.RDMA_NLDEV_ATTR_RES_LQPN:

@@ -19,16 +19,16 @@ var contextResource = tracked[Context]{
 	parse: parseContext, number: func(x *Context) uint32 { return x.CTXN },
 }
 
-// DumpContext yields the contexts of the device with this index while
+// Contexts yields the contexts of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show ctx
-func (c *Client) DumpContext(device uint32, o *DumpOptions) iter.Seq2[Context, error] {
+func (c *Client) Contexts(device uint32, o *ListOptions) iter.Seq2[Context, error] {
 	return contextResource.dump(c, device, o)
 }
 
-// GetContext returns the context with this number.
-func (c *Client) GetContext(device, ctxn uint32) (Context, error) {
+// Context returns the context with this number.
+func (c *Client) Context(device, ctxn uint32) (Context, error) {
 	return contextResource.get(c, device, 0, ctxn)
 }
 

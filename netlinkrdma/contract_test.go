@@ -38,7 +38,7 @@ func TestContractContext(t *testing.T) {
 	defer cancel()
 	for _, ctx := range []context.Context{canceled, expired} {
 		_, err := events.Next(ctx)
-		if !errors.Is(err, ctx.Err()) || !strings.HasPrefix(err.Error(), "netlinkrdma: wait for an event of an RDMA device: ") {
+		if !errors.Is(err, ctx.Err()) || !strings.HasPrefix(err.Error(), "wait for an event of an RDMA device: ") {
 			t.Error(err)
 		}
 		timeout, ok := err.(net.Error)
@@ -79,9 +79,9 @@ func TestContractUnsupported(t *testing.T) {
 	c := netlinkrdma.Client{Kernel: k}
 	_, noEvents := c.Subscribe()
 	_, noCounters := fail(k, abi.RDMA_NLDEV_CMD_STAT_GET, syscall.EINVAL, func() (any, error) { return c.PortCounters(7, 1) })
-	_, noRaw := fail(k, abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, syscall.EINVAL, func() (any, error) { return c.GetRaw(7, netlinkrdma.RawQP, 1, 1) })
+	_, noRaw := fail(k, abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, syscall.EINVAL, func() (any, error) { return c.RawObject(7, netlinkrdma.RawQP, 1, 1) })
 	_, noPools := fail(k, abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET, syscall.EINVAL, func() (any, error) {
-		for p, err := range c.DumpFRMRPools(7, nil) {
+		for p, err := range c.FRMRPools(7, nil) {
 			return p, err
 		}
 		return nil, nil

@@ -20,15 +20,15 @@ type Counter struct {
 // counters, such as siw, returns [ErrNoStatistics].
 //
 // C: rdma statistic show link DEV/PORT
-func (c *Client) PortCounters(device, port uint32) ([]Counter, error) {
-	op := fmt.Sprintf("read the counters of port %d of RDMA device %d", port, device)
+func (c *Client) PortCounters(device uint32, port int) ([]Counter, error) {
+	op := operation{"read the counters of", portOf(device, port)}
 	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_STAT_GET, Attrs: byPort(device, port)})
 	if err != nil {
 		return nil, err
 	}
 	counters, err := parsePortCounters(reply)
 	if err != nil {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return nil, op.failed(err)
 	}
 	return counters, nil
 }
@@ -98,15 +98,15 @@ type CounterStatus struct {
 // rdma lists only the optional ones.
 //
 // C: rdma statistic mode supported link DEV/PORT
-func (c *Client) CounterStatus(device, port uint32) ([]CounterStatus, error) {
-	op := fmt.Sprintf("list the counters of port %d of RDMA device %d", port, device)
+func (c *Client) CounterStatus(device uint32, port int) ([]CounterStatus, error) {
+	op := operation{"list the counters of", portOf(device, port)}
 	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_STAT_GET_STATUS, Attrs: byPort(device, port)})
 	if err != nil {
 		return nil, err
 	}
 	list, err := parseCounterStatus(reply)
 	if err != nil {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return nil, op.failed(err)
 	}
 	return list, nil
 }
@@ -151,8 +151,8 @@ func parseStatusEntry(entry *attributes) CounterStatus {
 // name, the call returns [ErrNoObject] and changes nothing.
 //
 // C: rdma statistic set link DEV/PORT optional-counters NAMES, rdma statistic unset link DEV/PORT optional-counters
-func (c *Client) SetOptionalCounters(device, port uint32, names ...string) error {
-	op := fmt.Sprintf("set optional counters of port %d of RDMA device %d to [%s]", port, device, strings.Join(names, " "))
+func (c *Client) SetOptionalCounters(device uint32, port int, names ...string) error {
+	op := operation{"set optional counters of", fmt.Sprintf("%s to [%s]", portOf(device, port), strings.Join(names, " "))}
 	indexes, err := c.optionalIndexes(op, device, port, names)
 	if err != nil {
 		return err
@@ -161,11 +161,11 @@ func (c *Client) SetOptionalCounters(device, port uint32, names ...string) error
 		Op:    abi.RDMA_NLDEV_CMD_STAT_SET,
 		Attrs: append(byPort(device, port), nestedAttr(abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTERS, indexes...)),
 	})
-	return statRemedy(err)
+	return statHints(err)
 }
 
 // optionalIndexes returns the kernel's numbers of optional counters.
-func (c *Client) optionalIndexes(op string, device, port uint32, names []string) ([]Attr, error) {
+func (c *Client) optionalIndexes(op operation, device uint32, port int, names []string) ([]Attr, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func (c *Client) optionalIndexes(op string, device, port uint32, names []string)
 	for _, name := range names {
 		i := slices.IndexFunc(list, func(s CounterStatus) bool { return s.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("netlinkrdma: %s: %w", op, noCounter(name, list))
+			return nil, op.failed(noCounter(name, list))
 		}
 		indexes = append(indexes, Attr{abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTER_INDEX, uint32Value(list[i].Index)})
 	}
@@ -209,16 +209,16 @@ var mrCounterResource = tracked[MRCounters]{
 	parse: parseMRCounters, number: func(m *MRCounters) uint32 { return m.MRN },
 }
 
-// DumpMRCounters yields the counters of the memory regions of the device with this index
+// AllMRCounters yields the counters of the memory regions of the device with this index
 // while the kernel lists them. It ends after an error.
 //
 // C: rdma statistic mr show
-func (c *Client) DumpMRCounters(device uint32, o *DumpOptions) iter.Seq2[MRCounters, error] {
+func (c *Client) AllMRCounters(device uint32, o *ListOptions) iter.Seq2[MRCounters, error] {
 	return mrCounterResource.dump(c, device, o)
 }
 
-// GetMRCounters returns the counters of the memory region with this number.
-func (c *Client) GetMRCounters(device, mrn uint32) (MRCounters, error) {
+// MRCounters returns the counters of the memory region with this number.
+func (c *Client) MRCounters(device, mrn uint32) (MRCounters, error) {
 	return mrCounterResource.get(c, device, 0, mrn)
 }
 

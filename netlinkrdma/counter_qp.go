@@ -10,11 +10,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// CounterID is the number of a QP counter on its port.
+type CounterID uint32
+
 // QPCounter is a set of counters that counts only for the QPs bound to it.
 type QPCounter struct {
 	Owner    // known in automatic mode with CountByPID
-	ID       uint32
-	Port     uint32
+	ID       CounterID
+	Port     int
 	Mode     CounterMode
 	QPType   Opt[verbs.QPType] // known in automatic mode with CountByType
 	LQPN     []QPRange         // bound QPs
@@ -24,22 +27,22 @@ type QPCounter struct {
 var qpCounterResource = tracked[QPCounter]{
 	name: "QP counter", op: abi.RDMA_NLDEV_CMD_STAT_GET, stat: abi.RDMA_NLDEV_ATTR_RES_QP,
 	table: abi.RDMA_NLDEV_ATTR_STAT_COUNTER, entry: abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ENTRY, id: abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID,
-	parse: parseQPCounter, number: func(q *QPCounter) uint32 { return q.ID },
+	parse: parseQPCounter, number: func(q *QPCounter) uint32 { return uint32(q.ID) },
 }
 
-// DumpQPCounter yields the QP counters of the device with this index while the kernel lists
+// QPCounters yields the QP counters of the device with this index while the kernel lists
 // them. It ends after an error. There are none until QPs are bound, see
 // [Client.SetAutoCounters] and [Client.BindCounter].
 //
 // C: rdma statistic qp show
-func (c *Client) DumpQPCounter(device uint32, o *DumpOptions) iter.Seq2[QPCounter, error] {
+func (c *Client) QPCounters(device uint32, o *ListOptions) iter.Seq2[QPCounter, error] {
 	return qpCounterResource.dump(c, device, o)
 }
 
-// GetQPCounter returns the QP counter with this number. The kernel requires its port as
+// QPCounter returns the QP counter with this number. The kernel requires its port as
 // well.
-func (c *Client) GetQPCounter(device, port, id uint32) (QPCounter, error) {
-	return qpCounterResource.get(c, device, port, id)
+func (c *Client) QPCounter(device uint32, port int, id CounterID) (QPCounter, error) {
+	return qpCounterResource.get(c, device, port, uint32(id))
 }
 
 func parseQPCounter(a *attributes, q *QPCounter) {
@@ -47,9 +50,9 @@ func parseQPCounter(a *attributes, q *QPCounter) {
 	for a.next() {
 		switch a.typ {
 		case abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID:
-			q.ID, id = a.uint32(), true
+			q.ID, id = CounterID(a.uint32()), true
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			q.Port = a.uint32()
+			q.Port = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_STAT_MODE:
 			q.Mode, mode = CounterMode(a.uint32()), true
 		case abi.RDMA_NLDEV_ATTR_RES_TYPE:
@@ -71,8 +74,8 @@ func parseQPCounter(a *attributes, q *QPCounter) {
 // such QP, ENOMEM that the driver has no free counter.
 //
 // C: rdma statistic qp bind link DEV/PORT lqpn LQPN
-func (c *Client) BindCounter(device, port, lqpn uint32) (uint32, error) {
-	op := fmt.Sprintf("bind QP %d of port %d of RDMA device %d to a counter", lqpn, port, device)
+func (c *Client) BindCounter(device uint32, port int, lqpn uint32) (CounterID, error) {
+	op := operation{"bind", fmt.Sprintf("QP %d of %s to a counter", lqpn, portOf(device, port))}
 	return c.bind(op, abi.RDMA_NLDEV_CMD_STAT_SET, device, port, lqpn, manualMode)
 }
 
@@ -80,8 +83,8 @@ func (c *Client) BindCounter(device, port, lqpn uint32) (uint32, error) {
 // CAP_NET_ADMIN. ENOENT means that there is no such QP or counter.
 //
 // C: rdma statistic qp bind link DEV/PORT lqpn LQPN cntn CNTN
-func (c *Client) BindToCounter(device, port, lqpn, counter uint32) error {
-	op := fmt.Sprintf("bind QP %d of port %d of RDMA device %d to counter %d", lqpn, port, device, counter)
+func (c *Client) BindToCounter(device uint32, port int, lqpn uint32, counter CounterID) error {
+	op := operation{"bind", fmt.Sprintf("QP %d of %s to counter %d", lqpn, portOf(device, port), counter)}
 	_, err := c.bind(op, abi.RDMA_NLDEV_CMD_STAT_SET, device, port, lqpn, manualMode, byCounter(counter))
 	return err
 }
@@ -90,39 +93,39 @@ func (c *Client) BindToCounter(device, port, lqpn, counter uint32) error {
 // QP. The port must be in manual mode. The call needs CAP_NET_ADMIN.
 //
 // C: rdma statistic qp unbind link DEV/PORT cntn CNTN lqpn LQPN
-func (c *Client) UnbindCounter(device, port, lqpn, counter uint32) error {
-	op := fmt.Sprintf("unbind QP %d of port %d of RDMA device %d from counter %d", lqpn, port, device, counter)
+func (c *Client) UnbindCounter(device uint32, port int, lqpn uint32, counter CounterID) error {
+	op := operation{"unbind", fmt.Sprintf("QP %d of %s from counter %d", lqpn, portOf(device, port), counter)}
 	_, err := c.bind(op, abi.RDMA_NLDEV_CMD_STAT_DEL, device, port, lqpn, manualMode, byCounter(counter))
 	return err
 }
 
 var manualMode = Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(abi.RDMA_COUNTER_MODE_MANUAL)}
 
-func byCounter(id uint32) Attr {
-	return Attr{abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, uint32Value(id)}
+func byCounter(id CounterID) Attr {
+	return Attr{abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, uint32Value(uint32(id))}
 }
 
 // bind sends a request that changes one QP's counter, and returns the counter's number.
-func (c *Client) bind(op string, command uint16, device, port, lqpn uint32, more ...Attr) (uint32, error) {
+func (c *Client) bind(op operation, command uint16, device uint32, port int, lqpn uint32, more ...Attr) (CounterID, error) {
 	attrs := append(byPort(device, port), counted(abi.RDMA_NLDEV_ATTR_RES_QP), Attr{abi.RDMA_NLDEV_ATTR_RES_LQPN, uint32Value(lqpn)})
 	reply, err := c.callOne(op, Request{Op: command, Attrs: append(attrs, more...)})
 	if err != nil {
-		return 0, remedy(statRemedy(err), syscall.ENOENT, "no such QP, or no such counter")
+		return 0, hint(statHints(err), syscall.ENOENT, "no such QP, or no such counter")
 	}
 	id, err := parseCounterID(reply)
 	if err != nil {
-		return 0, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return 0, op.failed(err)
 	}
 	return id, nil
 }
 
-func parseCounterID(reply []byte) (uint32, error) {
-	var id uint32
+func parseCounterID(reply []byte) (CounterID, error) {
+	var id CounterID
 	found := false
 	a := attributes{rest: reply}
 	for a.next() {
 		if a.typ == abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID {
-			id, found = a.uint32(), true
+			id, found = CounterID(a.uint32()), true
 		}
 	}
 	a.require(found, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID)
@@ -196,8 +199,8 @@ type CounterSetting struct {
 // CounterMode returns how QPs of a port are bound to counters.
 //
 // C: rdma statistic qp mode link DEV/PORT
-func (c *Client) CounterMode(device, port uint32) (CounterSetting, error) {
-	op := fmt.Sprintf("read the counter mode of port %d of RDMA device %d", port, device)
+func (c *Client) CounterMode(device uint32, port int) (CounterSetting, error) {
+	op := operation{"read the counter mode of", portOf(device, port)}
 	// The kernel checks for this attribute and does not read its value.
 	wanted := Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(0)}
 	reply, err := c.callOne(op, Request{
@@ -208,7 +211,7 @@ func (c *Client) CounterMode(device, port uint32) (CounterSetting, error) {
 	}
 	s, err := parseCounterSetting(reply)
 	if err != nil {
-		return CounterSetting{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return CounterSetting{}, op.failed(err)
 	}
 	return s, nil
 }
@@ -245,8 +248,8 @@ type AutoOptions struct {
 // mode off. The call needs CAP_NET_ADMIN, and fails with EBUSY while a QP is bound.
 //
 // C: rdma statistic qp set link DEV/PORT auto type,pid on [optional-counters on]
-func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOptions) error {
-	op := fmt.Sprintf("set automatic counters of port %d of RDMA device %d by %q", port, device, by)
+func (c *Client) SetAutoCounters(device uint32, port int, by CounterMask, o *AutoOptions) error {
+	op := operation{"set automatic counters of", fmt.Sprintf("%s by %q", portOf(device, port), by)}
 	attrs := append(byPort(device, port), counted(abi.RDMA_NLDEV_ATTR_RES_QP),
 		Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(abi.RDMA_COUNTER_MODE_AUTO)},
 		Attr{abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32Value(uint32(by))})
@@ -257,13 +260,13 @@ func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOpt
 	}
 	_, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_STAT_SET, Attrs: attrs})
 	if optional {
-		err = remedy(err, syscall.EINVAL, "older kernels, such as 6.12, can't do this for optional counters")
+		err = hint(err, syscall.EINVAL, "older kernels, such as 6.12, can't do this for optional counters")
 	}
-	return remedy(statRemedy(err), syscall.EBUSY, "unbind the QPs first, or turn the other mode off")
+	return hint(statHints(err), syscall.EBUSY, "unbind the QPs first, or turn the other mode off")
 }
 
-// statRemedy adds hints to the errors of calls that change counters.
-func statRemedy(err error) error {
-	err = remedy(err, syscall.EOPNOTSUPP, "the driver has no such counters")
-	return remedy(err, syscall.EINVAL, "no such device or port, or its counter mode does not allow this: see rdmalink statistic qp mode")
+// statHints adds hints to the errors of calls that change counters.
+func statHints(err error) error {
+	err = hint(err, syscall.EOPNOTSUPP, "the driver has no such counters")
+	return hint(err, syscall.EINVAL, "no such device or port, or its counter mode does not allow this: see rdmalink statistic qp mode")
 }

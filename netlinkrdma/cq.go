@@ -24,16 +24,16 @@ var cqResource = tracked[CQ]{
 	parse: parseCQ, number: func(q *CQ) uint32 { return q.CQN },
 }
 
-// DumpCQ yields the completion queues of the device with this index while
+// CQs yields the completion queues of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show cq
-func (c *Client) DumpCQ(device uint32, o *DumpOptions) iter.Seq2[CQ, error] {
+func (c *Client) CQs(device uint32, o *ListOptions) iter.Seq2[CQ, error] {
 	return cqResource.dump(c, device, o)
 }
 
-// GetCQ returns the completion queue with this number.
-func (c *Client) GetCQ(device, cqn uint32) (CQ, error) { return cqResource.get(c, device, 0, cqn) }
+// CQ returns the completion queue with this number.
+func (c *Client) CQ(device, cqn uint32) (CQ, error) { return cqResource.get(c, device, 0, cqn) }
 
 func parseCQ(a *attributes, q *CQ) {
 	var cqn, cqe, users bool

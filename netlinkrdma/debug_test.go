@@ -23,7 +23,7 @@ func TestDebug(t *testing.T) {
 		c.Port(7, 2)
 		c.AddLink("siw1", "siw", "dummy1")
 		c.SetAdaptiveModeration(7, true)
-		for range c.DumpQP(7, nil) {
+		for range c.QPs(7, nil) {
 		}
 		c.SetOptionalCounters(7, 2)
 		c.Subscribe()

@@ -16,7 +16,7 @@ import (
 type Device struct {
 	Index        uint32 // the kernel's handle; not reused while the device exists
 	Name         string // for instance siw0
-	Ports        uint32 // ports are numbered from 1 to this
+	Ports        int    // ports are numbered from 1 to this
 	CapFlags     uint64 // device capability flags (IB_DEVICE_…)
 	FWVersion    string // empty when the device has no firmware
 	NodeGUID     verbs.GUID
@@ -36,7 +36,7 @@ type Device struct {
 //
 // C: ibv_get_device_list, rdma dev show
 func (c *Client) Devices() ([]Device, error) {
-	const op = "list RDMA devices"
+	op := operation{"list", "RDMA devices"}
 	replies, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true})
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (c *Client) Devices() ([]Device, error) {
 	for _, reply := range replies {
 		d, err := parseDevice(reply)
 		if err != nil {
-			return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+			return nil, op.failed(err)
 		}
 		devices = append(devices, d)
 	}
@@ -54,14 +54,14 @@ func (c *Client) Devices() ([]Device, error) {
 
 // Device returns the device with this index.
 func (c *Client) Device(index uint32) (Device, error) {
-	op := fmt.Sprintf("find RDMA device %d", index)
+	op := operation{"find", numbered(index)}
 	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Attrs: []Attr{byIndex(index)}})
 	if err != nil {
 		return Device{}, err
 	}
 	d, err := parseDevice(reply)
 	if err != nil {
-		return Device{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return Device{}, op.failed(err)
 	}
 	return d, nil
 }
@@ -70,12 +70,12 @@ func (c *Client) Device(index uint32) (Device, error) {
 // remove a device, it takes it off the list first, and Device still finds it until it is gone.
 // IsListed reads the list up to that device, so it takes fewer system calls than Devices.
 func (c *Client) IsListed(index uint32) (listed bool, err error) {
-	op := fmt.Sprintf("find RDMA device %d in the list", index)
+	op := operation{"find in the list", numbered(index)}
 	var malformed error
 	err = c.stream(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true}, func(reply []byte) bool {
 		d, err := parseDevice(reply)
 		if err != nil {
-			malformed = fmt.Errorf("netlinkrdma: %s: %w", op, err)
+			malformed = op.failed(err)
 			return false
 		}
 		listed = d.Index == index
@@ -98,10 +98,11 @@ func (c *Client) DeviceByName(name string) (Device, error) {
 		}
 		names[i] = d.Name
 	}
-	if len(names) == 0 {
-		return Device{}, fmt.Errorf("%w: %q (there are none)", ErrNotFound, name)
+	none := &verbs.Error{Op: "find", Object: fmt.Sprintf("RDMA device %q", name), Err: ErrNotFound, Hint: "there are none"}
+	if len(names) > 0 {
+		none.Hint = "there are " + strings.Join(names, ", ")
 	}
-	return Device{}, fmt.Errorf("%w: %q (available: %s)", ErrNotFound, name, strings.Join(names, ", "))
+	return Device{}, none
 }
 
 func parseDevice(reply []byte) (Device, error) {
@@ -115,7 +116,7 @@ func parseDevice(reply []byte) (Device, error) {
 		case abi.RDMA_NLDEV_ATTR_DEV_NAME:
 			d.Name = a.string()
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			d.Ports = a.uint32()
+			d.Ports = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_CAP_FLAGS:
 			d.CapFlags = a.uint64()
 		case abi.RDMA_NLDEV_ATTR_FW_VERSION:
@@ -203,12 +204,12 @@ func (t NameAssignType) String() string {
 //
 // C: rdma dev set DEV name NAME
 func (c *Client) RenameDevice(device uint32, name string) error {
-	op := fmt.Sprintf("rename RDMA device %d to %s", device, name)
+	op := operation{"rename", numbered(device) + " to " + name}
 	if err := checkName("name", name, maxDeviceName); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return op.failed(err)
 	}
 	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)})
-	return remedy(err, syscall.EEXIST, "another device has that name, possibly in another network namespace")
+	return hint(err, syscall.EEXIST, "another device has that name, possibly in another network namespace")
 }
 
 // SetAdaptiveModeration turns adaptive interrupt moderation on or off for CQs that the
@@ -216,7 +217,7 @@ func (c *Client) RenameDevice(device uint32, name string) error {
 //
 // C: rdma dev set DEV adaptive-moderation on
 func (c *Client) SetAdaptiveModeration(device uint32, on bool) error {
-	op := fmt.Sprintf("set adaptive moderation of RDMA device %d to %t", device, on)
+	op := operation{"set adaptive moderation of", fmt.Sprintf("%s to %t", numbered(device), on)}
 	return c.setDevice(op, device, Attr{abi.RDMA_NLDEV_ATTR_DEV_DIM, boolValue(on)})
 }
 
@@ -232,17 +233,17 @@ func (c *Client) SetAdaptiveModeration(device uint32, on bool) error {
 // C: rdma dev set DEV netns NETNS
 func (c *Client) MoveDevice(device uint32, to *os.File) error {
 	if to == nil {
-		return fmt.Errorf("netlinkrdma: move RDMA device %d: no network namespace given: %w", device, os.ErrInvalid)
+		return operation{"move", numbered(device)}.failed(fmt.Errorf("no network namespace given: %w", os.ErrInvalid))
 	}
-	op := fmt.Sprintf("move RDMA device %d to network namespace %s", device, to.Name())
+	op := operation{"move", fmt.Sprintf("%s to network namespace %s", numbered(device), to.Name())}
 	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_NET_NS_FD, uint32Value(uint32(to.Fd()))})
 	runtime.KeepAlive(to)
-	err = remedy(err, syscall.EINVAL, "no such device in this network namespace, or the file is not a network namespace")
-	return remedy(err, syscall.EOPNOTSUPP,
+	err = hint(err, syscall.EINVAL, "no such device in this network namespace, or the file is not a network namespace")
+	return hint(err, syscall.EOPNOTSUPP,
 		"in shared mode all namespaces have the device: run rdma system set netns exclusive; in exclusive mode the driver must support moves, which siw and rxe don't")
 }
 
-func (c *Client) setDevice(op string, device uint32, to Attr) error {
+func (c *Client) setDevice(op operation, device uint32, to Attr) error {
 	_, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_SET, Attrs: []Attr{byIndex(device), to}})
 	return err
 }
@@ -253,9 +254,9 @@ func (c *Client) setDevice(op string, device uint32, to Attr) error {
 //
 // C: rdma dev add NAME type SMI parent DEV
 func (c *Client) AddSubDevice(parent uint32, name string, typ DeviceType) error {
-	op := fmt.Sprintf("add sub-device %s type %v to RDMA device %d", name, typ, parent)
+	op := operation{"add sub-device", fmt.Sprintf("%s type %v to %s", name, typ, numbered(parent))}
 	if err := checkName("name", name, maxSubDeviceName); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return op.failed(err)
 	}
 	_, err := c.call(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_NEWDEV,
@@ -265,8 +266,8 @@ func (c *Client) AddSubDevice(parent uint32, name string, typ DeviceType) error 
 			{abi.RDMA_NLDEV_ATTR_DEV_TYPE, []byte{uint8(typ)}},
 		},
 	})
-	err = remedy(err, syscall.EOPNOTSUPP, "this device has no sub-devices of that type")
-	return remedy(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
+	err = hint(err, syscall.EOPNOTSUPP, "this device has no sub-devices of that type")
+	return hint(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
 }
 
 // maxSubDeviceName is shorter than maxDeviceName, because the kernel cuts the names of
@@ -278,9 +279,9 @@ const maxSubDeviceName = 15
 //
 // C: rdma dev delete DEV
 func (c *Client) DeleteSubDevice(device uint32) error {
-	_, err := c.call(fmt.Sprintf("delete sub-device RDMA device %d", device), Request{
+	_, err := c.call(operation{"delete sub-device", numbered(device)}, Request{
 		Op: abi.RDMA_NLDEV_CMD_DELDEV, Attrs: []Attr{byIndex(device)},
 	})
-	err = remedy(err, syscall.EOPNOTSUPP, "it is not a sub-device; rdma link delete deletes siw and rxe devices")
-	return remedy(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
+	err = hint(err, syscall.EOPNOTSUPP, "it is not a sub-device; rdma link delete deletes siw and rxe devices")
+	return hint(err, syscall.EINVAL, "no such device, or a kernel without sub-devices, such as 6.1")
 }

@@ -2,6 +2,7 @@ package netlinkrdma_test
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"syscall"
@@ -25,6 +26,10 @@ func TestDeviceAndPort(t *testing.T) {
 	p, err := c.Port(7, 2)
 	if diff := cmp.Diff(ibPort, p); err != nil || diff != "" {
 		t.Error(err, diff)
+	}
+	beyond := uint64(1<<32 + 2) // its low bits are those of port 2
+	if p, err := c.Port(7, int(beyond)); math.MaxInt > math.MaxInt32 && !errors.Is(err, netlinkrdma.ErrNotFound) {
+		t.Error(p, err)
 	}
 	if _, err := c.Port(7, 3); !errors.Is(err, netlinkrdma.ErrNotFound) || !strings.Contains(err.Error(), "find port 3 of RDMA device 7") {
 		t.Error(err)

@@ -10,17 +10,17 @@
 //	devices, err := c.Devices()
 //
 // A device may have many objects, so they are returned one by one while the kernel lists
-// them (DumpQP, DumpCMID, DumpCQ, DumpMR, DumpPD, DumpContext, DumpSRQ,
-// DumpFRMRPools). GetQP and its like return the object with a given number:
+// them (QPs, CMIDs, CQs, MRs, PDs, Contexts, SRQs,
+// FRMRPools). QP and its like return the object with a given number:
 //
-//	for qp, err := range c.DumpQP(devices[0].Index, nil) {
+//	for qp, err := range c.QPs(devices[0].Index, nil) {
 //
 // A dump is not a snapshot. The kernel fills one datagram at a time and continues at the
 // same position. An object that is created during a dump may be missing. When an object
 // is destroyed during a dump, another object may be missing too.
 //
 // There are counters of a port (PortCounters), of QPs that share a counter
-// (DumpQPCounter) and of memory regions (DumpMRCounters). The mode of the port decides
+// (QPCounters) and of memory regions (AllMRCounters). The mode of the port decides
 // which QPs share a counter (SetAutoCounters, BindCounter). Optional counters slow the
 // device down and are off at first (CounterStatus, SetOptionalCounters).
 //
@@ -71,8 +71,9 @@
 // # Network namespaces
 //
 // Every call opens a socket and closes it. The socket belongs to the network namespace of
-// the calling thread. With a [Netns] it belongs to that namespace, and no thread of the
-// program stays there:
+// the calling thread. With a [Socket] all calls share one, which stays in the namespace of
+// the thread that made the first call. With a [Netns] the socket belongs to that namespace,
+// and no thread of the program stays there:
 //
 //	blue := netlinkrdma.Client{Kernel: netlinkrdma.Netns{File: f}}
 //	err := c.MoveDevice(device, f)         // there, in exclusive mode
@@ -103,8 +104,10 @@ package netlinkrdma
 /*
 Implementation
 
-A call opens a socket, sends one request, reads the answer and closes the socket, so nothing
-is shared and several goroutines may use a Client. The kernel carries a request out inside
+A call of the zero Client opens a socket, sends one request, reads the answer and closes the
+socket, so nothing is shared and several goroutines may use a Client. A Socket keeps its socket
+open. Before it sends a request it receives the rest of the answer to the last one, which is
+incomplete if a loop over a dump made the request or has ended early. The kernel carries a request out inside
 the system call that sends it. Only events wait, in Go's netpoller.
 
 A dump is yielded while it is read. If the kernel reports that its list changed, the dump is

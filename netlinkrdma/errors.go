@@ -9,11 +9,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Errors to compare with errors.Is. If the cause is an errno, the error matches that
-// errno too. The errors that say "not supported" match [errors.ErrUnsupported].
+// Errors to compare with errors.Is. They are the causes of errors of type *verbs.Error. If the kernel
+// answered with an errno, the error matches that errno too. The errors that say "not supported" match [errors.ErrUnsupported].
 var (
-	// ErrNotFound means that there is no such device.
-	ErrNotFound = errors.New("no such RDMA device")
+	// ErrNotFound means that there is no such device. It is verbs.ErrNoDevice.
+	ErrNotFound = verbs.ErrNoDevice
 	// ErrNoObject means that the device has no such object.
 	ErrNoObject = errors.New("no such object")
 	// ErrNoProcess means that a kernel module created the object, or that the thread that
@@ -30,9 +30,9 @@ var (
 	ErrNoStatistics error = notSupported("no such device or port, or the driver has no such statistics")
 	// ErrEventsLost means that events arrived faster than they were read, and that some
 	// were dropped. Later events can be read. List the devices and ports again first.
-	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
+	ErrEventsLost = errors.New("events were lost")
 	// ErrPermission means that the call needs CAP_NET_ADMIN.
-	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
+	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace")
 	// ErrInvalidName means that the kernel would refuse the name or cut it short.
 	ErrInvalidName = errors.New("invalid name")
 	// ErrMalformed means that a reply breaks the rules of the protocol.
@@ -50,47 +50,56 @@ func (notSupported) Is(target error) bool {
 
 // The errors of systems without NETLINK_RDMA, and of kernels that send no events.
 const (
-	errNoNetlink = notSupported("no NETLINK_RDMA here (on linux: modprobe ib_core)")
-	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)")
+	errNoNetlink = notSupported("no NETLINK_RDMA here")
+	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does")
 )
 
-// unsupported is an errno that means "not supported". It matches the same errors as
-// notSupported.
-type unsupported struct{ error }
+// operation is what failed, in errors: a verb and its object.
+type operation struct{ verb, object string }
 
-func (e unsupported) Unwrap() error      { return e.error }
-func (unsupported) Is(target error) bool { return notSupported("").Is(target) }
+func (o operation) failed(err error) error {
+	return &verbs.Error{Op: o.verb, Object: o.object, Err: err}
+}
 
-// remedy adds a hint to an error that matches errno.
-func remedy(err error, errno syscall.Errno, text string) error {
-	if errors.Is(err, errno) {
-		return fmt.Errorf("%w (%s)", err, text)
+func (o operation) nilPointer() error {
+	return hint(o.failed(os.ErrInvalid), os.ErrInvalid, "the pointer is nil")
+}
+
+// hint adds a remedy to a new *verbs.Error that matches target.
+func hint(err, target error, text string) error {
+	if e, ok := err.(*verbs.Error); ok && errors.Is(err, target) {
+		if e.Hint != "" {
+			text = e.Hint + "; " + text
+		}
+		e.Hint = text
 	}
 	return err
 }
 
-// explain adds the operation and a remedy to the error with which the kernel answered req.
-func explain(op string, req Request, err error) error {
+// explain returns the error of an operation whose request the kernel answered with err.
+func explain(op operation, req Request, err error) error {
+	e := &verbs.Error{Op: op.verb, Object: op.object, Err: err}
 	var errno syscall.Errno
-	var enter *os.PathError // entering a network namespace failed before the request was sent
-	if errors.As(err, &errno) && !errors.As(err, &enter) {
-		switch errno {
-		case syscall.EPERM, syscall.EACCES:
-			err = fmt.Errorf("%w: %w", ErrPermission, err)
-		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
-			// Without ib_core, socket or sendto fails.
-			err = fmt.Errorf("%w: %w", errNoNetlink, err)
-		case syscall.EOPNOTSUPP, syscall.ENOSYS:
-			err = unsupported{err}
-		case syscall.EINTR:
-			if req.Dump {
-				err = fmt.Errorf("%w (objects came or went while they were listed: try again)", err)
-			}
-		case syscall.EINVAL:
-			if meaning := req.invalid(); meaning != nil {
-				err = fmt.Errorf("%w: %w", meaning, err)
-			}
+	if !errors.As(err, &errno) {
+		return e
+	}
+	if enter := new(os.PathError); errors.As(err, &enter) { // the request was not sent
+		return hint(e, syscall.EPERM, "to enter a network namespace needs CAP_SYS_ADMIN")
+	}
+	switch errno {
+	case syscall.EPERM, syscall.EACCES:
+		e.Err, e.Hint = fmt.Errorf("%w: %w", ErrPermission, err), "run as root, or setcap cap_net_admin+ep"
+	case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
+		// Without ib_core, socket or sendto fails.
+		e.Err, e.Hint = fmt.Errorf("%w: %w", errNoNetlink, err), "on Linux: modprobe ib_core"
+	case syscall.EINTR:
+		if req.Dump {
+			e.Hint = "objects came or went while they were listed: try again"
+		}
+	case syscall.EINVAL:
+		if meaning := req.invalid(); meaning != nil {
+			e.Err = fmt.Errorf("%w: %w", meaning, err)
 		}
 	}
-	return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+	return e
 }

@@ -40,7 +40,7 @@ type Event struct {
 	// another namespace the kernel sends neither, and the name is empty.
 	DeviceIndex uint32
 	DeviceName  string
-	Port        uint32 // 0: the event is not about a port
+	Port        int    // 0: the event is not about a port
 	NetdevIndex uint32 // 0: none
 	NetdevName  string
 }
@@ -77,7 +77,7 @@ type Events struct{ s Subscription }
 //
 // C: rdma monitor
 func (c *Client) Subscribe() (*Events, error) {
-	const op = "subscribe to the events of RDMA devices"
+	op := operation{"subscribe to", "the events of RDMA devices"}
 	// Kernels that send no events let a socket join the group as well.
 	system, err := c.System()
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) Subscribe() (*Events, error) {
 	}
 	k, ok := c.kernel().(Subscriber)
 	if !system.Monitor || !ok {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", op, errNoEvents)
+		return nil, hint(op.failed(errNoEvents), errNoEvents, "list the devices and ports periodically instead")
 	}
 	began := time.Now()
 	s, err := k.Subscribe()
@@ -103,22 +103,20 @@ func (c *Client) Subscribe() (*Events, error) {
 // which matches ctx.Err(); if a deadline passed, its Timeout method returns true. Only one
 // goroutine at a time may call Next. Another may call Close, which ends Next.
 func (e *Events) Next(ctx context.Context) (Event, error) {
-	const op = "wait for an event of an RDMA device"
+	op := operation{"wait for", "an event of an RDMA device"}
 	if e == nil {
-		return Event{}, fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", op, os.ErrInvalid)
+		return Event{}, op.nilPointer()
 	}
 	body, err := e.s.Receive(ctx)
 	switch {
 	case errors.Is(err, syscall.ENOBUFS):
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w: %w", op, ErrEventsLost, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return Event{}, timeoutError{fmt.Errorf("netlinkrdma: %s: %w", op, err)}
+		return Event{}, hint(op.failed(fmt.Errorf("%w: %w", ErrEventsLost, err)), ErrEventsLost, "list the devices and ports again")
 	case err != nil:
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", op, closedError(err))
+		return Event{}, op.failed(closedError(err))
 	}
 	event, err := parseEvent(body)
 	if err != nil {
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return Event{}, op.failed(err)
 	}
 	return event, nil
 }
@@ -126,26 +124,18 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 // Close ends the subscription. Later calls of Next and Close return errors that match
 // [net.ErrClosed].
 func (e *Events) Close() error {
-	const op = "close the events of RDMA devices"
+	op := operation{"close", "the events of RDMA devices"}
 	if e == nil {
-		return fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", op, os.ErrInvalid)
+		return op.nilPointer()
 	}
 	if err := closedError(e.s.Close()); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return op.failed(err)
 	}
 	return nil
 }
 
-// timeoutError is the error of a call whose context's deadline passed.
-type timeoutError struct{ error }
-
-func (e timeoutError) Unwrap() error { return e.error }
-
-// Timeout returns true.
-func (timeoutError) Timeout() bool { return true }
-
-// Temporary returns true: together with Timeout it makes the error a net.Error.
-func (timeoutError) Temporary() bool { return true }
+// Format prints a line for every verb.
+func (e *Events) Format(f fmt.State, _ rune) { fmt.Fprint(f, "events of RDMA devices") }
 
 // closedError replaces a file's error after Close by net.ErrClosed.
 func closedError(err error) error {
@@ -168,7 +158,7 @@ func parseEvent(body []byte) (Event, error) {
 		case abi.RDMA_NLDEV_ATTR_DEV_NAME:
 			e.DeviceName = a.string()
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			e.Port = a.uint32()
+			e.Port = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_NDEV_INDEX:
 			e.NetdevIndex = a.uint32()
 		case abi.RDMA_NLDEV_ATTR_NDEV_NAME:

@@ -90,7 +90,7 @@ func (n *notifications) datagram(ctx context.Context) ([]byte, error) {
 		var size int
 		var received error
 		err := n.raw.Read(func(fd uintptr) bool {
-			size, received = receive(int(fd), n.buf)
+			size, received = receive(int(fd), n.buf, 0)
 			return received != unix.EAGAIN
 		})
 		switch {

@@ -105,7 +105,7 @@ func TestReceiveFromProcess(t *testing.T) {
 	if err := unix.Sendto(fds[1], []byte(listLinks), 0, to); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := receive(fds[0], make([]byte, receiveSize)); err != unix.EAGAIN {
+	if n, err := receive(fds[0], make([]byte, receiveSize), 0); err != unix.EAGAIN {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestNetnsThatIsNone(t *testing.T) {
 		c := Client{Kernel: Netns{file}}
 		_, list := c.Devices()
 		_, subscribe := Netns{file}.Subscribe()
-		for _, err := range []error{list, subscribe, collectError(c.DumpQP(1, nil))} {
+		for _, err := range []error{list, subscribe, collectError(c.QPs(1, nil))} {
 			if !errors.Is(err, want) || errors.Is(err, ErrNotFound) {
 				t.Errorf("%v, want %v", err, want)
 			}

@@ -40,13 +40,13 @@ func ExampleClient_Devices() {
 
 // List the queue pairs of one process that are in error. The kernel filters by port only, and
 // returns the thread that created each queue pair.
-func ExampleClient_DumpQP() {
+func ExampleClient_QPs() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for qp, err := range c.DumpQP(d.Index, &netlinkrdma.DumpOptions{Port: 1}) {
+	for qp, err := range c.QPs(d.Index, &netlinkrdma.ListOptions{Port: 1}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func ExampleClient_PortCounters() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for port := uint32(1); port <= d.Ports; port++ {
+	for port := 1; port <= d.Ports; port++ {
 		counters, err := c.PortCounters(d.Index, port)
 		if errors.Is(err, netlinkrdma.ErrNoStatistics) {
 			continue

@@ -20,7 +20,7 @@ import (
 type FRMRPool struct {
 	Key FRMRPoolKey
 	// KernelVendorKey is the vendor key of one of the kernel's own pools, which are listed
-	// only with DumpOptions.DriverDetails. It is 0 for the pools of processes.
+	// only with ListOptions.DriverDetails. It is 0 for the pools of processes.
 	KernelVendorKey uint64
 	Queued          uint32 // free handles
 	InUse           uint64 // handles in use by memory regions
@@ -33,12 +33,12 @@ var frmrPoolResource = tracked[FRMRPool]{
 	table: abi.RDMA_NLDEV_ATTR_FRMR_POOLS, entry: abi.RDMA_NLDEV_ATTR_FRMR_POOL_ENTRY, parse: parseFRMRPool,
 }
 
-// DumpFRMRPools yields the pools of the device with this index while the kernel lists them.
+// FRMRPools yields the pools of the device with this index while the kernel lists them.
 // It ends after an error. A driver without pools has none. Kernels before Linux 7.2 return
 // [ErrNoFRMRPools].
 //
 // C: rdma resource show frmr_pools
-func (c *Client) DumpFRMRPools(device uint32, o *DumpOptions) iter.Seq2[FRMRPool, error] {
+func (c *Client) FRMRPools(device uint32, o *ListOptions) iter.Seq2[FRMRPool, error] {
 	return frmrPoolResource.dump(c, device, o)
 }
 
@@ -48,10 +48,10 @@ func (c *Client) DumpFRMRPools(device uint32, o *DumpOptions) iter.Seq2[FRMRPool
 //
 // C: rdma resource set frmr_pools dev DEV aging SECONDS
 func (c *Client) SetFRMRAging(device uint32, period time.Duration) error {
-	op := fmt.Sprintf("set the aging period of FRMR pools of RDMA device %d to %v", device, period)
+	op := operation{"set the aging period of", fmt.Sprintf("FRMR pools of %s to %v", numbered(device), period)}
 	seconds := period / time.Second
 	if period%time.Second != 0 || seconds < 1 || seconds > math.MaxUint32 {
-		return fmt.Errorf("netlinkrdma: %s: the kernel takes 1 to %d whole seconds: %w", op, uint32(math.MaxUint32), syscall.EINVAL)
+		return op.failed(fmt.Errorf("the kernel takes 1 to %d whole seconds: %w", uint32(math.MaxUint32), syscall.EINVAL))
 	}
 	return c.setFRMR(op, device, Attr{abi.RDMA_NLDEV_ATTR_FRMR_POOLS_AGING_PERIOD, uint32Value(uint32(seconds))})
 }
@@ -61,13 +61,13 @@ func (c *Client) SetFRMRAging(device uint32, period time.Duration) error {
 //
 // C: rdma resource set frmr_pools dev DEV pinned KEY HANDLES
 func (c *Client) PinFRMR(device uint32, key FRMRPoolKey, handles uint32) error {
-	op := fmt.Sprintf("pin %d handles of FRMR pool %v of RDMA device %d", handles, key, device)
+	op := operation{"pin", fmt.Sprintf("%d handles of FRMR pool %v of %s", handles, key, numbered(device))}
 	return c.setFRMR(op, device, Attr{abi.RDMA_NLDEV_ATTR_FRMR_POOL_PINNED_HANDLES, uint32Value(handles)}, key.attr())
 }
 
-func (c *Client) setFRMR(op string, device uint32, to ...Attr) error {
+func (c *Client) setFRMR(op operation, device uint32, to ...Attr) error {
 	_, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET, Attrs: append([]Attr{byIndex(device)}, to...)})
-	return remedy(err, syscall.EINVAL, "the device is gone or has no pool with this key, or the kernel is older than Linux 7.2")
+	return hint(err, syscall.EINVAL, "the device is gone or has no pool with this key, or the kernel is older than Linux 7.2")
 }
 
 func parseFRMRPool(a *attributes, p *FRMRPool) {
@@ -140,7 +140,7 @@ func ParseFRMRPoolKey(s string) (FRMRPoolKey, error) {
 }
 
 func badKey(s, why string) error {
-	return fmt.Errorf("netlinkrdma: key %q of an FRMR pool: %w: %s", s, syscall.EINVAL, why)
+	return operation{"parse", fmt.Sprintf("key %q of an FRMR pool", s)}.failed(fmt.Errorf("%w: %s", syscall.EINVAL, why))
 }
 
 func (k FRMRPoolKey) attr() Attr {

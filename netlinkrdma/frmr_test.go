@@ -31,12 +31,12 @@ func frmrKernel() *nltest.Kernel {
 func TestFRMRPools(t *testing.T) {
 	c := netlinkrdma.Client{Kernel: frmrKernel()}
 	for details, want := range map[bool]any{true: pools, false: pools[:2]} {
-		got, err := all(c.DumpFRMRPools(7, &netlinkrdma.DumpOptions{DriverDetails: details}))
+		got, err := all(c.FRMRPools(7, &netlinkrdma.ListOptions{DriverDetails: details}))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("with details %t: %v (-want +got):\n%s", details, err, diff)
 		}
 	}
-	if got, err := all(c.DumpFRMRPools(3, nil)); err != nil || len(got.([]netlinkrdma.FRMRPool)) != 0 {
+	if got, err := all(c.FRMRPools(3, nil)); err != nil || len(got.([]netlinkrdma.FRMRPool)) != 0 {
 		t.Error("a driver without:", got, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestPinFRMR(t *testing.T) {
 		if err := c.PinFRMR(7, key, handles); err != nil {
 			t.Fatal(err)
 		}
-		got, err := all(c.DumpFRMRPools(7, nil))
+		got, err := all(c.FRMRPools(7, nil))
 		found := false
 		for _, p := range got.([]netlinkrdma.FRMRPool) {
 			found = found || p == netlinkrdma.FRMRPool{Key: key, Queued: handles, Pinned: handles}
@@ -81,7 +81,7 @@ func TestSetFRMRAging(t *testing.T) {
 func frmrCalls(c *netlinkrdma.Client) []resCall {
 	const set = abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET
 	return []resCall{
-		{"DumpFRMRPools", abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET, nil, func(d uint32) (any, error) { return all(c.DumpFRMRPools(d, nil)) }},
+		{"FRMRPools", abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET, nil, func(d uint32) (any, error) { return all(c.FRMRPools(d, nil)) }},
 		{"SetFRMRAging", set, nil, func(d uint32) (any, error) { return nil, c.SetFRMRAging(d, time.Second) }},
 		{"PinFRMR", set, nil, func(d uint32) (any, error) { return nil, c.PinFRMR(d, pools[0].Key, 1) }},
 	}
@@ -94,7 +94,7 @@ func TestFRMREveryErrno(t *testing.T) {
 		for errno := syscall.Errno(1); errno < 134; errno++ {
 			k.Fail = map[uint16]error{test.op: errno}
 			_, err := test.call(7)
-			if !errors.Is(err, errno) || !strings.HasPrefix(err.Error(), "netlinkrdma: ") || !strings.Contains(err.Error(), "RDMA device 7") {
+			if !errors.Is(err, errno) || !errors.As(err, new(*verbs.Error)) || !strings.Contains(err.Error(), "RDMA device 7") {
 				t.Errorf("%s with %d: %v", test.name, errno, err)
 			}
 			for sentinel, want := range map[error]bool{
@@ -102,7 +102,7 @@ func TestFRMREveryErrno(t *testing.T) {
 				netlinkrdma.ErrNoFRMRPools: errno == syscall.EINVAL && dump,
 				netlinkrdma.ErrNotFound:    false,
 				verbs.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
-					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS || errno == syscall.EINVAL && dump,
+					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS || errno == syscall.ENOTTY || errno == syscall.EINVAL && dump,
 			} {
 				if errors.Is(err, sentinel) != want {
 					t.Errorf("%s with %d: %v, is it %q?", test.name, errno, err, sentinel)

@@ -101,7 +101,7 @@ func FuzzDump(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		given, failed := 0, false
-		for q, err := range (&Client{Kernel: one(reply)}).DumpQP(0, nil) {
+		for q, err := range (&Client{Kernel: one(reply)}).QPs(0, nil) {
 			if failed {
 				t.Fatalf("%v after an error", q)
 			}
@@ -114,8 +114,8 @@ func FuzzDump(f *testing.F) {
 			t.Fatalf("%d QPs in %d bytes", given, len(reply))
 		}
 		r := reply[:len(reply)&^3]
-		first, err := collect((&Client{Kernel: one(r)}).DumpQP(0, nil))
-		second, err2 := collect((&Client{Kernel: one(attr(4000, "?") + string(r))}).DumpQP(0, nil))
+		first, err := collect((&Client{Kernel: one(r)}).QPs(0, nil))
+		second, err2 := collect((&Client{Kernel: one(attr(4000, "?") + string(r))}).QPs(0, nil))
 		if diff := cmp.Diff(first, second); diff != "" || (err == nil) != (err2 == nil) {
 			t.Fatal(err, err2, diff)
 		}

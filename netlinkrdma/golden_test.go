@@ -215,7 +215,7 @@ func TestMalformedDump(t *testing.T) {
 		"another table":        {head + attr(35, ok), 0, ""},
 	} {
 		given, text := 0, ""
-		for _, err := range (&Client{Kernel: one(test.reply)}).DumpQP(7, nil) {
+		for _, err := range (&Client{Kernel: one(test.reply)}).QPs(7, nil) {
 			if err != nil {
 				text = err.Error()
 				continue
@@ -314,7 +314,7 @@ var moreGoldens = []golden{
 	{"MR counters", parses(parseMRCounters), attr(62, u32(3)) + counters, MRCounters{MRN: 3, Counters: counterList}, 62},
 	{"counter mode", whole(parseCounterSetting), attr(74, u32(1)) + attr(76, u32(7)), CounterSetting{Mode: CountersAuto, By: 7}, 74},
 	{"counter mode of 7.2", whole(parseCounterSetting), attr(74, u32(1)) + attr(76, u32(2)) + attr(104, "\x01"), CounterSetting{CountersAuto, CountByPID, known(true)}, 74},
-	{"counter's number", whole(parseCounterID), attr(79, u32(1<<31)), uint32(1 << 31), 79},
+	{"counter's number", whole(parseCounterID), attr(79, u32(1<<31)), CounterID(1 << 31), 79},
 	{"counter status", whole(parseCounterStatus),
 		attr(nestedFlag|80,
 			counterEntry(attr(82, "a\x00")+attr(94, u32(0)))+

@@ -1,39 +1,16 @@
 package netlinkrdma
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// receiveSize is the largest datagram of a dump. The kernel makes datagrams as large as the
-// buffer of the last receive, and walks all objects once for each datagram, so a small
-// buffer would make a dump slow.
-const receiveSize = 32 << 10
-
-// buffers saves an allocation for each request: a connection that ends may send one.
-var buffers = sync.Pool{New: func() any { return new([receiveSize]byte) }}
-
 // runningKernel is the running kernel, asked through one NETLINK_RDMA socket a request.
 type runningKernel struct{}
 
-var sequence atomic.Uint32
-
-func (k runningKernel) Execute(req Request) ([][]byte, error) {
-	var replies [][]byte
-	err := k.Stream(req, func(reply []byte) bool {
-		replies = append(replies, bytes.Clone(reply))
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	return replies, nil
-}
+func (k runningKernel) Execute(req Request) ([][]byte, error) { return allReplies(k, req) }
 
 // Stream calls f with the replies as they arrive. The next reply overwrites the last.
 func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
@@ -53,32 +30,34 @@ func openSocketFor(req Request) (int, error) {
 	return unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
 }
 
-// exchange sends one request, reads the answer and closes the socket. It matches replies by
-// sequence number only, because the kernel answers some operations with the type of
-// another. The request asks for an acknowledgement, so that an operation without a reply
-// reports its errno as well.
+// exchange sends one request, reads the answer and closes the socket.
 func exchange(fd int, req Request, f func(reply []byte) bool) error {
-	defer unix.Close(fd)
-	a := answer{seq: sequence.Add(1)}
-	if err := unix.Sendto(fd, req.message(a.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	buf := buffers.Get().(*[receiveSize]byte)
-	defer buffers.Put(buf)
-	for !a.done {
-		n, err := receive(fd, buf[:])
-		if err != nil {
-			return err
-		}
-		if err := a.read(buf[:n], f); err != nil {
-			return err
-		}
-	}
-	if a.interrupted {
-		return unix.EINTR
-	}
-	return nil
+	s := Socket{link: descriptor(fd)}
+	defer s.Close()
+	return s.Stream(req, f)
 }
+
+// dial opens the socket of a Socket.
+func dial() (link, error) {
+	fd, err := openSocket()
+	return descriptor(fd), err
+}
+
+// descriptor is the link through an open NETLINK_RDMA socket.
+type descriptor int
+
+func (d descriptor) send(b []byte) error {
+	return unix.Sendto(int(d), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+}
+
+func (d descriptor) receive(buf []byte, wait bool) (int, error) {
+	if wait {
+		return receive(int(d), buf, 0)
+	}
+	return receive(int(d), buf, unix.MSG_DONTWAIT)
+}
+
+func (d descriptor) close() error { return unix.Close(int(d)) }
 
 // openSocket opens a NETLINK_RDMA socket, whose port the kernel chooses. NETLINK_CAP_ACK
 // keeps the request out of errors. NETLINK_EXT_ACK adds a text to errors.
@@ -96,10 +75,13 @@ func openSocket() (int, error) {
 	return fd, nil
 }
 
+// Subscribe joins the group in the network namespace of the calling thread.
+func (s *Socket) Subscribe() (Subscription, error) { return joinNotifications() }
+
 // receive receives a datagram from the kernel, and drops those from other processes.
-func receive(fd int, buf []byte) (int, error) {
+func receive(fd int, buf []byte, flags int) (int, error) {
 	for {
-		n, from, err := unix.Recvfrom(fd, buf, unix.MSG_TRUNC)
+		n, from, err := unix.Recvfrom(fd, buf, unix.MSG_TRUNC|flags)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
 		case err == unix.EINTR:
 		case err != nil:

@@ -38,7 +38,7 @@ func TestReceiveTooLong(t *testing.T) {
 		if err := unix.Sendto(fd, []byte(listLinks), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := receive(fd, make([]byte, room)); n != 0 || !errors.Is(err, ErrMalformed) {
+		if n, err := receive(fd, make([]byte, room), 0); n != 0 || !errors.Is(err, ErrMalformed) {
 			t.Errorf("%d bytes in %d, %v", n, room, err)
 		}
 	}
@@ -62,10 +62,7 @@ func TestReceiveFromKernelOnly(t *testing.T) {
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Minute/time.Millisecond)); n != 1 || err != nil {
 		t.Fatal("it did not arrive:", n, err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := receive(fd, make([]byte, 64)); err != unix.EAGAIN {
+	if n, err := (descriptor(fd)).receive(make([]byte, 64), false); err != unix.EAGAIN {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }

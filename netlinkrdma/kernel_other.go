@@ -6,6 +6,11 @@ type runningKernel struct{}
 
 func (runningKernel) Execute(Request) ([][]byte, error) { return nil, errNoNetlink }
 
+func dial() (link, error) { return nil, errNoNetlink }
+
+// Subscribe fails with ErrNotSupported.
+func (s *Socket) Subscribe() (Subscription, error) { return nil, errNoNetlink }
+
 // Execute fails with ErrNotSupported.
 func (Netns) Execute(Request) ([][]byte, error) { return nil, errNoNetlink }
 

@@ -1,6 +1,7 @@
 package netlinkrdma
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -27,13 +28,14 @@ const (
 //   - ENOENT from rxe: module crc32_generic is not loaded.
 //
 // siw takes its GID from the netdev's hardware address when the link is added. The address
-// of lo is zero, so rdma_cm cannot use a link on lo.
+// of lo is zero, so rdma_cm cannot use a link on lo. EnsureLink of package softlink sets what a
+// network device lacks first.
 //
 // C: rdma link add NAME type TYPE netdev NETDEV
 func (c *Client) AddLink(name, typ, netdev string) error {
-	op := fmt.Sprintf("add link %s type %s netdev %s", name, typ, netdev)
+	op := operation{"add link", fmt.Sprintf("%s type %s netdev %s", name, typ, netdev)}
 	if err := checkLinkNames(name, typ, netdev); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return op.failed(err)
 	}
 	_, err := c.call(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_NEWLINK,
@@ -43,7 +45,43 @@ func (c *Client) AddLink(name, typ, netdev string) error {
 			{abi.RDMA_NLDEV_ATTR_NDEV_NAME, stringValue(netdev)},
 		},
 	})
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		if text := addLinkHint(errno, name, typ, netdev); text != "" {
+			err = hint(err, errno, text)
+		}
+	}
 	return err
+}
+
+// addLinkHint lists the causes of an errno of AddLink, as they were determined on Linux 6.1 and 6.12.
+func addLinkHint(errno syscall.Errno, name, typ, netdev string) string {
+	switch {
+	case errno == syscall.ENODEV:
+		return fmt.Sprintf("there is no network device %s in this network namespace", netdev)
+	case errno == syscall.EINVAL:
+		return fmt.Sprintf("the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not support %s. %s", typ, typ, netdev, linkTypeRemedy(typ))
+	case errno == syscall.ENFILE:
+		return fmt.Sprintf("the name %s is taken: choose another, or rdmalink del %s", name, name)
+	case errno == syscall.EEXIST:
+		return fmt.Sprintf("the name %s is taken, or %s already has a link of type %s, and can have only one", name, netdev, typ)
+	case errno == syscall.ENOENT && typ == "rxe":
+		return "rxe needs the kernel's crc32: modprobe crc32_generic"
+	case errno == syscall.EPERM && typ == "rxe":
+		return "rxe also refuses VLANs so: add the link on the device below"
+	}
+	return ""
+}
+
+// linkTypeRemedy returns the remedy for a type that the kernel does not know.
+func linkTypeRemedy(typ string) string {
+	switch typ {
+	case "siw":
+		return "Try: modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)"
+	case "rxe":
+		return "Try: modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)"
+	}
+	return "The types are siw and rxe"
 }
 
 // checkLinkNames refuses names that the kernel would cut, or refuse without a reason.
@@ -81,7 +119,7 @@ func checkName(kind, name string, longest int) error {
 //
 // C: rdma link delete NAME
 func (c *Client) DeleteLink(device uint32) error {
-	_, err := c.call(fmt.Sprintf("delete link of RDMA device %d", device), Request{
+	_, err := c.call(operation{"delete link of", numbered(device)}, Request{
 		Op: abi.RDMA_NLDEV_CMD_DELLINK, Attrs: []Attr{byIndex(device)},
 	})
 	return err

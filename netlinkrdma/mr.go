@@ -24,16 +24,16 @@ var mrResource = tracked[MR]{
 	parse: parseMR, number: func(m *MR) uint32 { return m.MRN },
 }
 
-// DumpMR yields the memory regions of the device with this index while
+// MRs yields the memory regions of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show mr
-func (c *Client) DumpMR(device uint32, o *DumpOptions) iter.Seq2[MR, error] {
+func (c *Client) MRs(device uint32, o *ListOptions) iter.Seq2[MR, error] {
 	return mrResource.dump(c, device, o)
 }
 
-// GetMR returns the memory region with this number.
-func (c *Client) GetMR(device, mrn uint32) (MR, error) { return mrResource.get(c, device, 0, mrn) }
+// MR returns the memory region with this number.
+func (c *Client) MR(device, mrn uint32) (MR, error) { return mrResource.get(c, device, 0, mrn) }
 
 func parseMR(a *attributes, m *MR) {
 	var mrn, length bool

@@ -23,16 +23,16 @@ var pdResource = tracked[PD]{
 	parse: parsePD, number: func(p *PD) uint32 { return p.PDN },
 }
 
-// DumpPD yields the protection domains of the device with this index while
+// PDs yields the protection domains of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show pd
-func (c *Client) DumpPD(device uint32, o *DumpOptions) iter.Seq2[PD, error] {
+func (c *Client) PDs(device uint32, o *ListOptions) iter.Seq2[PD, error] {
 	return pdResource.dump(c, device, o)
 }
 
-// GetPD returns the protection domain with this number.
-func (c *Client) GetPD(device, pdn uint32) (PD, error) { return pdResource.get(c, device, 0, pdn) }
+// PD returns the protection domain with this number.
+func (c *Client) PD(device, pdn uint32) (PD, error) { return pdResource.get(c, device, 0, pdn) }
 
 func parsePD(a *attributes, p *PD) {
 	var pdn, users bool

@@ -1,8 +1,6 @@
 package netlinkrdma
 
 import (
-	"fmt"
-
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -11,7 +9,7 @@ import (
 type Port struct {
 	DeviceIndex  uint32
 	DeviceName   string
-	Index        uint32 // from 1
+	Index        int // from 1
 	State        verbs.PortState
 	PhysState    verbs.PhysState
 	NetdevIndex  uint32     // 0: none, or it is in another network namespace
@@ -28,7 +26,7 @@ type Port struct {
 //
 // C: rdma link show
 func (c *Client) Ports(device uint32) ([]Port, error) {
-	op := fmt.Sprintf("list ports of RDMA device %d", device)
+	op := operation{"list ports of", numbered(device)}
 	replies, err := c.call(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_PORT_GET, Dump: true, Attrs: []Attr{byIndex(device)},
 	})
@@ -39,7 +37,7 @@ func (c *Client) Ports(device uint32) ([]Port, error) {
 	for _, reply := range replies {
 		p, err := parsePort(reply)
 		if err != nil {
-			return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+			return nil, op.failed(err)
 		}
 		ports = append(ports, p)
 	}
@@ -47,15 +45,15 @@ func (c *Client) Ports(device uint32) ([]Port, error) {
 }
 
 // Port returns one port of the device with this index. Ports are numbered from 1.
-func (c *Client) Port(device, port uint32) (Port, error) {
-	op := fmt.Sprintf("find port %d of RDMA device %d", port, device)
+func (c *Client) Port(device uint32, port int) (Port, error) {
+	op := operation{"find", portOf(device, port)}
 	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_PORT_GET, Attrs: byPort(device, port)})
 	if err != nil {
 		return Port{}, err
 	}
 	p, err := parsePort(reply)
 	if err != nil {
-		return Port{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return Port{}, op.failed(err)
 	}
 	return p, nil
 }
@@ -71,7 +69,7 @@ func parsePort(reply []byte) (Port, error) {
 		case abi.RDMA_NLDEV_ATTR_DEV_NAME:
 			p.DeviceName = a.string()
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			p.Index = a.uint32()
+			p.Index = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_PORT_STATE:
 			p.State = verbs.PortState(a.uint8())
 		case abi.RDMA_NLDEV_ATTR_PORT_PHYS_STATE:

@@ -11,7 +11,7 @@ import (
 // QP is a queue pair as the kernel tracks it.
 type QP struct {
 	Owner
-	Port         uint32 // 0: it has none yet
+	Port         int    // 0: it has none yet
 	LQPN         uint32 // its number
 	Type         verbs.QPType
 	Subtype      string // the driver's name for the subtype of a DRIVER QP
@@ -39,24 +39,26 @@ var qpResource = tracked[QP]{
 // one with the same QP number.
 //
 // C: rdma_restrack_add
-func specialQP(port, lqpn uint32) uint32 { return lqpn | port<<24 }
+func specialQP(port int, lqpn uint32) uint32 { return lqpn | uint32(port)<<24 }
 
-// DumpQP yields the queue pairs of the device with this index while
+// QPs yields the queue pairs of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show qp
-func (c *Client) DumpQP(device uint32, o *DumpOptions) iter.Seq2[QP, error] {
+//
+//lint:ignore ST1003 the plural of QP, which staticcheck takes for queries per second
+func (c *Client) QPs(device uint32, o *ListOptions) iter.Seq2[QP, error] {
 	return qpResource.dump(c, device, o)
 }
 
-// GetQP returns the queue pair with this number. The kernel requires its port as well, so
-// GetQP cannot find a queue pair that has no port yet.
-func (c *Client) GetQP(device, port, lqpn uint32) (QP, error) {
+// QP returns the queue pair with this number. The kernel requires its port as well, so
+// QP cannot find a queue pair that has no port yet.
+func (c *Client) QP(device uint32, port int, lqpn uint32) (QP, error) {
 	return getQP(c, &qpResource, device, port, lqpn)
 }
 
 // getQP returns a QP. If none has the number, it tries that of a management QP.
-func getQP[T any](c *Client, k *tracked[T], device, port, lqpn uint32) (T, error) {
+func getQP[T any](c *Client, k *tracked[T], device uint32, port int, lqpn uint32) (T, error) {
 	v, err := k.get(c, device, port, lqpn)
 	if lqpn <= 1 && errors.Is(err, ErrNoObject) {
 		if special, err := k.get(c, device, port, specialQP(port, lqpn)); err == nil {
@@ -71,7 +73,7 @@ func parseQP(a *attributes, q *QP) {
 	for a.next() {
 		switch a.typ {
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
-			q.Port = a.uint32()
+			q.Port = int(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_RES_LQPN:
 			q.LQPN, lqpn = a.uint32(), true
 		case abi.RDMA_NLDEV_ATTR_RES_PDN:

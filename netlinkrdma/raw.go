@@ -32,21 +32,21 @@ func rawOf(name string, op, table, entry, id uint16) tracked[[]byte] {
 	return tracked[[]byte]{name: "raw " + name, op: op, table: table, entry: entry, id: id, parse: parseRaw}
 }
 
-// DumpRaw yields the raw data of the device's objects of one kind. The kernel sends no
-// numbers with them. DumpRaw ends after an error. It needs CAP_NET_ADMIN. Drivers without
+// RawObjects yields the raw data of the device's objects of one kind. The kernel sends no
+// numbers with them. RawObjects ends after an error. It needs CAP_NET_ADMIN. Drivers without
 // raw data, such as siw and rxe, return [ErrNoRaw].
 //
 // C: rdma resource show qp -r
-func (c *Client) DumpRaw(device uint32, kind RawKind, o *DumpOptions) iter.Seq2[[]byte, error] {
+func (c *Client) RawObjects(device uint32, kind RawKind, o *ListOptions) iter.Seq2[[]byte, error] {
 	if err := kind.check(); err != nil {
 		return func(yield func([]byte, error) bool) { yield(nil, err) }
 	}
 	return rawResources[kind].dump(c, device, o)
 }
 
-// GetRaw returns the raw data of the object with this number. port is that of a QP, and 0
+// RawObject returns the raw data of the object with this number. port is that of a QP, and 0
 // for the other kinds.
-func (c *Client) GetRaw(device uint32, kind RawKind, port, number uint32) ([]byte, error) {
+func (c *Client) RawObject(device uint32, kind RawKind, port int, number uint32) ([]byte, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (k RawKind) check() error {
 	if int(k) < len(rawResources) {
 		return nil
 	}
-	return fmt.Errorf("netlinkrdma: RawKind(%d): %w: %w", k, ErrNoRaw, syscall.EINVAL)
+	return operation{"read", fmt.Sprintf("RawKind(%d)", k)}.failed(fmt.Errorf("%w: %w", ErrNoRaw, syscall.EINVAL))
 }
 
 func parseRaw(a *attributes, raw *[]byte) {

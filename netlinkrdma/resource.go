@@ -26,8 +26,8 @@ type Resource struct {
 // o.DriverDetails it counts the driver's own objects too.
 //
 // C: rdma resource show
-func (c *Client) Resources(device uint32, o *DumpOptions) ([]Resource, error) {
-	op := fmt.Sprintf("count resources of RDMA device %d", device)
+func (c *Client) Resources(device uint32, o *ListOptions) ([]Resource, error) {
+	op := operation{"count resources of", numbered(device)}
 	reply, err := c.callOne(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_RES_GET, Attrs: o.attrs(device),
 	})
@@ -36,7 +36,7 @@ func (c *Client) Resources(device uint32, o *DumpOptions) ([]Resource, error) {
 	}
 	resources, err := parseResources(reply)
 	if err != nil {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return nil, op.failed(err)
 	}
 	return resources, nil
 }
@@ -84,27 +84,27 @@ func parseSummaryEntry(a *attributes) Resource {
 	return r
 }
 
-// DumpOptions select the objects of a dump. Nil means the zero value. The kernel filters by
-// port only. Use a condition in the loop for other filters, such as by process, and GetQP
+// ListOptions select the objects of a dump. Nil means the zero value. The kernel filters by
+// port only. Use a condition in the loop for other filters, such as by process, and QP
 // and its like for an object whose number is known.
-type DumpOptions struct {
+type ListOptions struct {
 	// Port selects the QPs, CM ids or counters of one port; 0 selects all, including those
 	// that have no port yet. The kernel ignores it for other kinds of objects, which belong
 	// to no port.
-	Port uint32
+	Port int
 	// DriverDetails adds the driver's own objects, and attributes that some drivers send
 	// only then.
 	DriverDetails bool
 }
 
 // attrs returns the attributes that select the device and the objects.
-func (o *DumpOptions) attrs(device uint32) []Attr {
+func (o *ListOptions) attrs(device uint32) []Attr {
 	attrs := []Attr{byIndex(device)}
 	if o == nil {
 		return attrs
 	}
 	if o.Port != 0 {
-		attrs = append(attrs, Attr{abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32Value(o.Port)})
+		attrs = append(attrs, portAttr(o.Port))
 	}
 	if o.DriverDetails {
 		attrs = append(attrs, Attr{abi.RDMA_NLDEV_ATTR_DRIVER_DETAILS, []byte{1}})
@@ -127,7 +127,7 @@ type tracked[T any] struct {
 }
 
 // request returns a request for objects of this kind.
-func (k *tracked[T]) request(device uint32, o *DumpOptions, dump bool) Request {
+func (k *tracked[T]) request(device uint32, o *ListOptions, dump bool) Request {
 	attrs := o.attrs(device)
 	if k.stat != 0 {
 		attrs = append(attrs, counted(k.stat))
@@ -138,13 +138,13 @@ func (k *tracked[T]) request(device uint32, o *DumpOptions, dump bool) Request {
 // dump yields all objects as they arrive. If the kernel reports that its list changed, dump
 // repeats the request and skips the objects that it has yielded. So it yields every object
 // that exists during the whole dump exactly once.
-func (k *tracked[T]) dump(c *Client, device uint32, o *DumpOptions) iter.Seq2[T, error] {
+func (k *tracked[T]) dump(c *Client, device uint32, o *ListOptions) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		op := fmt.Sprintf("list the %ss of RDMA device %d", k.name, device)
+		op := operation{fmt.Sprintf("list the %ss of", k.name), numbered(device)}
 		d := dumping[T]{tracked: k, yield: yield}
 		err := c.stream(op, k.request(device, o, true), d.reply, d.again)
 		if d.err != nil {
-			err = fmt.Errorf("netlinkrdma: %s: %w", op, d.err)
+			err = op.failed(d.err)
 		}
 		if err != nil && !d.stopped {
 			yield(*new(T), err)
@@ -214,21 +214,21 @@ func (d *dumping[T]) again() bool {
 }
 
 // get returns the object with this number. port is 0 for objects that have none.
-func (k *tracked[T]) get(c *Client, device, port, number uint32) (T, error) {
+func (k *tracked[T]) get(c *Client, device uint32, port int, number uint32) (T, error) {
 	var v T
-	op := fmt.Sprintf("find %s %d of RDMA device %d", k.name, number, device)
-	req := k.request(device, &DumpOptions{Port: port, DriverDetails: true}, false)
+	op := operation{"find", fmt.Sprintf("%s %d of %s", k.name, number, numbered(device))}
+	req := k.request(device, &ListOptions{Port: port, DriverDetails: true}, false)
 	req.Attrs = append(req.Attrs, Attr{k.id, uint32Value(number)})
 	reply, err := c.callOne(op, req)
 	if errors.Is(err, syscall.ENOENT) {
-		return v, fmt.Errorf("netlinkrdma: %s: %w: %w", op, ErrNoObject, syscall.ENOENT)
+		return v, op.failed(fmt.Errorf("%w: %w", ErrNoObject, syscall.ENOENT))
 	}
 	if err != nil {
 		return v, err
 	}
 	a := attributes{rest: reply}
 	if k.parse(&a, &v); a.err != nil {
-		return *new(T), fmt.Errorf("netlinkrdma: %s: %w", op, a.err)
+		return *new(T), op.failed(a.err)
 	}
 	return v, nil
 }
@@ -267,22 +267,27 @@ func (o Owner) PID() (int, error) {
 // PIDIn is like PID, and reads the given /proc, which must be that of the caller's PID
 // namespace.
 func (o Owner) PIDIn(proc fs.FS) (int, error) {
+	op := operation{"find the process of", fmt.Sprintf("thread %d", o.TID)}
 	if o.TID == 0 {
-		return 0, ErrNoProcess
+		return 0, op.failed(ErrNoProcess)
 	}
 	status, err := fs.ReadFile(proc, fmt.Sprintf("%d/status", o.TID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%w: thread %d: %w", ErrNoProcess, o.TID, err)
+		return 0, op.failed(fmt.Errorf("%w: %w", ErrNoProcess, err))
 	}
 	if err != nil {
-		return 0, fmt.Errorf("netlinkrdma: find the process of thread %d: %w", o.TID, err)
+		return 0, op.failed(err)
 	}
 	for line := range strings.Lines(string(status)) {
 		if number, ok := strings.CutPrefix(line, "Tgid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(number))
+			pid, err := strconv.Atoi(strings.TrimSpace(number))
+			if err != nil {
+				return 0, op.failed(err)
+			}
+			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("netlinkrdma: find the process of thread %d: its status has no Tgid", o.TID)
+	return 0, op.failed(errors.New("its status has no Tgid"))
 }
 
 // parseCommon parses the attributes that objects of all kinds have.

@@ -92,33 +92,33 @@ func all[T any](dump iter.Seq2[T, error]) (any, error) {
 
 // resCalls are all calls for objects of device 7, with their results.
 func resCalls(c *netlinkrdma.Client) []resCall {
-	o := &netlinkrdma.DumpOptions{DriverDetails: true}
+	o := &netlinkrdma.ListOptions{DriverDetails: true}
 	raws := [][]byte{objects.Raw, objects.Raw}
 	return []resCall{
-		{"DumpQP", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP, func(d uint32) (any, error) { return all(c.DumpQP(d, o)) }},
-		{"DumpCMID", abi.RDMA_NLDEV_CMD_RES_CM_ID_GET, objects.CMID, func(d uint32) (any, error) { return all(c.DumpCMID(d, o)) }},
-		{"DumpCQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET, objects.CQ, func(d uint32) (any, error) { return all(c.DumpCQ(d, o)) }},
-		{"DumpMR", abi.RDMA_NLDEV_CMD_RES_MR_GET, objects.MR, func(d uint32) (any, error) { return all(c.DumpMR(d, o)) }},
-		{"DumpPD", abi.RDMA_NLDEV_CMD_RES_PD_GET, objects.PD, func(d uint32) (any, error) { return all(c.DumpPD(d, o)) }},
-		{"DumpContext", abi.RDMA_NLDEV_CMD_RES_CTX_GET, objects.Context, func(d uint32) (any, error) { return all(c.DumpContext(d, o)) }},
-		{"DumpSRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET, objects.SRQ, func(d uint32) (any, error) { return all(c.DumpSRQ(d, o)) }},
-		{"DumpRaw CQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET_RAW, raws, func(d uint32) (any, error) { return all(c.DumpRaw(d, netlinkrdma.RawCQ, nil)) }},
-		{"DumpRaw MR", abi.RDMA_NLDEV_CMD_RES_MR_GET_RAW, raws, func(d uint32) (any, error) { return all(c.DumpRaw(d, netlinkrdma.RawMR, nil)) }},
-		{"DumpRaw SRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET_RAW, raws, func(d uint32) (any, error) { return all(c.DumpRaw(d, netlinkrdma.RawSRQ, nil)) }},
-		{"DumpRaw QP", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, raws[:1], func(d uint32) (any, error) {
-			return all(c.DumpRaw(d, netlinkrdma.RawQP, &netlinkrdma.DumpOptions{Port: 2}))
+		{"QPs (list)", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP, func(d uint32) (any, error) { return all(c.QPs(d, o)) }},
+		{"CMIDs (list)", abi.RDMA_NLDEV_CMD_RES_CM_ID_GET, objects.CMID, func(d uint32) (any, error) { return all(c.CMIDs(d, o)) }},
+		{"CQs (list)", abi.RDMA_NLDEV_CMD_RES_CQ_GET, objects.CQ, func(d uint32) (any, error) { return all(c.CQs(d, o)) }},
+		{"MRs (list)", abi.RDMA_NLDEV_CMD_RES_MR_GET, objects.MR, func(d uint32) (any, error) { return all(c.MRs(d, o)) }},
+		{"PDs (list)", abi.RDMA_NLDEV_CMD_RES_PD_GET, objects.PD, func(d uint32) (any, error) { return all(c.PDs(d, o)) }},
+		{"Contexts (list)", abi.RDMA_NLDEV_CMD_RES_CTX_GET, objects.Context, func(d uint32) (any, error) { return all(c.Contexts(d, o)) }},
+		{"SRQs (list)", abi.RDMA_NLDEV_CMD_RES_SRQ_GET, objects.SRQ, func(d uint32) (any, error) { return all(c.SRQs(d, o)) }},
+		{"RawObjects CQ (list)", abi.RDMA_NLDEV_CMD_RES_CQ_GET_RAW, raws, func(d uint32) (any, error) { return all(c.RawObjects(d, netlinkrdma.RawCQ, nil)) }},
+		{"RawObjects MR (list)", abi.RDMA_NLDEV_CMD_RES_MR_GET_RAW, raws, func(d uint32) (any, error) { return all(c.RawObjects(d, netlinkrdma.RawMR, nil)) }},
+		{"RawObjects SRQ (list)", abi.RDMA_NLDEV_CMD_RES_SRQ_GET_RAW, raws, func(d uint32) (any, error) { return all(c.RawObjects(d, netlinkrdma.RawSRQ, nil)) }},
+		{"RawObjects QP (list)", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, raws[:1], func(d uint32) (any, error) {
+			return all(c.RawObjects(d, netlinkrdma.RawQP, &netlinkrdma.ListOptions{Port: 2}))
 		}},
-		{"GetQP", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[0], func(d uint32) (any, error) { return c.GetQP(d, 2, 17) }},
-		{"GetQP of management", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[1], func(d uint32) (any, error) { return c.GetQP(d, 1, 1) }},
-		{"GetRaw of management", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.GetRaw(d, netlinkrdma.RawQP, 1, 1) }},
-		{"GetCMID", abi.RDMA_NLDEV_CMD_RES_CM_ID_GET, objects.CMID[0], func(d uint32) (any, error) { return c.GetCMID(d, 2, 3) }},
-		{"GetCQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET, objects.CQ[1], func(d uint32) (any, error) { return c.GetCQ(d, 0) }},
-		{"GetMR", abi.RDMA_NLDEV_CMD_RES_MR_GET, objects.MR[0], func(d uint32) (any, error) { return c.GetMR(d, 1) }},
-		{"GetPD", abi.RDMA_NLDEV_CMD_RES_PD_GET, objects.PD[1], func(d uint32) (any, error) { return c.GetPD(d, 0) }},
-		{"GetContext", abi.RDMA_NLDEV_CMD_RES_CTX_GET, objects.Context[1], func(d uint32) (any, error) { return c.GetContext(d, 1) }},
-		{"GetSRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET, objects.SRQ[0], func(d uint32) (any, error) { return c.GetSRQ(d, 4) }},
-		{"GetRaw QP", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.GetRaw(d, netlinkrdma.RawQP, 2, 17) }},
-		{"GetRaw SRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.GetRaw(d, netlinkrdma.RawSRQ, 0, 5) }},
+		{"QP", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[0], func(d uint32) (any, error) { return c.QP(d, 2, 17) }},
+		{"QP of management", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[1], func(d uint32) (any, error) { return c.QP(d, 1, 1) }},
+		{"RawObject of management", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.RawObject(d, netlinkrdma.RawQP, 1, 1) }},
+		{"CMID", abi.RDMA_NLDEV_CMD_RES_CM_ID_GET, objects.CMID[0], func(d uint32) (any, error) { return c.CMID(d, 2, 3) }},
+		{"CQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET, objects.CQ[1], func(d uint32) (any, error) { return c.CQ(d, 0) }},
+		{"MR", abi.RDMA_NLDEV_CMD_RES_MR_GET, objects.MR[0], func(d uint32) (any, error) { return c.MR(d, 1) }},
+		{"PD", abi.RDMA_NLDEV_CMD_RES_PD_GET, objects.PD[1], func(d uint32) (any, error) { return c.PD(d, 0) }},
+		{"Context", abi.RDMA_NLDEV_CMD_RES_CTX_GET, objects.Context[1], func(d uint32) (any, error) { return c.Context(d, 1) }},
+		{"SRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET, objects.SRQ[0], func(d uint32) (any, error) { return c.SRQ(d, 4) }},
+		{"RawObject QP", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.RawObject(d, netlinkrdma.RawQP, 2, 17) }},
+		{"RawObject SRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.RawObject(d, netlinkrdma.RawSRQ, 0, 5) }},
 	}
 }
 
@@ -143,16 +143,16 @@ func TestObjects(t *testing.T) {
 func TestObjectsEveryErrno(t *testing.T) {
 	k := objectsKernel()
 	for _, test := range resCalls(&netlinkrdma.Client{Kernel: k}) {
-		dump, raw := strings.HasPrefix(test.name, "Dump"), strings.Contains(test.name, "Raw")
+		list, raw := strings.HasSuffix(test.name, "(list)"), strings.Contains(test.name, "Raw")
 		for errno := syscall.Errno(1); errno < 134; errno++ {
 			k.Fail = map[uint16]error{test.op: errno}
 			got, err := test.call(7)
-			if !errors.Is(err, errno) || !strings.HasPrefix(err.Error(), "netlinkrdma: ") || !strings.Contains(err.Error(), "RDMA device 7") {
+			if !errors.Is(err, errno) || !errors.As(err, new(*verbs.Error)) || !strings.Contains(err.Error(), "RDMA device 7") {
 				t.Errorf("%s with %d: %v, %v", test.name, errno, got, err)
 			}
 			for sentinel, want := range map[error]bool{
 				netlinkrdma.ErrPermission: errno == syscall.EPERM || errno == syscall.EACCES,
-				netlinkrdma.ErrNoObject:   errno == syscall.ENOENT && !dump,
+				netlinkrdma.ErrNoObject:   errno == syscall.ENOENT && !list,
 				netlinkrdma.ErrNoRaw:      errno == syscall.EINVAL && raw,
 				netlinkrdma.ErrNotFound:   errno == syscall.EINVAL && !raw,
 			} {
@@ -179,7 +179,7 @@ func TestObjectsOfNoDevice(t *testing.T) {
 		switch {
 		case strings.Contains(test.name, "Raw"):
 			want = netlinkrdma.ErrNoRaw
-		case strings.HasPrefix(test.name, "Get"):
+		case !strings.HasSuffix(test.name, "(list)"):
 			want = netlinkrdma.ErrNoObject
 		}
 		if !errors.Is(err, want) {
@@ -190,10 +190,10 @@ func TestObjectsOfNoDevice(t *testing.T) {
 
 func TestRawKindThatIsNone(t *testing.T) {
 	c := &netlinkrdma.Client{Kernel: objectsKernel()}
-	if _, err := c.GetRaw(7, 27, 0, 1); !errors.Is(err, syscall.EINVAL) || !errors.Is(err, netlinkrdma.ErrNoRaw) {
+	if _, err := c.RawObject(7, 27, 0, 1); !errors.Is(err, syscall.EINVAL) || !errors.Is(err, netlinkrdma.ErrNoRaw) {
 		t.Error(err)
 	}
-	if _, err := all(c.DumpRaw(7, 27, nil)); !errors.Is(err, syscall.EINVAL) || !errors.Is(err, netlinkrdma.ErrNoRaw) {
+	if _, err := all(c.RawObjects(7, 27, nil)); !errors.Is(err, syscall.EINVAL) || !errors.Is(err, netlinkrdma.ErrNoRaw) {
 		t.Error(err)
 	}
 }
@@ -201,7 +201,7 @@ func TestRawKindThatIsNone(t *testing.T) {
 func TestDumpRequest(t *testing.T) {
 	k := objectsKernel()
 	c := &netlinkrdma.Client{Kernel: k}
-	got, err := all(c.DumpQP(7, &netlinkrdma.DumpOptions{Port: 1, DriverDetails: true}))
+	got, err := all(c.QPs(7, &netlinkrdma.ListOptions{Port: 1, DriverDetails: true}))
 	if diff := cmp.Diff(objects.QP[1:2], got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
@@ -223,7 +223,7 @@ func many(n int) *nltest.Kernel {
 		list[i] = netlinkrdma.QP{Owner: process, Port: 1, LQPN: uint32(i), Type: 2, RQPN: opt(uint32(i)), PDN: opt[uint32](1)}
 	}
 	for i := range 2 { // QP 1 of each port
-		list[i] = netlinkrdma.QP{Owner: module, Port: uint32(i) + 1, LQPN: 1, Type: 1}
+		list[i] = netlinkrdma.QP{Owner: module, Port: i + 1, LQPN: 1, Type: 1}
 	}
 	k.Objects = map[uint32]nltest.Objects{7: {QP: list}}
 	return k
@@ -232,7 +232,7 @@ func many(n int) *nltest.Kernel {
 func TestDumpEndsWhereWanted(t *testing.T) {
 	for _, stop := range []int{1, 19, 20, 21, 45, 60} {
 		n := 0
-		for _, err := range (&netlinkrdma.Client{Kernel: many(60)}).DumpQP(7, nil) {
+		for _, err := range (&netlinkrdma.Client{Kernel: many(60)}).QPs(7, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestDisturbedAtManagement(t *testing.T) {
 	o.QP = append([]netlinkrdma.QP{o.QP[0]}, append(o.QP[2:22], o.QP[1])...)
 	k.Objects[7] = o
 	h := &halfway{Kernel: k, n: 1, replies: 1}
-	list, err := all((&netlinkrdma.Client{Kernel: h}).DumpQP(7, nil))
+	list, err := all((&netlinkrdma.Client{Kernel: h}).QPs(7, nil))
 	if diff := cmp.Diff(o.QP, list); err != nil || diff != "" || h.asked != 2 {
 		t.Errorf("%v after %d dumps\n%s", err, h.asked, diff)
 	}
@@ -288,12 +288,12 @@ func TestDisturbedAtManagement(t *testing.T) {
 
 func TestDisturbedDumpGivesEachOnce(t *testing.T) {
 	h := &halfway{Kernel: many(60), n: 3, replies: 2}
-	list, err := all((&netlinkrdma.Client{Kernel: h}).DumpQP(7, nil))
+	list, err := all((&netlinkrdma.Client{Kernel: h}).QPs(7, nil))
 	if diff := cmp.Diff(h.Objects[7].QP, list); err != nil || diff != "" || h.asked != 4 {
 		t.Errorf("%v after %d dumps\n%s", err, h.asked, diff)
 	}
 	h = &halfway{Kernel: many(60), n: 1000, replies: 2}
-	list, err = all((&netlinkrdma.Client{Kernel: h}).DumpQP(7, nil))
+	list, err = all((&netlinkrdma.Client{Kernel: h}).QPs(7, nil))
 	if n := len(list.([]netlinkrdma.QP)); !errors.Is(err, syscall.EINTR) || n != 40 || h.asked != 10 {
 		t.Errorf("%d QPs and %v after %d dumps", n, err, h.asked)
 	}
@@ -306,7 +306,7 @@ func TestDisturbedRawDump(t *testing.T) {
 		o := h.Objects[7]
 		o.Raw = []byte{1}
 		h.Objects[7] = o
-		list, err := all((&netlinkrdma.Client{Kernel: h}).DumpRaw(7, netlinkrdma.RawQP, nil))
+		list, err := all((&netlinkrdma.Client{Kernel: h}).RawObjects(7, netlinkrdma.RawQP, nil))
 		if n := len(list.([][]byte)); h.asked != test.asked || n != test.got || errors.Is(err, syscall.EINTR) != (test.asked == 1) {
 			t.Errorf("%d objects and %v after %d dumps, want %+v", n, err, h.asked, test)
 		}
@@ -325,7 +325,7 @@ func TestDumpAllocates(t *testing.T) {
 	c := &netlinkrdma.Client{Kernel: fixed(replies)}
 	sum := uint32(0)
 	n := testing.AllocsPerRun(5, func() {
-		for q, err := range c.DumpQP(7, nil) {
+		for q, err := range c.QPs(7, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,16 +35,16 @@ var srqResource = tracked[SRQ]{
 	parse: parseSRQ, number: func(s *SRQ) uint32 { return s.SRQN },
 }
 
-// DumpSRQ yields the shared receive queues of the device with this index while
+// SRQs yields the shared receive queues of the device with this index while
 // the kernel lists them. It ends after an error.
 //
 // C: rdma resource show srq
-func (c *Client) DumpSRQ(device uint32, o *DumpOptions) iter.Seq2[SRQ, error] {
+func (c *Client) SRQs(device uint32, o *ListOptions) iter.Seq2[SRQ, error] {
 	return srqResource.dump(c, device, o)
 }
 
-// GetSRQ returns the shared receive queue with this number.
-func (c *Client) GetSRQ(device, srqn uint32) (SRQ, error) {
+// SRQ returns the shared receive queue with this number.
+func (c *Client) SRQ(device, srqn uint32) (SRQ, error) {
 	return srqResource.get(c, device, 0, srqn)
 }
 

@@ -39,14 +39,14 @@ type System struct {
 //
 // C: rdma system show
 func (c *Client) System() (System, error) {
-	const op = "read the RDMA system settings"
+	op := operation{"read", "the RDMA system settings"}
 	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_SYS_GET})
 	if err != nil {
 		return System{}, err
 	}
 	s, err := parseSystem(reply)
 	if err != nil {
-		return System{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
+		return System{}, op.failed(err)
 	}
 	return s, nil
 }
@@ -79,8 +79,8 @@ func parseSystem(reply []byte) (System, error) {
 //
 // C: rdma system set netns MODE
 func (c *Client) SetNetnsMode(mode NetnsMode) error {
-	err := c.setSystem(fmt.Sprintf("set netns mode %v", mode), Attr{abi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{uint8(mode)}})
-	return remedy(err, syscall.EBUSY, "other network namespaces exist; set it before any is created, or with option netns_mode of module ib_core")
+	err := c.setSystem(fmt.Sprintf("netns mode %v", mode), Attr{abi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, []byte{uint8(mode)}})
+	return hint(err, syscall.EBUSY, "other network namespaces exist; set it before any is created, or with option netns_mode of module ib_core")
 }
 
 // SetPrivilegedQKey sets whether processes without CAP_NET_RAW may use Q_Keys whose highest
@@ -89,11 +89,11 @@ func (c *Client) SetNetnsMode(mode NetnsMode) error {
 //
 // C: rdma system set privileged-qkey on
 func (c *Client) SetPrivilegedQKey(on bool) error {
-	err := c.setSystem(fmt.Sprintf("set privileged Q_Keys to %t", on), Attr{abi.RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE, boolValue(on)})
-	return remedy(err, syscall.EINVAL, "this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1")
+	err := c.setSystem(fmt.Sprintf("privileged Q_Keys to %t", on), Attr{abi.RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE, boolValue(on)})
+	return hint(err, syscall.EINVAL, "this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1")
 }
 
-func (c *Client) setSystem(op string, to Attr) error {
-	_, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_SYS_SET, Attrs: []Attr{to}})
+func (c *Client) setSystem(what string, to Attr) error {
+	_, err := c.call(operation{"set", what}, Request{Op: abi.RDMA_NLDEV_CMD_SYS_SET, Attrs: []Attr{to}})
 	return err
 }

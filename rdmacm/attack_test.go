@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -19,7 +20,7 @@ func TestListenerCloseLeavesNothing(t *testing.T) {
 	begun := make(chan uint32, 1)
 	var freed atomic.Bool
 	cfg := &ListenConfig{Config: Config{Prepare: func(c *Conn) error {
-		c.Own(freeing(func() error { time.Sleep(50 * time.Millisecond); freed.Store(true); return nil }))
+		c.Own(conn.Freeing(func() error { time.Sleep(50 * time.Millisecond); freed.Store(true); return nil }))
 		return nil
 	}}}
 	l := w.listenIn(cfg, func(id uint32) bool { begun <- id; return false })

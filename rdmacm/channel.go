@@ -72,14 +72,14 @@ func (c *EventChannel) Close() error {
 	n := len(c.ids)
 	c.mu.Unlock()
 	if n > 0 {
-		return &OpError{Op: "close event channel", Err: verbs.ErrInUse,
+		return &verbs.Error{Op: "close event channel", Err: verbs.ErrInUse,
 			Hint: fmt.Sprintf("%d IDs remain on it; destroy or migrate them first", n)}
 	}
 	return closedError(c.file.Close())
 }
 
 // Get waits for the next event. If ctx ends first, it returns an error that matches ctx.Err(), and after
-// Close one that matches net.ErrClosed. Call Ack for each event, because Destroy of the event's ID
+// Close one that matches net.ErrClosed. Call Ack for each event, because Close of the event's ID
 // waits for that.
 //
 // As in librdmacm, Get changes the state of the queue pair that is attached to the event's ID. It
@@ -125,10 +125,10 @@ func (c *EventChannel) read(ctx context.Context) (*Event, error) {
 func getError(ctx context.Context, err error) error {
 	const op, object = "get event from", "event channel"
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return &OpError{Op: op, Object: object, Err: ctx.Err()}
+		return &verbs.Error{Op: op, Object: object, Err: ctx.Err()}
 	}
 	if err := closedError(err); errors.Is(err, net.ErrClosed) {
-		return &OpError{Op: op, Object: object, Err: net.ErrClosed}
+		return &verbs.Error{Op: op, Object: object, Err: net.ErrClosed}
 	}
 	return commandError("get event", nil, err)
 }
@@ -175,3 +175,6 @@ func (c *EventChannel) lookup(uid uint64) (*ID, *Multicast) {
 	}
 	return c.ids[uid], nil
 }
+
+// Format implements [fmt.Formatter]. It prints the kind only.
+func (c *EventChannel) Format(f fmt.State, _ rune) { fmt.Fprint(f, "event channel") }

@@ -45,7 +45,7 @@ func TestEventOutlivesRoom(t *testing.T) {
 			t.Errorf("event %d has another's data: % x", i, ev.Param.PrivateData)
 		}
 	}
-	if err := id.Destroy(); err != nil {
+	if err := id.Close(); err != nil {
 		t.Error(err)
 	}
 }

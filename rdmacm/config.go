@@ -2,9 +2,11 @@ package rdmacm
 
 import (
 	"fmt"
-	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
+	"github.com/goverbs/goverbs/internal/dialer"
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -14,7 +16,7 @@ import (
 // The zero value is valid. This package does not modify a Config, so it may be shared.
 //
 // Zero stands for a default, which the field's comment names. A negative number stands
-// for none in ResponderResources, InitiatorDepth, RetryCount and RNRRetryCount, and is
+// for none in ResponderResources, InitiatorDepth, RetryCount and PeerRNRRetryCount, and is
 // an error in RecvCQEntries.
 type Config struct {
 	// PrivateData goes to the peer with the connect request, or with the answer to one.
@@ -63,16 +65,18 @@ type Config struct {
 	// requests.
 	RecvCQEntries int
 
+	TransportOptions
+
 	// See ConnParam. Datagrams use none of these.
 	ResponderResources int
 	InitiatorDepth     int
-	RetryCount         int
-	RNRRetryCount      int
+	PeerRNRRetryCount  int
 
-	// OwnRNRRetryCount is how often this end sends a message again if the peer has posted no
+	// RNRRetryCount is how often this end sends a message again if the peer has posted no
 	// receive for it, from 1 to 7, where 7 stands for no limit. Zero stands for the peer's
-	// RNRRetryCount. iWARP and datagrams ignore it.
-	OwnRNRRetryCount int
+	// PeerRNRRetryCount. On rxe, RetryCount is also a limit unless it is 7: see ConnParam. iWARP and
+	// datagrams ignore it.
+	RNRRetryCount int
 
 	// RNRTimer is how long the peer waits before it sends a message again if this end has
 	// posted no receive for it. It is rounded up to the next value that queue pairs have,
@@ -81,11 +85,27 @@ type Config struct {
 	RNRTimer time.Duration
 }
 
-// The defaults.
-const (
-	defaultWRs    = 64
-	defaultInline = 48 // siw and rxe always have room for this much
-)
+// TransportOptions are the options of the packets of a connection. Its zero fields stand for defaults. [Config] embeds
+// it, and so do the Configs of packages rsocket, msg and valkeyrdma, which have defaults of their own.
+type TransportOptions struct {
+	// AckTimeout is how long this end waits for an acknowledgement before it sends a packet again. It is rounded up to
+	// the next value that queue pairs have: 4.096 µs times a power of two, from 8.192 µs to 2 hours, 26 minutes and 36
+	// seconds. A longer one is an error, and so is a negative one. Zero stands for a value that fits the lifetime of
+	// packets on the path. iWARP ignores it, because TCP has its own timeouts. So do datagrams.
+	AckTimeout time.Duration
+
+	// RetryCount is how often an unacknowledged packet is sent again, from 1 to 7. The dialling side sets it for both
+	// ends. Zero stands for 7, and a negative number for no retries. iWARP has none, and datagrams are not acknowledged.
+	// See [ConnParam].
+	RetryCount int
+
+	// TOS is the IPv4 type of service or IPv6 traffic class of packets. Over RoCE, the dialling side sets it for both
+	// ends. Over iWARP, each side sets its own. Zero stands for the default of the device or the system.
+	TOS uint8
+
+	// Trace, unless it is nil, is called while connections are set up and when they end. Package oob does not call it.
+	Trace *Trace
+}
 
 // check returns an error for negative numbers without a meaning, and for an SRQ without a
 // PD or CQ, because the device is unknown then.
@@ -94,18 +114,21 @@ func (c *Config) check(op, object string) error {
 		return nil
 	}
 	if c.QP.SRQ != nil && c.ownDevice() == nil {
-		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
+		return &verbs.Error{Op: op, Object: object, Err: dialer.ErrOption, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
 	}
 	switch c.QP.Type {
 	case 0, verbs.QPTypeRC, verbs.QPTypeUD:
 	default:
-		return &OpError{Op: op, Object: object, Err: verbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
+		return &verbs.Error{Op: op, Object: object, Err: verbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
-	if c.OwnRNRRetryCount > 7 || c.RNRTimer > rnrTimers[0] {
-		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: fmt.Sprintf("Config.OwnRNRRetryCount is above 7, or Config.RNRTimer above %v", rnrTimers[0])}
+	if c.RNRRetryCount > 7 || c.RNRTimer > qpstate.MaxRNRTimer {
+		return &verbs.Error{Op: op, Object: object, Err: dialer.ErrOption, Hint: fmt.Sprintf("Config.RNRRetryCount is above 7, or Config.RNRTimer above %v", qpstate.MaxRNRTimer)}
 	}
-	return notNegative(op, object, option{"Config.RecvCQEntries", int64(c.RecvCQEntries)},
-		option{"Config.OwnRNRRetryCount", int64(c.OwnRNRRetryCount)}, option{"Config.RNRTimer", int64(c.RNRTimer)})
+	if c.AckTimeout > qpstate.MaxAckTimeout {
+		return &verbs.Error{Op: op, Object: object, Err: dialer.ErrOption, Hint: "Config.AckTimeout is too long"}
+	}
+	return notNegative(op, object, option{"Config.AckTimeout", int64(c.AckTimeout)}, option{"Config.RecvCQEntries", int64(c.RecvCQEntries)},
+		option{"Config.RNRRetryCount", int64(c.RNRRetryCount)}, option{"Config.RNRTimer", int64(c.RNRTimer)})
 }
 
 // option is a number that a caller has set, and its name.
@@ -118,7 +141,7 @@ type option struct {
 func notNegative(op, object string, options ...option) error {
 	for _, o := range options {
 		if o.value < 0 {
-			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: o.name + " is negative"}
+			return &verbs.Error{Op: op, Object: object, Err: dialer.ErrOption, Hint: o.name + " is negative"}
 		}
 	}
 	return nil
@@ -143,19 +166,7 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		d = *c
 	}
-	setDefault(&d.QP.Cap.MaxSendWR, defaultWRs)
-	setDefault(&d.QP.Cap.MaxSendSGE, 1)
-	setDefault(&d.QP.Cap.MaxInline, defaultInline)
-	if d.QP.SRQ == nil {
-		setDefault(&d.QP.Cap.MaxRecvWR, defaultWRs)
-		setDefault(&d.QP.Cap.MaxRecvSGE, 1)
-	}
-	if d.RecvCQEntries == 0 {
-		d.RecvCQEntries = int(d.QP.Cap.MaxRecvWR)
-		if d.QP.SRQ != nil {
-			d.RecvCQEntries = int(d.QP.SRQ.MaxWR())
-		}
-	}
+	conn.SetDefaults(&d.QP, &d.RecvCQEntries)
 	return d
 }
 
@@ -179,25 +190,6 @@ func (c *Config) param(private []byte) *ConnParam {
 		ResponderResources: c.ResponderResources,
 		InitiatorDepth:     c.InitiatorDepth,
 		RetryCount:         c.RetryCount,
-		RNRRetryCount:      c.RNRRetryCount,
+		RNRRetryCount:      c.PeerRNRRetryCount,
 	}
-}
-
-// rnrTimers are the values of QPAttr.MinRNRTimer: table 45 of the InfiniBand specification.
-var rnrTimers = func() (timers [32]time.Duration) {
-	for i, hundredths := range [...]time.Duration{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
-		1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152} {
-		timers[i] = hundredths * time.Millisecond / 100
-	}
-	return timers
-}()
-
-// rnrTimer returns the index of the shortest timer that is at least d. The kernel's choice is 0, the longest.
-func rnrTimer(d time.Duration) uint8 {
-	for i, timer := range rnrTimers[1:] {
-		if 0 < d && d <= timer {
-			return uint8(i + 1)
-		}
-	}
-	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -20,7 +21,7 @@ func TestConfigRefused(t *testing.T) {
 		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator}},
 		"Config.RNRTimer is negative":      {RNRTimer: -1},
-		"Config.OwnRNRRetryCount is above": {OwnRNRRetryCount: 8},
+		"Config.RNRRetryCount is above":    {RNRRetryCount: 8},
 		"Config.RNRTimer above 655.36ms":   {RNRTimer: time.Second},
 	} {
 		w := newWorld(t, aSIW)
@@ -46,8 +47,9 @@ func TestConfigRefused(t *testing.T) {
 func TestOptionsRefused(t *testing.T) {
 	for want, d := range map[string]*Dialer{
 		"Dialer.Timeout is negative": {Timeout: -1}, "Dialer.FallbackDelay is negative": {FallbackDelay: -1},
-		"Dialer.ResolveTimeout is negative": {ResolveTimeout: -1}, "Dialer.AckTimeout is negative": {AckTimeout: -1},
-		"Dialer.AckTimeout is too long": {AckTimeout: maxAckTimeout + 1},
+		"Dialer.ResolveTimeout is negative": {ResolveTimeout: -1},
+		"Config.AckTimeout is negative":     {Config: Config{TransportOptions: TransportOptions{AckTimeout: -1}}},
+		"Config.AckTimeout is too long":     {Config: Config{TransportOptions: TransportOptions{AckTimeout: qpstate.MaxAckTimeout + 1}}},
 	} {
 		if _, err := d.Dial(t.Context(), "10.1.2.3:1"); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -63,16 +65,9 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-// A timeout is rounded up to one that queue pairs have.
+// TestAckTimeout refuses timeouts that no queue pair has.
 func TestAckTimeout(t *testing.T) {
-	const unit = 4096 * time.Nanosecond
-	for d, want := range map[time.Duration]uint8{0: 0, 1: 1, unit: 1, 2 * unit: 1, 2*unit + 1: 2, 4 * unit: 2, 4*unit + 1: 3,
-		time.Second: 18, unit<<30 + 1: 31, unit << 31: 31} {
-		if got, err := ackTimeoutExponent(d); got != want || err != nil {
-			t.Errorf("%v: %d, %v, want %d", d, got, err, want)
-		}
-	}
-	for _, d := range []time.Duration{-1, unit<<31 + 1} {
+	for _, d := range []time.Duration{-1, qpstate.MaxAckTimeout + 1} {
 		if err := new(ID).SetAckTimeout(d); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%v: %v", d, err)
 		}
@@ -257,15 +252,5 @@ func TestSetPrivateData(t *testing.T) {
 	}
 	if string(cfg.PrivateData) != "of all" {
 		t.Errorf("%q", cfg.PrivateData)
-	}
-}
-
-// An RNR timer is rounded up to one that queue pairs have.
-func TestRNRTimer(t *testing.T) {
-	for d, want := range map[time.Duration]uint8{0: 0, 1: 1, 10 * time.Microsecond: 1, 10*time.Microsecond + 1: 2, 640 * time.Microsecond: 12,
-		491520 * time.Microsecond: 31, 491520*time.Microsecond + 1: 0, 655360 * time.Microsecond: 0} {
-		if got := rnrTimer(d); got != want {
-			t.Errorf("%v: %d, want %d", d, got, want)
-		}
 	}
 }

@@ -2,12 +2,13 @@ package rdmacm
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"math/bits"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -23,24 +24,26 @@ type Conn struct {
 	qp          *uverbs.QP
 	local       netip.AddrPort
 	remote      netip.AddrPort
-	port        uint32 // the device's
-	privateData []byte // the peer's
-	announced   []byte // ours
-	ownSendCQ   bool   // no other connection or program polls it
+	port        atomic.Int64 // an event may end the connection while the addresses are queried again
+	depth       int          // see InitiatorDepth
+	privateData []byte       // the peer's
+	announced   []byte       // ours
+	ownSendCQ   bool         // no other connection or program polls it
 	peer        *Peer
 
-	setup    chan *Event // the events of connection set-up
-	turn     chan func() // runs functions on the goroutine that waits for setup
-	ending   ending
-	peerLeft atomic.Bool // the peer disconnected, and was answered
+	setup     chan *Event // the events of connection set-up
+	turn      chan func() // runs functions on the goroutine that waits for setup
+	ending    conn.Ending
+	peerLeft  atomic.Bool // the peer disconnected, and was answered
+	confirmed atomic.Bool // EventEstablished has been delivered
 
 	closing     sync.Mutex
 	established bool // and this side has not disconnected
 	groups      []*Group
-	link        owned    // hub, ID, QP
-	verbs       owned    // PD, completion channel, CQs, arguments of Own
-	device      owned    // is freed once verbs is empty
-	room        struct { // backs the slices above; few Conns need more
+	link        conn.Owned // hub, ID, QP
+	verbs       conn.Owned // PD, completion channel, CQs, arguments of Own
+	device      conn.Owned // is freed once verbs is empty
+	room        struct {   // backs the slices above; few Conns need more
 		link   [4]io.Closer
 		verbs  [8]io.Closer
 		device [1]io.Closer
@@ -49,7 +52,8 @@ type Conn struct {
 }
 
 func newConn(h *hub) *Conn {
-	c := &Conn{hub: h, setup: make(chan *Event, 8), turn: make(chan func()), ending: ending{done: make(chan struct{})}}
+	c := &Conn{hub: h, setup: make(chan *Event, 8), turn: make(chan func())}
+	c.ending.Init()
 	c.link, c.verbs, c.device = c.room.link[:0], c.room.verbs[:0], c.room.device[:0]
 	return c
 }
@@ -74,13 +78,18 @@ func (c *Conn) Device() *uverbs.Device { return c.pd.Device() }
 // numbered from 1, as for uverbs.Device.QueryPort.
 //
 // C: id->port_num
-func (c *Conn) DevicePort() uint32 { return c.port }
+func (c *Conn) DevicePort() int { return int(c.port.Load()) }
 
 // LocalAddr returns this end's address and port.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
 // RemoteAddr returns the peer's address and port. Without a peer it is invalid.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// InitiatorDepth returns how many RDMA READs and atomics the queue pair may issue at a time, as both sides have agreed.
+//
+// C: struct rdma_conn_param's initiator_depth
+func (c *Conn) InitiatorDepth() int { return c.depth }
 
 // PrivateData returns the private data that the peer sent with its request, or with its answer.
 // InfiniBand and RoCE pad it with zeros to 56 or 196 bytes, and for datagrams to 180 or 136.
@@ -101,7 +110,7 @@ func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	closed := c.closed
 	if !closed {
-		c.verbs.add(child)
+		c.verbs.Add(child)
 	}
 	c.closing.Unlock()
 	if !closed || child.Close() == nil { // Close may call the Conn
@@ -109,7 +118,7 @@ func (c *Conn) Own(child io.Closer) {
 	}
 	c.closing.Lock()
 	defer c.closing.Unlock()
-	c.verbs.add(child)
+	c.verbs.Add(child)
 }
 
 func (c *Conn) event(ev *Event) {
@@ -119,23 +128,47 @@ func (c *Conn) event(ev *Event) {
 			_ = c.id.Disconnect() // else the peer asks again until it gives up
 		}
 		c.peerLeft.Store(true)
-		c.ending.end(ErrDisconnected)
+		c.ending.End(ErrDisconnected)
 	case EventDeviceRemoval:
 		c.id.failQP()
-		c.ending.end(ErrDeviceRemoved)
+		c.ending.End(ErrDeviceRemoved)
 	case EventAddrChange, EventTimewaitExit:
 		// Nothing to do: the connection stays as it is, or is over already.
 	default:
+		if ev.Type == EventEstablished {
+			c.confirmed.Store(true)
+		}
 		select {
 		case c.setup <- ev:
 		default: // no kernel sends this many
 		}
+		if ev.Type == EventRejected && c.ending.IsEstablished() {
+			c.rejected()
+		}
 	}
 }
 
-func (c *Conn) failing(cause error) { c.ending.note(c.because(cause)) }
+// rejected ends a connection that the peer has rejected although it is established on this side: its
+// program gave up before the confirmation arrived.
+func (c *Conn) rejected() {
+	select {
+	case ev := <-c.setup:
+		if ev.Type == EventRejected {
+			c.ending.End(fmt.Errorf("%w: %w", ErrDisconnected, ev.Err))
+		}
+	default:
+	}
+}
 
-func (c *Conn) broken(err error) { c.ending.end(err) }
+// failing implements sink. A completion with an error that nobody has polled yet came before the event.
+func (c *Conn) failing(cause error) {
+	if c.ending.IsOpen() {
+		hook.Look(c.qp)
+	}
+	c.ending.Note(c.because(cause))
+}
+
+func (c *Conn) broken(err error) { c.ending.End(err) }
 
 // await waits until the current step of connection set-up is done.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
@@ -147,15 +180,17 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 		case ev := <-c.setup:
 			return c.outcome(ev, want)
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-c.ending.done:
+		case <-c.ending.Done():
 		}
 		select {
 		case ev := <-c.setup: // it came first
 			return c.outcome(ev, want)
 		default:
-			return nil, c.Err()
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, c.Err()
 	}
 }
 
@@ -174,7 +209,7 @@ func (c *Conn) outcome(ev *Event, want EventType) (*Event, error) {
 	case ev.Err != nil:
 		return nil, ev.Err
 	case ev.Type != want:
-		return nil, &OpError{Op: "wait for " + want.String(), Object: c.id.String(), Err: errUnexpected, Hint: ev.Type.String() + " came"}
+		return nil, &verbs.Error{Op: "wait for " + want.String(), Object: c.id.String(), Err: errUnexpected, Hint: ev.Type.String() + " came"}
 	}
 	return ev, nil
 }
@@ -206,13 +241,13 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 		}
 	}
 	c.ownSendCQ = opts.SendCQ == nil
-	if err := c.makeCQs(&opts, cfg.RecvCQEntries); err != nil {
+	if err := conn.MakeCQs(c.Device(), &opts, cfg.RecvCQEntries, &c.verbs, &c.ending); err != nil {
 		return err
 	}
 	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
 		return err
 	}
-	c.link.add(freeing(c.freeQP))
+	c.link.Add(conn.Freeing(c.freeQP))
 	if err := c.id.AttachQP(c.qp); err != nil {
 		return err
 	}
@@ -242,51 +277,16 @@ func (c *Conn) openPD(addr *Addr, cfg *Config) error {
 		if err != nil {
 			return err
 		}
-		c.device.add(freeing(shared.put))
+		c.device.Add(conn.Freeing(shared.put))
 		dev = shared.dev
 	}
 	var err error
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
-	c.verbs.add(c.pd)
+	c.verbs.Add(c.pd)
 	return nil
 }
-
-// makeCQs adds the missing CQs to opts. They share one completion channel.
-func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
-	if opts.SendCQ != nil && opts.RecvCQ != nil {
-		return nil
-	}
-	channel, err := c.Device().CreateCompChannel()
-	if err != nil {
-		return err
-	}
-	c.verbs.add(channel)
-	for _, want := range []struct {
-		cq      **uverbs.CQ
-		entries int
-	}{
-		{&opts.SendCQ, int(opts.Cap.MaxSendWR)},
-		{&opts.RecvCQ, recvEntries},
-	} {
-		if *want.cq != nil {
-			continue
-		}
-		cq, err := c.Device().CreateCQ(roomFor(want.entries), &uverbs.CQOptions{Channel: channel})
-		if err != nil {
-			return err
-		}
-		c.verbs.add(cq)
-		c.ending.add(cq)
-		*want.cq = cq
-	}
-	return nil
-}
-
-// roomFor rounds up as drivers round up queues, because a caller may use all work requests that
-// the queue pair has room for.
-func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 
 // freeUnless frees the Conn if a panic or runtime.Goexit in the caller's Prepare ended the
 // attempt.
@@ -301,14 +301,16 @@ func (c *Conn) connected() {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	c.established = !c.id.datagram
-	c.ending.establish()
+	c.ending.Establish()
+	c.rejected()
 }
 
 func (c *Conn) setAddrs(addr *Addr) {
-	c.local, c.remote, c.port = addr.Local, addr.Remote, addr.Port
+	c.local, c.remote = addr.Local, addr.Remote
+	c.port.Store(int64(addr.Port))
 }
 
-// refreshAddrs queries the addresses again, because connecting may have changed them.
+// refreshAddrs queries the addresses again.
 func (c *Conn) refreshAddrs() error {
 	addr, err := c.id.QueryAddr()
 	if err != nil {
@@ -316,4 +318,13 @@ func (c *Conn) refreshAddrs() error {
 	}
 	c.setAddrs(addr)
 	return nil
+}
+
+// Format implements [fmt.Formatter]. It prints the addresses and the state, never memory.
+func (c *Conn) Format(f fmt.State, _ rune) {
+	state := "open"
+	if err := c.Err(); err != nil {
+		state = err.Error()
+	}
+	fmt.Fprintf(f, "rdmacm connection %v to %v, %s", c.local, c.remote, state)
 }

@@ -25,7 +25,7 @@ func (w *world) dialIn() *Conn {
 	}
 	kqp := w.verbs.QueuePairs()[0]
 	if w.info.Driver == verbs.DriverSIW {
-		kqp.Connect()
+		kqp.Connect(16, 16)
 	}
 	if _, err := c.QP().PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 		w.t.Fatal(err)
@@ -154,7 +154,7 @@ func TestFailedWorkEndsConn(t *testing.T) {
 // connection that comes of it.
 func TestFailsBeforeItStands(t *testing.T) {
 	c := newConn(nil)
-	c.ending.fail(verbs.StatusLocProtErr)
+	c.ending.Fail(verbs.StatusLocProtErr)
 	if err := c.Err(); err != nil {
 		t.Error(err)
 	}
@@ -163,7 +163,7 @@ func TestFailsBeforeItStands(t *testing.T) {
 		t.Error("ended during the set-up")
 	default:
 	}
-	c.ending.establish()
+	c.ending.Establish()
 	if <-c.Done(); c.Err() != verbs.StatusLocProtErr {
 		t.Error(c.Err())
 	}
@@ -194,7 +194,6 @@ func TestEndLeavesSharedCQs(t *testing.T) { synctest.Test(t, testEndLeavesShared
 
 func testEndLeavesSharedCQs(t *testing.T) {
 	w := newWorld(t, aRXE)
-	w.inBubble = true
 	first := w.dialIn()
 	channel, err := first.Device().CreateCompChannel()
 	if err != nil {
@@ -227,7 +226,7 @@ func testEndLeavesSharedCQs(t *testing.T) {
 func TestExplain(t *testing.T) {
 	w := newWorld(t, aRXE)
 	c := w.dialIn()
-	gone := &uverbs.Error{Op: "post", Err: syscall.EIO}
+	gone := &verbs.Error{Op: "post", Err: syscall.EIO}
 	if err := c.Explain(gone); !errors.Is(err, ErrDeviceRemoved) || !errors.Is(err, gone) {
 		t.Error(err)
 	}
@@ -284,7 +283,7 @@ func TestCloseHeldQP(t *testing.T) {
 func TestCloseTwice(t *testing.T) {
 	for name, err := range map[string]error{
 		"Conn": (*Conn)(nil).Close(), "Listener": (*Listener)(nil).Close(), "EventChannel": (*EventChannel)(nil).Close(),
-		"ID": (*ID)(nil).Destroy(), "Group": (*Group)(nil).Leave(), "Multicast": (*Multicast)(nil).Leave(),
+		"ID": (*ID)(nil).Close(), "Group": (*Group)(nil).Close(), "Multicast": (*Multicast)(nil).Close(),
 	} {
 		if !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("nil %s: %v", name, err)
@@ -296,8 +295,8 @@ func TestCloseTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noErr(t, errors.Join(g.Leave(), c.Close()))
-	for name, again := range map[string]func() error{"Leave": g.Leave, "Close": c.Close} {
+	noErr(t, errors.Join(g.Close(), c.Close()))
+	for name, again := range map[string]func() error{"Leave": g.Close, "Close": c.Close} {
 		if err := again(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s again: %v", name, err)
 		}

@@ -94,3 +94,41 @@ func TestWaitEndsWithConn(t *testing.T) {
 		}
 	}
 }
+
+// The cause of a connection's end is the work request that failed, also if the program polls the flushed
+// receive first.
+func TestCauseOnOtherCQ(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			c, _ := connect(t, kind, nil)
+			if _, err := c.QP().PostRecv([]verbs.RecvWR{{WRID: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			mr, err := c.PD().AllocMR(8, verbs.AccessLocalWrite, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mr.Close()
+			write := verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: 1 << 40, RKey: 0x123456}
+			if _, err := c.QP().PostSend([]verbs.SendWR{write}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			wcs := make([]verbs.WC, 1)
+			if n, err := c.RecvCQ().Wait(ctx, wcs); n == 1 && wcs[0].Status != verbs.StatusWRFlushErr || n == 0 && err == nil {
+				t.Fatal(n, wcs[0], err)
+			}
+			iwarp := kind == rdmatest.SIW || kind == rdmatest.ERDMA // the end of the connection may be seen first
+			if err := c.Err(); !errors.Is(err, verbs.StatusRemAccessErr) && !(iwarp && errors.Is(err, rdmacm.ErrDisconnected)) {
+				t.Errorf("the cause is %v", err)
+			}
+			if iwarp {
+				return
+			}
+			if n, err := c.SendCQ().Poll(wcs); n != 1 || err != nil || wcs[0].Status != verbs.StatusRemAccessErr {
+				t.Error("the send:", n, err, wcs[0])
+			}
+		})
+	}
+}

@@ -31,9 +31,8 @@ const (
 // a peer that follows RFC 5044 (7.1) sends nothing before the side that dialled has sent.
 //
 // The proof needs an agreement on at least one READ, and a send CQ that nothing else polls.
-func (c *Conn) proveIfNeeded(ctx context.Context, ev *Event) error {
-	// The kernel reports the number of READs that this side may issue as ResponderResources.
-	if c.Device().Info().Driver != verbs.DriverSIW || !c.ownSendCQ || ev.Param.ResponderResources == 0 {
+func (c *Conn) proveIfNeeded(ctx context.Context) error {
+	if c.Device().Info().Driver != verbs.DriverSIW || !c.ownSendCQ || c.depth == 0 {
 		return nil
 	}
 	return c.prove(ctx, proofTimeout)
@@ -54,7 +53,7 @@ func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 		case !errors.Is(err, context.DeadlineExceeded): // the connection ended, and all is flushed
 			return nil
 		case time.Since(start) > patience:
-			return &OpError{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
+			return &verbs.Error{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
 				Hint: "the peer's kernel does not answer a READ, or SendCQ was polled before Dial returned, for instance by Config.Prepare"}
 		default:
 			due += c.postEmpty(verbs.OpRDMAWrite)

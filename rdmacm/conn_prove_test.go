@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	_ "github.com/goverbs/goverbs/provider/siw"
@@ -30,7 +31,7 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 		t.Fatal(err)
 	}
 	c := newConn(nil)
-	c.device.add(dev)
+	c.device.Add(dev)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
@@ -42,17 +43,17 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 	if c.pd, err = dev.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
-	c.verbs.add(c.pd)
+	c.verbs.Add(c.pd)
 	opts := (&Config{QP: uverbs.QPOptions{SignalAll: signalAll}}).withDefaults().QP
-	if err := c.makeCQs(&opts, 1); err != nil {
+	if err := conn.MakeCQs(dev, &opts, 1, &c.verbs, &c.ending); err != nil {
 		t.Fatal(err)
 	}
 	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
 		t.Fatal(err)
 	}
-	c.link.add(c.qp)
+	c.link.Add(c.qp)
 	kqp := k.QueuePairs()[0]
-	kqp.Connect()
+	kqp.Connect(16, 16)
 	return c, kqp
 }
 
@@ -162,7 +163,7 @@ func TestProveUnseen(t *testing.T) {
 	if err := c.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	c.ending.end(ErrDisconnected)
+	c.ending.End(ErrDisconnected)
 	if err := c.prove(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}

@@ -27,14 +27,14 @@ func TestOutcomeBeforeEnd(t *testing.T) {
 func TestCommandsOfConn(t *testing.T) {
 	objects := map[string]int{"ALLOC_PD": 1, "PD_DESTROY": 1, "CREATE_COMP_CHANNEL": 1, "CQ_CREATE": 2, "CQ_DESTROY": 2, "QP_CREATE": 1, "QP_DESTROY": 1}
 	id := map[uint32]int{abi.RDMA_USER_CM_CMD_CREATE_ID: 1, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR: 1, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE: 1,
-		abi.RDMA_USER_CM_CMD_QUERY: 2, abi.RDMA_USER_CM_CMD_CONNECT: 1, abi.RDMA_USER_CM_CMD_DESTROY_ID: 1}
+		abi.RDMA_USER_CM_CMD_CONNECT: 1, abi.RDMA_USER_CM_CMD_DESTROY_ID: 1}
 	for _, c := range []struct {
 		info     uverbs.DeviceInfo
-		modified int            // INIT, INIT, RTR, RTS, ERR; on iWARP INIT and ERR
+		modified int            // INIT, RTR, RTS, ERR; on iWARP INIT and ERR
 		more     map[uint32]int // that depend on the transport
 	}{
-		{aRXE, 5, map[uint32]int{abi.RDMA_USER_CM_CMD_INIT_QP_ATTR: 4, abi.RDMA_USER_CM_CMD_ACCEPT: 1, abi.RDMA_USER_CM_CMD_DISCONNECT: 1}},
-		{aSIW, 2, map[uint32]int{abi.RDMA_USER_CM_CMD_INIT_QP_ATTR: 1}},
+		{aRXE, 4, map[uint32]int{abi.RDMA_USER_CM_CMD_QUERY: 1, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR: 4, abi.RDMA_USER_CM_CMD_ACCEPT: 1, abi.RDMA_USER_CM_CMD_DISCONNECT: 1}},
+		{aSIW, 2, map[uint32]int{abi.RDMA_USER_CM_CMD_QUERY: 2, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR: 1}},
 	} {
 		w := newWorld(t, c.info)
 		conn := w.dialIn()

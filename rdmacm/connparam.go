@@ -30,13 +30,15 @@ type ConnParam struct {
 	// RetryCount is how often an unacknowledged message is sent again, from 1 to 7. Connect
 	// sets it for both sides. RNRRetryCount is how often the peer sends a message again if
 	// this side has posted no receive for it, from 1 to 7, where 7 stands for no limit. For
-	// both, zero stands for 7, and a negative number for no retries. iWARP has neither.
+	// both, zero stands for 7, and a negative number for no retries. iWARP has neither. On rxe,
+	// a message that waits for a receive also fails after RetryCount acknowledgement timeouts,
+	// unless RetryCount is 7.
 	RetryCount    int
 	RNRRetryCount int
-	// QPNum and SRQ describe the queue pair of an ID that has none attached. In events they
+	// QPN and SRQ describe the queue pair of an ID that has none attached. In events they
 	// describe the peer's queue pair.
-	QPNum uint32
-	SRQ   bool
+	QPN uint32
+	SRQ bool
 	// ECE requests options of a vendor's devices, or agrees to them in an answer. The zero
 	// value stands for none. Only InfiniBand and RoCE have it.
 	ECE verbs.ECE
@@ -73,7 +75,7 @@ func (l privateLimit) of(id *ID) int {
 
 func checkPrivate(op string, id *ID, private []byte, limit privateLimit) error {
 	if limit := limit.of(id); len(private) > limit {
-		return &OpError{Op: op, Object: id.String(), Err: errPrivateData,
+		return &verbs.Error{Op: op, Object: id.String(), Err: errPrivateData,
 			Hint: fmt.Sprintf("%d bytes given, %d allowed", len(private), limit)}
 	}
 	return nil
@@ -81,7 +83,7 @@ func checkPrivate(op string, id *ID, private []byte, limit privateLimit) error {
 
 // wire fills the kernel's structure. resources and depth are the agreed numbers.
 func (p *ConnParam) wire(w *abi.RdmaUcmConnParam, resources, depth uint8) {
-	w.QpNum = p.QPNum
+	w.QpNum = p.QPN
 	w.PrivateDataLen = uint8(copy(w.PrivateData[:maxPrivateData], p.PrivateData))
 	w.Srq = flag(p.SRQ)
 	w.ResponderResources = resources
@@ -108,7 +110,7 @@ func decodeConn(p *ConnParam, w abi.RdmaUcmConnParam) {
 		FlowControl:        w.FlowControl != 0,
 		RetryCount:         int(w.RetryCount),
 		RNRRetryCount:      int(w.RnrRetryCount),
-		QPNum:              w.QpNum,
+		QPN:                w.QpNum,
 		SRQ:                w.Srq != 0,
 	}
 }
@@ -165,6 +167,14 @@ func (l connLimits) negotiate(p *ConnParam) (resources, issue uint8, err error) 
 			resources, issue, d.resources, d.depth, syscall.EINVAL)
 	}
 	return resources, issue, nil
+}
+
+// depth returns how many READs the queue pair of an accepted request may issue at a time.
+func (id *ID) depth(p *ConnParam) int {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	_, issue, _ := id.limits.negotiate(p) // Accept has checked it
+	return int(issue)
 }
 
 // depth returns the number that was requested, or the maximum if it was 0.

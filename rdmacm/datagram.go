@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
@@ -16,7 +17,7 @@ import (
 // Peer is a destination of datagrams. Its AH, QPN and QKey are those of a SendWR: AH, RemoteQPN and
 // RemoteQKey.
 type Peer struct {
-	AH   *verbs.AH
+	AH   *uverbs.AH
 	QPN  uint32
 	QKey uint32
 	// PrivateData is the private data of the peer's answer. See [Conn.PrivateData]. A
@@ -44,7 +45,7 @@ func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
 		return nil, err
 	}
 	c := newConn(h)
-	c.link.add(freeing(h.release))
+	c.link.Add(conn.Freeing(h.release))
 	settings := cfg.withDefaults()
 	settings.QP.Type = verbs.QPTypeUD
 	returned := false
@@ -86,7 +87,7 @@ func (c *Conn) resolvePeer(ev *Event) error {
 	if err != nil {
 		return err
 	}
-	c.verbs.add(peer.AH)
+	c.verbs.Add(peer.AH)
 	c.peer = peer
 	return nil
 }
@@ -96,7 +97,7 @@ func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{AH: ah, QPN: ev.UD.QPNum, QKey: ev.UD.QKey, PrivateData: ev.Param.PrivateData}, nil
+	return &Peer{AH: ah, QPN: ev.UD.QPN, QKey: ev.UD.QKey, PrivateData: ev.Param.PrivateData}, nil
 }
 
 // Lookup finds the datagram service at an address, which has the same form as for Dial. c's queue
@@ -108,7 +109,7 @@ func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
 func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Peer, error) {
 	addrs, err := lookup(ctx, net.DefaultResolver, address)
 	if err != nil {
-		return nil, &OpError{Op: "look up", Object: address, Err: err}
+		return nil, &verbs.Error{Op: "look up", Object: address, Err: err}
 	}
 	return dialer.FirstOf(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
 }
@@ -154,14 +155,14 @@ func (c *Conn) sibling(op, object string) (*Conn, error) {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	if c.closed {
-		return nil, &OpError{Op: op, Object: object, Err: net.ErrClosed}
+		return nil, &verbs.Error{Op: op, Object: object, Err: net.ErrClosed}
 	}
 	if c.qp.Type() != verbs.QPTypeUD {
-		return nil, &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "only a datagram Conn can"}
+		return nil, &verbs.Error{Op: op, Object: object, Err: syscall.EINVAL, Hint: "only a datagram Conn can"}
 	}
 	c.hub.hold()
 	s := newConn(c.hub)
-	s.link.add(freeing(c.hub.release))
+	s.link.Add(conn.Freeing(c.hub.release))
 	return s, nil
 }
 

@@ -2,7 +2,6 @@ package rdmacm
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -17,7 +16,7 @@ import (
 // and Listen.
 //
 // C: rdma_bind_addr, id->verbs, id->port_num
-func OpenDevice(local netip.Addr) (dev *uverbs.Device, port uint32, err error) {
+func OpenDevice(local netip.Addr) (dev *uverbs.Device, port int, err error) {
 	addr, err := deviceOf(local)
 	if err != nil {
 		return nil, 0, err
@@ -40,7 +39,7 @@ func deviceOf(local netip.Addr) (addr *Addr, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, id.Destroy()) }()
+	defer func() { err = errors.Join(err, id.Close()) }()
 	if err := id.Bind(netip.AddrPortFrom(local, 0)); err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func deviceOf(local netip.Addr) (addr *Addr, err error) {
 // ofOneDevice returns an error for an address that more than one device may have.
 func ofOneDevice(local netip.Addr) error {
 	if !local.IsValid() || local.IsUnspecified() || local.IsLoopback() {
-		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "it does not select a single device: use the address of an interface with an RDMA link"}
+		return &verbs.Error{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "it does not select a single device: use the address of an interface with an RDMA link"}
 	}
 	return nil
 }
@@ -101,7 +100,7 @@ func (s *sharedDevice) put() error {
 		return nil
 	}
 	if err := s.dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-		return fmt.Errorf("rdmacm: %w", err)
+		return err
 	}
 	if s.table.shared[s.index] == s {
 		delete(s.table.shared, s.index)

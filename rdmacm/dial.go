@@ -5,12 +5,15 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Dialer connects with options. The zero value is valid. [Dial] uses it. Its methods may be
@@ -41,18 +44,6 @@ type Dialer struct {
 	// ResolveTimeout limits the time of one attempt to resolve the address or the route. Dial
 	// makes three attempts. Zero stands for 2 seconds.
 	ResolveTimeout time.Duration
-
-	// AckTimeout is how long the queue pair waits for an acknowledgement before it sends
-	// again. It is rounded up to the next value that queue pairs have: 4.096 µs times a
-	// power of two, from 8.192 µs to 2 hours, 26 minutes and 36 seconds. A longer one is
-	// an error. Zero stands for a value that fits the lifetime of packets on the path.
-	// iWARP ignores it, because TCP has its own timeouts.
-	AckTimeout time.Duration
-
-	// TOS is the IPv4 type of service or IPv6 traffic class of the packets that the
-	// connection sends and, on RoCE, of those that it receives. Zero stands for the
-	// default of the device or the system.
-	TOS uint8
 }
 
 // The defaults.
@@ -71,14 +62,19 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 // families, it starts on those of the other family after FallbackDelay, or as soon as those
 // of the first family have failed. It returns the connection that is established first.
 //
-// An error is an [OpError] that names the address and the step that failed. If several
-// addresses were tried, the error joins one OpError for each.
+// An error is a [verbs.Error] that names the address and the step that failed. If several
+// addresses were tried, the error joins one verbs.Error for each.
 //
-// Dial returns as soon as ctx ends, with an [OpError] that matches ctx.Err(). It then frees
+// Dial returns as soon as ctx ends, with a [verbs.Error] that matches ctx.Err(). It then frees
 // its objects in the background, which takes up to 10 seconds on iWARP. A test that checks
 // for leaked goroutines has to wait that long. On iWARP, Dial interrupts the kernel's
 // connect with SIGWINCH. If the program ignores that signal (signal.Ignore), Dial returns
 // only when the kernel gives up, after at most two minutes.
+//
+// If the peer rejects the connection because it is busy ([ErrBusy]), Dial pauses and tries again until
+// ctx or Timeout ends, or for 10 seconds if neither has a deadline. It pauses for at most a second, with
+// jitter. Config.Prepare is called for each attempt. A peer over iWARP that gives no reason may be a
+// kernel whose queue is full, so Dial makes up to 6 attempts there, in a third of a second.
 //
 // With Config.QP.Type UD, Dial looks up a datagram service instead and returns a Conn that
 // has a [Conn.Peer].
@@ -98,9 +94,15 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	}
 	addrs, err := lookup(ctx, settings.Resolver, address)
 	if err != nil {
-		return nil, &OpError{Op: "dial", Object: address, Err: err}
+		return nil, atAddress("dial", address, err)
 	}
-	return dialer.Soonest(ctx, addrs, settings.FallbackDelay, settings.dialAddr)
+	c, err := dialer.Retry(ctx, patience, func(ctx context.Context) (*Conn, error) {
+		return dialer.Soonest(ctx, addrs, settings.FallbackDelay, settings.dialAddr)
+	})
+	if _, ok := err.(*verbs.Error); err != nil && !ok && ctx.Err() != nil { // ctx ended between two attempts
+		err = &verbs.Error{Op: "dial", Object: address, Err: err}
+	}
+	return c, err
 }
 
 // withDefaults returns a copy in which defaults replace zeros, or an error if a field is
@@ -111,11 +113,8 @@ func (d *Dialer) withDefaults(address string) (*Dialer, error) {
 		return nil, err
 	}
 	if err := notNegative(op, address, option{"Dialer.Timeout", int64(d.Timeout)}, option{"Dialer.FallbackDelay", int64(d.FallbackDelay)},
-		option{"Dialer.ResolveTimeout", int64(d.ResolveTimeout)}, option{"Dialer.AckTimeout", int64(d.AckTimeout)}); err != nil {
+		option{"Dialer.ResolveTimeout", int64(d.ResolveTimeout)}); err != nil {
 		return nil, err
-	}
-	if _, err := ackTimeoutExponent(d.AckTimeout); err != nil {
-		return nil, &OpError{Op: op, Object: address, Err: err, Hint: "Dialer.AckTimeout is too long"}
 	}
 	settings := *d
 	settings.Config = d.Config.withDefaults()
@@ -139,7 +138,7 @@ func (d *Dialer) setOptions(id *ID) error {
 }
 
 // dialAddr connects to one address. d has its defaults.
-func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort) (c *Conn, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, attemptError("dial", addr, err)
 	}
@@ -147,8 +146,10 @@ func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(h)
-	c.link.add(freeing(h.release))
+	d.Trace.dialStart(addr)
+	defer func() { d.Trace.dialDone(addr, err) }()
+	c = newConn(h)
+	c.link.Add(conn.Freeing(h.release))
 	returned := false
 	defer c.freeUnless(&returned)
 	err = c.dial(ctx, addr, d)
@@ -174,10 +175,11 @@ func (c *Conn) abandon(ctx context.Context, err error) error {
 
 // attemptError names the peer's address instead of the ID.
 func attemptError(op string, peer netip.AddrPort, err error) error {
-	if inner, ok := err.(*OpError); ok {
-		return &OpError{Op: op + ": " + inner.Op, Object: peer.String(), Err: inner.Err, Hint: inner.Hint}
+	e := dialer.Within(op, peer.String(), err)
+	if inner, ok := e.Err.(*verbs.Error); ok && strings.HasPrefix(inner.Object, idPrefix) {
+		inner.Object = e.Object
 	}
-	return &OpError{Op: op, Object: peer.String(), Err: err}
+	return e
 }
 
 // during adds the failed step to an error that does not name one, such as a context's error or the
@@ -186,10 +188,10 @@ func during(step string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := err.(*OpError); ok {
+	if _, ok := err.(*verbs.Error); ok {
 		return err
 	}
-	return &OpError{Op: step, Err: err}
+	return &verbs.Error{Op: step, Err: err}
 }
 
 func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
@@ -204,14 +206,22 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
 		return during("connect", err)
 	}
 	c.privateData = ev.Param.PrivateData
+	// The kernel reports the number of READs that this side may issue as ResponderResources.
+	c.depth = ev.Param.ResponderResources
 	c.connected()
-	if err := c.refreshAddrs(); err != nil {
-		return err
+	if c.id.isIWARP() { // only now are the addresses those of the TCP connection
+		if err := c.refreshAddrs(); err != nil {
+			return err
+		}
 	}
 	if c.id.datagram {
 		return c.resolvePeer(ev)
 	}
-	return during("prove the connection", c.proveIfNeeded(ctx, ev))
+	if err := c.proveIfNeeded(ctx); err != nil {
+		return during("prove the connection", err)
+	}
+	c.traceEnd(d.Trace)
+	return nil
 }
 
 // resolve finds the device and the route to dst.
@@ -237,8 +247,13 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, d *Dialer) error
 	if err != nil {
 		return explain("resolve address", dst, err)
 	}
+	d.Trace.addrResolved(dst)
 	err = c.try(ctx, EventRouteResolved, id.ResolveRoute, d.ResolveTimeout)
-	return explain("resolve route", dst, err)
+	if err != nil {
+		return explain("resolve route", dst, err)
+	}
+	d.Trace.routeResolved(dst)
+	return nil
 }
 
 // explain adds the command's hints to an event's errno.
@@ -305,7 +320,7 @@ func isPortTaken(err error) bool {
 // because the caller has prepared it.
 func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, d *Dialer) error {
 	c.id.DetachQP()
-	if err := c.id.Destroy(); err != nil {
+	if err := c.id.Close(); err != nil {
 		return err
 	}
 	if err := c.resolve(ctx, dst, d); err != nil {
@@ -320,9 +335,18 @@ func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, d *Diale
 // use makes id the ID of the Conn. The previous ID, if any, must have been destroyed.
 func (c *Conn) use(id *ID) {
 	if c.id == nil {
-		c.link.add(freeing(func() error { return c.id.Destroy() }))
+		c.link.Add(conn.Freeing(func() error { return c.id.Close() }))
 	}
 	c.id = id
+}
+
+// atAddress returns the error of an operation at an address. It takes the address out of a cause that
+// repeats it.
+func atAddress(op, address string, err error) error {
+	if e, ok := err.(*net.AddrError); ok && e.Addr == address {
+		err = &net.AddrError{Err: e.Err}
+	}
+	return &verbs.Error{Op: op, Object: address, Err: err}
 }
 
 // lookup resolves an address in the form that package net uses.
@@ -374,7 +398,9 @@ func loopbackSource(dst netip.Addr) netip.AddrPort {
 
 // rdmaInterfaces returns the network interfaces that have an RDMA link.
 func rdmaInterfaces() []*net.Interface {
-	var nl netlinkrdma.Client
+	var s netlinkrdma.Socket
+	defer s.Close()
+	nl := netlinkrdma.Client{Kernel: &s}
 	devs, err := nl.Devices()
 	if err != nil {
 		return nil

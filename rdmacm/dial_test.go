@@ -35,10 +35,10 @@ func TestDialFails(t *testing.T) {
 		typ  EventType // with this event
 		want string
 	}{
-		{name: "create", cmd: abi.RDMA_USER_CM_CMD_CREATE_ID, want: "rdmacm: dial: create ID 10.0.0.1:7471: no such device"},
-		{name: "resolve", cmd: abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, want: "rdmacm: dial: resolve address 10.0.0.1:7471: no such device (no RDMA device on the interface that routes to 10.0.0.1; rdmalink show lists the devices, ip route get the interface)"},
-		{name: "resolve event", on: abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, typ: EventAddrError, want: "rdmacm: dial: resolve address 10.0.0.1:7471: no such device (no RDMA device"},
-		{name: "route", cmd: abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, want: "rdmacm: dial: resolve route 10.0.0.1:7471: no such device"},
+		{name: "create", cmd: abi.RDMA_USER_CM_CMD_CREATE_ID, want: "dial 10.0.0.1:7471: create ID: no such device"},
+		{name: "resolve", cmd: abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, want: "dial 10.0.0.1:7471: resolve address: no such device: no RDMA device on the interface that routes to 10.0.0.1; rdmalink show lists the devices, ip route get the interface; on EFA, which has no connection manager, use package oob"},
+		{name: "resolve event", on: abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, typ: EventAddrError, want: "dial 10.0.0.1:7471: resolve address: no such device: no RDMA device"},
+		{name: "route", cmd: abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, want: "dial 10.0.0.1:7471: resolve route: no such device"},
 		{name: "hostile event", on: abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, typ: EventType(27), want: "no such device"},
 	}
 	for _, test := range tests {
@@ -117,13 +117,13 @@ func TestDialContext(t *testing.T) {
 			return cmd == test.on
 		}
 		_, err := dialAddr(ctx, addr4, &udConfig)
-		want := "rdmacm: dial: " + test.at + " 10.1.2.3:7471: " + test.end.Error()
+		want := "dial 10.1.2.3:7471: " + test.at + ": " + test.end.Error()
 		if !errors.Is(err, test.end) || err.Error() != want {
 			t.Errorf("%s: %v, want %s", test.name, err, want)
 		}
 		var netErr net.Error
 		timeout := test.end == context.DeadlineExceeded
-		if !errors.As(err, &netErr) || netErr.Timeout() != timeout || netErr.(*OpError).Temporary() != timeout {
+		if !errors.As(err, &netErr) || netErr.Timeout() != timeout || netErr.(*verbs.Error).Temporary() != timeout {
 			t.Errorf("%s: %#v", test.name, err)
 		}
 		<-w.cms[0].closed // in the background
@@ -164,9 +164,9 @@ func TestOpErrorIsNetError(t *testing.T) {
 		{syscall.ENODEV, false, false},
 		{&RejectedError{Reason: RejectConsumer}, false, false},
 	} {
-		var err net.Error = &OpError{Op: "dial", Err: test.err}
-		if err.Timeout() != test.timeout || err.(*OpError).Temporary() != test.temporary {
-			t.Errorf("%v: timeout %v, temporary %v", err, err.Timeout(), err.(*OpError).Temporary())
+		var err net.Error = &verbs.Error{Op: "dial", Err: test.err}
+		if err.Timeout() != test.timeout || err.(*verbs.Error).Temporary() != test.temporary {
+			t.Errorf("%v: timeout %v, temporary %v", err, err.Timeout(), err.(*verbs.Error).Temporary())
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestDialPeerSpeaksFirst(t *testing.T) {
 		ev.Event, ev.Status = uint32(EventConnectError), uint32(1<<32-int64(syscall.EINVAL))
 	}
 	_, err := dialAddr(t.Context(), addr4, nil)
-	want := "rdmacm: dial: connect 10.1.2.3:7471: invalid argument (" + earlyPeer + ")"
+	want := "dial 10.1.2.3:7471: connect: invalid argument: " + earlyPeer
 	if !errors.Is(err, syscall.EINVAL) || err.Error() != want {
 		t.Error(err)
 	}
@@ -322,15 +322,15 @@ func TestDialOptions(t *testing.T) {
 			values = append(values, append([]byte{byte(view[abi.RdmaUcmSetOption](b).Optname)}, k.option...))
 		}
 	}
-	if _, err := (&Dialer{TOS: 0x20, AckTimeout: time.Second}).Dial(t.Context(), addr4.String()); err == nil {
+	if _, err := (&Dialer{Config: Config{TransportOptions: TransportOptions{TOS: 0x20, AckTimeout: time.Second}}}).Dial(t.Context(), addr4.String()); err == nil {
 		t.Error("resolved")
 	}
 	if !slices.EqualFunc(values, [][]byte{{abi.RDMA_OPTION_ID_TOS, 0x20}, {abi.RDMA_OPTION_ID_ACK_TIMEOUT, 18}}, slices.Equal) {
 		t.Errorf("% x", values)
 	}
 	k.fail(abi.RDMA_USER_CM_CMD_SET_OPTION, 22)
-	for _, d := range []*Dialer{{TOS: 1}, {AckTimeout: 1}} {
-		if _, err := d.Dial(t.Context(), addr4.String()); err == nil || k.calls[len(k.calls)-2] != abi.RDMA_USER_CM_CMD_SET_OPTION {
+	for _, o := range []TransportOptions{{TOS: 1}, {AckTimeout: 1}} {
+		if _, err := (&Dialer{Config: Config{TransportOptions: o}}).Dial(t.Context(), addr4.String()); err == nil || k.calls[len(k.calls)-2] != abi.RDMA_USER_CM_CMD_SET_OPTION {
 			t.Errorf("went on after a refusal: %v", err)
 		}
 	}

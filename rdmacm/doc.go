@@ -3,7 +3,7 @@
 //
 // Most programs need only the upper half, which resembles package net:
 //
-//	l, err := rdmacm.Listen(":7471")               // both address families
+//	l, err := rdmacm.Listen(ctx, ":7471")            // both address families
 //	conn, err := l.Accept(ctx)                     // or l.Next(ctx), to accept or reject a request
 //	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471") // or the Dial method of a Dialer with options
 //
@@ -67,7 +67,7 @@
 // # Time
 //
 // There is no SetDeadline. Every call that waits takes a context. An error that a context
-// caused is an [OpError] that matches ctx.Err(), and a timeout if the deadline has passed.
+// caused is a [verbs.Error] that matches ctx.Err(), and a timeout if the deadline has passed.
 // Posted work is bounded by the queue pair's own retry counters, and by Close.
 //
 // # The lower half

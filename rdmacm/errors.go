@@ -1,59 +1,17 @@
 package rdmacm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-// OpError describes a failed operation of the connection manager: the operation, its object, the cause
-// and, if it is known, a remedy. errors.Is matches the errno or sentinel. It is a [net.Error].
-type OpError struct {
-	Op     string // "resolve address", "connect", …
-	Object string // the address, ID or device concerned; may be empty
-	Hint   string // the remedy; may be empty
-	Err    error
-
-	onePeer bool // see the function onePeer
-}
-
-func (e *OpError) Error() string {
-	s := "rdmacm: " + e.Op
-	if e.Object != "" {
-		s += " " + e.Object
-	}
-	s += ": " + e.Err.Error()
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-func (e *OpError) Unwrap() error { return e.Err }
-
-// Is makes the errnos that mean "not supported" match verbs.ErrNotSupported.
-func (e *OpError) Is(target error) bool {
-	return target == verbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
-}
-
-// Timeout reports whether the kernel timed out or the deadline of the caller's context passed.
-func (e *OpError) Timeout() bool {
-	return errors.Is(e.Err, syscall.ETIMEDOUT) || errors.Is(e.Err, context.DeadlineExceeded)
-}
-
-// Temporary reports whether the same call may succeed later: after a timeout, when the process was out
-// of descriptors, or when a Listener failed to accept one peer.
-func (e *OpError) Temporary() bool {
-	var errno syscall.Errno
-	return e.onePeer || e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
-}
 
 // onePeer marks an error of a Listener that concerns one peer. It is temporary for any cause, because
 // the listener continues.
@@ -61,14 +19,17 @@ func onePeer(err error) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := err.(*OpError)
-	if !ok {
-		return &OpError{Op: "accept", Err: err, onePeer: true}
+	own := verbs.Error{Op: "accept", Err: err}
+	if e, ok := err.(*verbs.Error); ok {
+		own = *e
 	}
-	own := *e
-	own.onePeer = true
+	own.Err = dialer.Temporary{Err: own.Err}
 	return &own
 }
+
+// isVerb reports whether e is the error of a verb, which names its device, and not of a command of the
+// connection manager.
+func isVerb(e *verbs.Error) bool { return e.Device != "" }
 
 // ErrDisconnected is the error for the orderly end of a connection. [Conn.Err] and waits return it once
 // either side has disconnected or the peer's program has ended.
@@ -78,17 +39,9 @@ var ErrDisconnected = errors.New("peer disconnected")
 // error of [Listener.Accept] matches it.
 var ErrDeviceRemoved = errors.New("RDMA device removed")
 
-// listenerEnd is the error of a listener that ended without Close. It matches net.ErrClosed, so that
-// loops that call Accept end.
-type listenerEnd struct{ cause error }
-
-func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
-func (e *listenerEnd) Unwrap() error        { return e.cause }
-func (e *listenerEnd) Is(target error) bool { return target == net.ErrClosed }
-
 // closeNil returns the error of Close for a nil pointer.
 func closeNil(object string) error {
-	return &OpError{Op: "close", Object: object, Err: os.ErrInvalid, Hint: "the pointer is nil"}
+	return &verbs.Error{Op: "close", Object: object, Err: os.ErrInvalid, Hint: "the pointer is nil"}
 }
 
 var errUnexpected = errors.New("unexpected event")
@@ -103,26 +56,67 @@ const (
 	RejectTimeout          RejectReason = 4
 	RejectInvalidServiceID RejectReason = 8 // no listener on that port
 	RejectStaleConn        RejectReason = 10
-	RejectConsumer         RejectReason = 28 // the peer's program refused
+	RejectConsumer         RejectReason = 28 // the peer's program refused, or its kernel on its behalf
 	RejectVendorOption     RejectReason = 35 // the peer refuses the options in ConnParam.ECE
 )
 
+// These are the reasons of a [Listener]. It sends them in the private data, over every transport, so
+// peers that use another library see RejectConsumer.
+const (
+	firstOwnReason      RejectReason = 0x8000 + iota
+	RejectBusy                       // there is no room for the connection now: see ErrBusy
+	RejectClosing                    // the Listener is being closed
+	RejectOtherProtocol              // see ErrOtherProtocol
+	RejectRefused                    // the program refused, or failed to accept
+)
+
 func (r RejectReason) String() string {
-	switch r {
-	case RejectNoQP:
-		return "no QP"
-	case RejectTimeout:
-		return "timeout"
-	case RejectInvalidServiceID:
-		return "no listener on that port"
-	case RejectStaleConn:
-		return "stale connection"
-	case RejectConsumer:
-		return "rejected by the peer program"
-	case RejectVendorOption:
-		return "vendor options not supported"
+	if name, ok := rejectReasons[r]; ok {
+		return name
 	}
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
+}
+
+// rejectReasons has the names of the specification, except for two that say what the reason means here.
+var rejectReasons = map[RejectReason]string{
+	RejectNoQP:                                "no QP",
+	abi.IB_CM_REJ_NO_EEC:                      "no EE context",
+	abi.IB_CM_REJ_NO_RESOURCES:                "no resources",
+	RejectTimeout:                             "timeout",
+	abi.IB_CM_REJ_UNSUPPORTED:                 "unsupported request",
+	abi.IB_CM_REJ_INVALID_COMM_ID:             "invalid communication ID",
+	abi.IB_CM_REJ_INVALID_COMM_INSTANCE:       "invalid communication instance",
+	RejectInvalidServiceID:                    "no listener on that port",
+	abi.IB_CM_REJ_INVALID_TRANSPORT_TYPE:      "invalid transport service type",
+	RejectStaleConn:                           "stale connection",
+	abi.IB_CM_REJ_RDC_NOT_EXIST:               "RDC does not exist",
+	abi.IB_CM_REJ_INVALID_GID:                 "primary remote port GID rejected",
+	abi.IB_CM_REJ_INVALID_LID:                 "primary remote port LID rejected",
+	abi.IB_CM_REJ_INVALID_SL:                  "invalid primary SL",
+	abi.IB_CM_REJ_INVALID_TRAFFIC_CLASS:       "invalid primary traffic class",
+	abi.IB_CM_REJ_INVALID_HOP_LIMIT:           "invalid primary hop limit",
+	abi.IB_CM_REJ_INVALID_PACKET_RATE:         "invalid primary packet rate",
+	abi.IB_CM_REJ_INVALID_ALT_GID:             "alternate remote port GID rejected",
+	abi.IB_CM_REJ_INVALID_ALT_LID:             "alternate remote port LID rejected",
+	abi.IB_CM_REJ_INVALID_ALT_SL:              "invalid alternate SL",
+	abi.IB_CM_REJ_INVALID_ALT_TRAFFIC_CLASS:   "invalid alternate traffic class",
+	abi.IB_CM_REJ_INVALID_ALT_HOP_LIMIT:       "invalid alternate hop limit",
+	abi.IB_CM_REJ_INVALID_ALT_PACKET_RATE:     "invalid alternate packet rate",
+	abi.IB_CM_REJ_PORT_CM_REDIRECT:            "port and CM redirection",
+	abi.IB_CM_REJ_PORT_REDIRECT:               "port redirection",
+	abi.IB_CM_REJ_INVALID_MTU:                 "invalid path MTU",
+	abi.IB_CM_REJ_INSUFFICIENT_RESP_RESOURCES: "insufficient responder resources",
+	RejectConsumer:                            "rejected by the peer program",
+	abi.IB_CM_REJ_INVALID_RNR_RETRY:           "invalid RNR retry count",
+	abi.IB_CM_REJ_DUPLICATE_LOCAL_COMM_ID:     "duplicate local communication ID",
+	abi.IB_CM_REJ_INVALID_CLASS_VERSION:       "unsupported class version",
+	abi.IB_CM_REJ_INVALID_FLOW_LABEL:          "invalid primary flow label",
+	abi.IB_CM_REJ_INVALID_ALT_FLOW_LABEL:      "invalid alternate flow label",
+	RejectVendorOption:                        "vendor options not supported",
+	RejectBusy:                                "the peer is busy: try again later",
+	RejectClosing:                             "the peer's listener is being closed",
+	RejectOtherProtocol:                       "the peer speaks another protocol",
+	RejectRefused:                             "the peer's program refused it or failed to accept it",
 }
 
 // lookupReason returns the reject reason for a status in the answer to a lookup (SIDR_REP, section 12.11
@@ -141,9 +135,12 @@ func lookupReason(status int32) RejectReason {
 }
 
 // RejectedError is the error for a connection that the peer refused. It matches syscall.ECONNREFUSED for
-// all reasons.
+// all reasons. The text of the reason RejectConsumer names the peer's kernel as a second cause if there
+// is no private data other than zeros: only a program sends any. A dial over siw that finds no listener fails with that errno and without a RejectedError,
+// on Linux and with a device in software: the kernel's TCP was refused, and there was no peer to answer.
 type RejectedError struct {
-	// Reason is the peer's reason. It is 0 on iWARP, which has no reasons.
+	// Reason is the peer's reason. On iWARP, which has no reasons, it is 0 unless the peer is a
+	// Listener of this package.
 	Reason RejectReason
 	// Errno is the error that iWARP reports instead of a reason. It is 0 on InfiniBand and RoCE.
 	Errno syscall.Errno
@@ -152,20 +149,37 @@ type RejectedError struct {
 	PrivateData []byte
 }
 
+// Temporary reports whether the peer was busy.
+func (e *RejectedError) Temporary() bool { return e.isBusy() }
+
 func (e *RejectedError) Error() string {
-	if e.Errno != 0 {
+	if e.Errno != 0 && e.Reason == 0 {
 		return "connection rejected: " + e.Errno.Error()
 	}
-	return "connection rejected: " + e.Reason.String()
+	s := "connection rejected: " + e.Reason.String()
+	if e.Reason == RejectConsumer && e.isSilent() {
+		// The kernel gives this reason too, and never private data.
+		s += ", or by its kernel (the program ended, closed its end, failed to accept, or listens on other addresses)"
+	}
+	return s
 }
 
-// Is makes a rejection a refused connection, as over TCP.
+// Is makes a rejection a refused connection, as over TCP. It also matches ErrBusy and ErrOtherProtocol if that is the
+// peer's reason.
 func (e *RejectedError) Is(target error) bool {
-	return target == syscall.ECONNREFUSED || e.Errno != 0 && target == e.Errno
+	switch target {
+	case syscall.ECONNREFUSED:
+		return true
+	case ErrBusy:
+		return e.isBusy()
+	case ErrOtherProtocol:
+		return e.Reason == RejectOtherProtocol
+	}
+	return e.Errno != 0 && target == e.Errno
 }
 
 func openError(err error) error {
-	e := &OpError{Op: "open", Object: kernel.CMPath, Err: err}
+	e := &verbs.Error{Op: "open", Object: kernel.CMPath, Err: err}
 	if path := new(fs.PathError); errors.As(err, &path) {
 		e.Err = path.Err
 	}
@@ -188,7 +202,7 @@ func commandError(op string, object fmt.Stringer, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &OpError{Op: op, Err: err}
+	e := &verbs.Error{Op: op, Err: err}
 	if object != nil {
 		e.Object = object.String()
 	}
@@ -210,7 +224,7 @@ func hinted(op string, object fmt.Stringer, err error, hints map[syscall.Errno]s
 	if err == nil {
 		return nil
 	}
-	e := commandError(op, object, err).(*OpError)
+	e := commandError(op, object, err).(*verbs.Error)
 	var errno syscall.Errno
 	if errors.As(err, &errno) && hints[errno] != "" {
 		e.Hint = hints[errno]

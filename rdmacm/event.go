@@ -103,11 +103,11 @@ func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 func statusError(typ EventType, status int32, private []byte) error {
 	switch {
 	case typ == EventRejected && status < 0:
-		return &RejectedError{Errno: errno(status), PrivateData: private}
+		return rejected(RejectedError{Errno: errno(status)}, private)
 	case typ == EventRejected:
-		return &RejectedError{Reason: RejectReason(status), PrivateData: private}
+		return rejected(RejectedError{Reason: RejectReason(status)}, private)
 	case typ == EventUnreachable && status > 0:
-		return &RejectedError{Reason: lookupReason(status), PrivateData: private}
+		return rejected(RejectedError{Reason: lookupReason(status)}, private)
 	case status == 0:
 		return nil
 	}
@@ -181,13 +181,13 @@ const UDPQKey uint32 = 0x01234567
 //
 // C: struct rdma_ud_param
 type UDParam struct {
-	QPNum uint32
-	QKey  uint32
-	AH    verbs.AHAttr
+	QPN  uint32
+	QKey uint32
+	AH   verbs.AHAttr
 }
 
 // decodeUD fills p and returns the private data.
 func decodeUD(p *UDParam, w abi.RdmaUcmUdParam) []byte {
-	*p = UDParam{QPNum: w.QpNum, QKey: w.Qkey, AH: ahAttr(&w.AhAttr)}
+	*p = UDParam{QPN: w.QpNum, QKey: w.Qkey, AH: ahAttr(&w.AhAttr)}
 	return private(w.PrivateData[:], w.PrivateDataLen)
 }

@@ -31,7 +31,7 @@ func TestConnectRequest(t *testing.T) {
 	if ev.Type != EventConnectRequest || ev.Listener != listener || ev.ID == listener || ev.ID.handle != 77 {
 		t.Fatalf("%+v", ev)
 	}
-	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9, ECE: verbs.ECE{VendorID: 7, Options: 8}}
+	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPN: 9, ECE: verbs.ECE{VendorID: 7, Options: 8}}
 	if diff := cmp.Diff(want, ev.Param); diff != "" {
 		t.Error(diff)
 	}
@@ -51,7 +51,7 @@ func TestConnectRequest(t *testing.T) {
 		got.Ack()
 	}
 	for _, id := range []*ID{ev.ID, listener} {
-		if err := id.Destroy(); err != nil {
+		if err := id.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -68,13 +68,13 @@ func testDestroyWaitsForAck(t *testing.T) {
 	k.report(id.handle, EventAddrResolved, nil)
 	ev := mustGet(t, id.ch)
 	destroyed := make(chan error)
-	go func() { destroyed <- id.Destroy() }()
+	go func() { destroyed <- id.Close() }()
 	waiting(t, destroyed)
 	ev.Ack()
 	if err := <-destroyed; err != nil {
 		t.Error(err)
 	}
-	if err := id.Destroy(); !errors.Is(err, verbs.ErrClosed) {
+	if err := id.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("second destroy:", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestMigrateFails(t *testing.T) {
 	} else {
 		ev.Ack()
 	}
-	if err := id.Destroy(); err != nil {
+	if err := id.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -190,16 +190,30 @@ func TestEventStatus(t *testing.T) {
 }
 
 func TestRejectionText(t *testing.T) {
-	for reason, want := range map[RejectReason]string{
-		lookupReason(1):        "connection rejected: no listener on that port",
-		lookupReason(2):        "connection rejected: rejected by the peer program",
-		lookupReason(3):        "connection rejected: no QP",
-		lookupReason(5):        "connection rejected: RejectReason(261)",
-		RejectInvalidServiceID: "connection rejected: no listener on that port",
-		RejectReason(99):       "connection rejected: RejectReason(99)",
+	const orKernel = ", or by its kernel (the program ended, closed its end, failed to accept, or listens on other addresses)"
+	for _, test := range []struct {
+		err  RejectedError
+		want string
+	}{
+		{RejectedError{Reason: lookupReason(1)}, "no listener on that port"},
+		{RejectedError{Reason: lookupReason(2), PrivateData: []byte("no\x00")}, "rejected by the peer program"},
+		{RejectedError{Reason: lookupReason(3)}, "no QP"},
+		{RejectedError{Reason: lookupReason(5)}, "RejectReason(261)"},
+		{RejectedError{Reason: RejectInvalidServiceID}, "no listener on that port"},
+		{RejectedError{Reason: RejectConsumer}, "rejected by the peer program" + orKernel},
+		{RejectedError{Reason: RejectConsumer, PrivateData: make([]byte, 148)}, "rejected by the peer program" + orKernel},
+		{RejectedError{Reason: RejectConsumer, PrivateData: append(make([]byte, 147), 1)}, "rejected by the peer program"},
+		{RejectedError{Reason: 3}, "no resources"},
+		{RejectedError{Reason: 12, PrivateData: []byte{1}}, "primary remote port GID rejected"},
+		{RejectedError{Reason: 26}, "invalid path MTU"},
+		{RejectedError{Reason: 30}, "duplicate local communication ID"},
+		{RejectedError{Reason: 34}, "RejectReason(34)"},
+		{RejectedError{Reason: 35}, "vendor options not supported"},
+		{RejectedError{Reason: 99}, "RejectReason(99)"},
+		{RejectedError{Errno: syscall.ECONNRESET}, "connection reset by peer"},
 	} {
-		if got := (&RejectedError{Reason: reason}).Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := test.err.Error(); got != "connection rejected: "+test.want {
+			t.Errorf("%q, want %q", got, test.want)
 		}
 	}
 	if got := EventType(27).String(); got != "Event(27)" {
@@ -217,17 +231,21 @@ func TestConnectResponse(t *testing.T) {
 	if err := id.attach(qp, readLimits{16, 16}); err != nil {
 		t.Fatal(err)
 	}
+	k.access = verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 	k.report(id.handle, EventConnectResponse, nil)
 	ev := mustGet(t, id.ch)
 	if ev.Type != EventEstablished || ev.Err != nil {
 		t.Fatalf("%+v", ev)
 	}
-	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
+	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	if diff := cmp.Diff(want, qp.states); diff != "" {
 		t.Error(diff)
 	}
-	if qp.attrs[2].MaxDestRDAtomic != 9 {
+	if qp.attrs[1].MaxDestRDAtomic != 9 {
 		t.Error("the kernel's number was replaced")
+	}
+	if a := qp.attrs[1].Access; qp.masks[1]&verbs.QPAttrAccess == 0 || a != verbs.AccessRemoteWrite|verbs.AccessRemoteRead {
+		t.Errorf("the peer's answer granted the access %v", a)
 	}
 	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 0 {
 		t.Error("not a ready-to-use")
@@ -273,8 +291,36 @@ func TestConnectResponseFailure(t *testing.T) {
 	} else {
 		ev.Ack()
 	}
-	if err := id.Destroy(); err != nil { // would hang if the muted event were not acknowledged
+	if err := id.Close(); err != nil { // would hang if the muted event were not acknowledged
 		t.Error(err)
+	}
+}
+
+// A peer that rejects the connection after it has accepted it does not show as an invalid argument: the next event
+// is the rejection.
+func TestConnectResponseThenRejected(t *testing.T) {
+	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.RDMA_USER_CM_CMD_ACCEPT} {
+		k := newFake()
+		id := newTestID(t, k)
+		qp := new(fakeQP)
+		if err := id.attach(qp, readLimits{16, 16}); err != nil {
+			t.Fatal(err)
+		}
+		k.fail(cmd, syscall.EINVAL)
+		k.report(id.handle, EventConnectResponse, nil)
+		k.report(id.handle, EventRejected, func(ev *abi.RdmaUcmEventResp) { ev.Status = uint32(RejectConsumer) })
+		ev := mustGet(t, id.ch)
+		var rejected *RejectedError
+		if ev.Type != EventRejected || !errors.As(ev.Err, &rejected) {
+			t.Errorf("command %d: %v %v", cmd, ev.Type, ev.Err)
+		}
+		ev.Ack()
+		if last := qp.states[len(qp.states)-1]; last != verbs.QPStateErr {
+			t.Error("QP left in", last)
+		}
+		if err := id.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -285,7 +331,7 @@ func testGetEnds(t *testing.T) {
 	ch := newEventChannel(k)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var e *OpError
+	var e *verbs.Error
 	if _, err := ch.Get(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() || e.Object == "" {
 		t.Error(err)
 	}

@@ -85,7 +85,7 @@ func ExampleRequest_AcceptOn() {
 	if _, err := conn.RecvCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("QP %d says %q\n", wcs[0].SrcQP, mr.Bytes()[grh:wcs[0].ByteLen])
+	fmt.Printf("QP %d says %q\n", wcs[0].SrcQPN, mr.Bytes()[grh:wcs[0].ByteLen])
 }
 
 // A receiver of the datagrams of a multicast group.
@@ -114,5 +114,5 @@ func ExampleConn_JoinMulticast() {
 	if _, err := conn.RecvCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("QP %d says %q\n", wcs[0].SrcQP, mr.Bytes()[grh:wcs[0].ByteLen])
+	fmt.Printf("QP %d says %q\n", wcs[0].SrcQPN, mr.Bytes()[grh:wcs[0].ByteLen])
 }

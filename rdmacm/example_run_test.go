@@ -73,7 +73,7 @@ func ExampleEventChannel() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer id.Destroy()
+	defer id.Close()
 	if err := id.ResolveAddr(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 7471), time.Second); err != nil {
 		log.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func ExampleID() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer id.Destroy()
+	defer id.Close()
 	if err := id.Bind(netip.MustParseAddrPort("10.0.0.1:7471")); err != nil {
 		log.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func ExampleGroup() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer group.Leave()
+	defer group.Close()
 }
 
 // The same with an ID: the event MULTICAST_JOIN reports that it has joined.
@@ -133,7 +133,7 @@ func ExampleMulticast() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer member.Leave()
+	defer member.Close()
 }
 
 // TestServeShared: the server of ExampleConfig_sharedReceives answers several clients, also the first

@@ -24,21 +24,12 @@ func ExampleListenConfig_sharedCQ() {
 		log.Fatal(err)
 	}
 	defer dev.Close()
-	pd, err := dev.AllocPD()
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: clients * room})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pd.Close()
-	channel, err := dev.CreateCompChannel()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer channel.Close()
-	cq, err := dev.CreateCQ(clients*room, &uverbs.CQOptions{Channel: channel})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer cq.Close()
+	defer end.Close()
+	cq := end.SendCQ
 	go func() {
 		wcs := make([]verbs.WC, 64)
 		for {
@@ -51,7 +42,7 @@ func ExampleListenConfig_sharedCQ() {
 			}
 		}
 	}()
-	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}}}
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: end.PD, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}}}
 	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)

@@ -26,21 +26,19 @@ func ExampleConfig_sharedReceives() {
 // serveShared answers each message of at most 48 bytes with its bytes.
 func serveShared(ctx context.Context, dev *uverbs.Device, address string) error {
 	const receives, size = 1024, 48
-	pd, err := dev.AllocPD()
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: receives})
 	if err != nil {
 		return err
 	}
-	defer pd.Close()
-	srq, err := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: receives, MaxSGE: 1})
+	defer end.Close()
+	srq, err := end.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: receives, MaxSGE: 1})
 	if err != nil {
 		return err
 	}
-	defer srq.Close()
-	mr, err := pd.AllocMR(receives*size, verbs.AccessLocalWrite, nil)
+	mr, err := end.PD.AllocMR(receives*size, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		return err
 	}
-	defer mr.Close()
 	post := func(slot uint64) error {
 		_, err := srq.PostRecv([]verbs.RecvWR{{WRID: slot, SGL: []verbs.SGE{mr.SGE(int(slot)*size, size)}}})
 		return err
@@ -50,25 +48,15 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 			return err
 		}
 	}
-	channel, err := dev.CreateCompChannel()
-	if err != nil {
-		return err
-	}
-	defer channel.Close()
-	cq, err := dev.CreateCQ(receives, &uverbs.CQOptions{Channel: channel})
-	if err != nil {
-		return err
-	}
-	defer cq.Close()
-
+	cq := end.RecvCQ
 	var conns sync.Map         // *rdmacm.Conn by the number of its queue pair
 	var closing sync.WaitGroup // their queue pairs, which need cq and srq
 	lc := rdmacm.ListenConfig{Config: rdmacm.Config{
-		PD: pd, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq},
+		PD: end.PD, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq},
 		// A message may complete before Accept has returned its connection. Prepare runs
 		// before the peer may send.
 		Prepare: func(c *rdmacm.Conn) error {
-			qpn := c.QP().Num()
+			qpn := c.QP().QPN()
 			conns.Store(qpn, c)
 			closing.Add(1)
 			c.Own(closer(func() { // also if nobody accepts it

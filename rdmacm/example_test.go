@@ -48,7 +48,7 @@ func ExampleDialer() {
 // before the client may send, in Prepare.
 func ExampleListen() {
 	ctx := context.Background()
-	l, err := rdmacm.Listen(":7471")
+	l, err := rdmacm.Listen(ctx, ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func serve(ctx context.Context, request *rdmacm.Request) {
 // Peers can be looked at before they are let in.
 func ExampleListener_Next() {
 	ctx := context.Background()
-	l, err := rdmacm.Listen(":7471")
+	l, err := rdmacm.Listen(ctx, ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type fakeKernel struct {
 	paths    []byte            // the answer to a query for paths
 	services []byte            // and for services
 	device   uint32            // index of the IDs' device
+	access   verbs.Access      // that INIT grants
 	iwarp    bool
 	noMask   bool // no state has attributes to set
 	datagram bool // the IDs are; the last one made says
@@ -150,14 +151,14 @@ func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
 		a.QpAttrMask = uint32(verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey)
 		a.Qkey = 0x01234567
 	case s == verbs.QPStateInit:
-		a.QpAttrMask = uint32(iwarpInit | verbs.QPAttrPKeyIndex)
+		a.QpAttrMask, a.QpAccessFlags = uint32(iwarpInit|verbs.QPAttrPKeyIndex), uint32(k.access)
 	case s == verbs.QPStateRTR:
 		a.QpAttrMask = uint32(verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
-			verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer) | 0xe00000
+			verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer) | 0xe00000
 		a.PathMtu, a.DestQpNum = uint32(verbs.MTU1024), 99
 		a.AhAttr.Grh.Dgid, a.AhAttr.Grh.SgidIndex, a.AhAttr.IsGlobal, a.AhAttr.PortNum = fakeverbs.IPv4GID, 1, 1, 1
 	case s == verbs.QPStateRTS:
-		a.QpAttrMask = uint32(verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt |
+		a.QpAttrMask = uint32(verbs.QPAttrState | verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt |
 			verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic)
 	}
 	return a
@@ -175,7 +176,13 @@ func (k *fakeKernel) Await(ctx context.Context, in, out []byte) error {
 		copy(out, bytesOf(&ev))
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case ev := <-k.events:
+			copy(out, bytesOf(&ev))
+			return nil
+		default:
+			return ctx.Err()
+		}
 	case <-k.closed:
 		return os.ErrClosed
 	}
@@ -251,7 +258,7 @@ type fakeQP struct {
 	groupFail error
 }
 
-func (q *fakeQP) Num() uint32      { return 42 }
+func (q *fakeQP) QPN() uint32      { return 42 }
 func (q *fakeQP) SRQ() *uverbs.SRQ { return q.srq }
 
 func (q *fakeQP) Modify(a *verbs.QPAttr, m verbs.QPAttrMask) error {

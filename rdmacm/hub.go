@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -34,9 +35,11 @@ type hub struct {
 	stopped chan struct{}
 	running sync.WaitGroup // see deliver
 
-	mu     sync.Mutex
-	refs   int
-	failed error // the reason why no more events come
+	mu        sync.Mutex
+	refs      int
+	failed    error              // the reason why no more events come
+	settling  []func()           // see settle
+	interrupt context.CancelFunc // ends the wait for an event
 }
 
 func newHub(k kernel.Kernel) (*hub, error) {
@@ -44,7 +47,7 @@ func newHub(k kernel.Kernel) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{kernel: k, ch: ch, stopped: make(chan struct{}), refs: 1}
+	h := &hub{kernel: k, ch: ch, stopped: make(chan struct{}), refs: 1, interrupt: func() {}}
 	go h.run()
 	return h, nil
 }
@@ -52,16 +55,72 @@ func newHub(k kernel.Kernel) (*hub, error) {
 func (h *hub) run() {
 	defer close(h.stopped)
 	for {
-		ev, err := h.ch.next(context.Background())
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				h.fail(err)
-				h.ch.broken(err)
+		ctx := h.nextWait()
+		err := h.deliverUntil(ctx, math.MaxInt)
+		if err == context.Canceled {
+			settling := h.takeSettling()
+			if err = h.deliverUntil(ctx, mostUnread); err == context.Canceled {
+				for _, f := range settling {
+					f()
+				}
+				continue
 			}
-			return
 		}
-		h.deliver(ev)
+		if !errors.Is(err, net.ErrClosed) {
+			h.fail(err)
+			h.ch.broken(err)
+		}
+		return
 	}
+}
+
+// mostUnread is how many events settle waits for. A flood of events must not delay it for ever.
+const mostUnread = 4096
+
+// deliverUntil delivers events until ctx has ended and no event waits, or until it has delivered most
+// of them. It then returns context.Canceled.
+func (h *hub) deliverUntil(ctx context.Context, most int) error {
+	for range most {
+		ev, err := h.ch.next(ctx)
+		switch {
+		case err == nil:
+			h.deliver(ev)
+		case errors.Is(err, context.Canceled):
+			return context.Canceled
+		default:
+			return err
+		}
+	}
+	return context.Canceled
+}
+
+// settle calls f on the hub's goroutine once all events that wait now have been delivered. If the hub
+// ends first, it does not call f.
+func (h *hub) settle(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.settling = append(h.settling, f)
+	h.interrupt()
+}
+
+// nextWait returns the context that settle ends.
+func (h *hub) nextWait() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ctx context.Context
+	ctx, h.interrupt = context.WithCancel(context.Background())
+	if len(h.settling) > 0 {
+		h.interrupt()
+	}
+	return ctx
+}
+
+func (h *hub) takeSettling() []func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	settling := h.settling
+	h.settling = nil
+	return settling
 }
 
 // newID creates an ID whose events go to s.

@@ -214,7 +214,7 @@ func TestHubFailsBeforeSink(t *testing.T) {
 	if !errors.Is(c.Err(), syscall.EIO) {
 		t.Error(c.Err())
 	}
-	if err := errors.Join(c.id.Destroy(), h.release()); err != nil {
+	if err := errors.Join(c.id.Close(), h.release()); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,14 +4,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -54,6 +55,7 @@ type ID struct {
 	limits    connLimits
 	to        sink // receives the events, for Dial, Listen and Accept
 	failed    bool // set-up failed after the peer's answer, so later events are hidden
+	dropped   bool // the peer rejected the connection after it had accepted it
 	rnr       rnrSettings
 }
 
@@ -101,40 +103,52 @@ func (c *EventChannel) adopt(listener *ID, handle uint32, peer *ConnParam) *ID {
 	return id
 }
 
-func (id *ID) String() string { return fmt.Sprintf("ID %d", id.handle) }
+func (id *ID) String() string { return idPrefix + strconv.FormatUint(uint64(id.handle), 10) }
 
-// Destroy ends the connection, if there is one, and frees the ID. Close the queue pair first. Destroy
+const idPrefix = "ID "
+
+// Close ends the connection, if there is one, and frees the ID. Close the queue pair first. Close
 // waits until all events that Get has returned for the ID are acknowledged, so acknowledge them before.
 // It also ends the ID's memberships in multicast groups. A second call returns an error that matches
 // net.ErrClosed.
 //
 // C: rdma_destroy_id
-func (id *ID) Destroy() error {
+func (id *ID) Close() error {
 	if id == nil {
 		return closeNil("ID")
 	}
-	id.mu.Lock()
-	if id.destroyed {
-		id.mu.Unlock()
-		return &OpError{Op: "destroy", Object: id.String(), Err: net.ErrClosed}
-	}
-	id.destroyed = true
-	id.mu.Unlock()
-
-	id.joins.Lock()
-	ch := id.channel()
-	reported, err := ch.destroyKernelID(id.handle)
-	groups := slices.Clone(id.groups)
-	id.joins.Unlock()
+	ch, groups, reported, err := id.destroyInKernel()
 	if err != nil {
-		id.mu.Lock()
-		id.destroyed = false
-		id.mu.Unlock()
-		return commandError("destroy", id, closedError(err))
+		return err
 	}
 	id.waitAcked(reported)
 	ch.remove(id, groups...)
 	return nil
+}
+
+// destroyInKernel destroys the kernel's part of the ID. A concurrent call waits for the outcome before it returns an
+// error that matches net.ErrClosed: its caller may close the channel next, and the ID must be gone by then.
+func (id *ID) destroyInKernel() (ch *EventChannel, groups []*Multicast, reported uint32, err error) {
+	id.joins.Lock()
+	defer id.joins.Unlock()
+	if !id.setDestroyed(true) {
+		return nil, nil, 0, &verbs.Error{Op: "destroy", Object: id.String(), Err: net.ErrClosed}
+	}
+	ch = id.channel()
+	if reported, err = ch.destroyKernelID(id.handle); err != nil {
+		id.setDestroyed(false)
+		return nil, nil, 0, commandError("destroy", id, closedError(err))
+	}
+	return ch, slices.Clone(id.groups), reported, nil
+}
+
+// setDestroyed marks the ID as destroyed or not, and reports whether that is a change.
+func (id *ID) setDestroyed(destroyed bool) bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	changed := id.destroyed != destroyed
+	id.destroyed = destroyed
+	return changed
 }
 
 func (c *EventChannel) destroyKernelID(handle uint32) (reported uint32, err error) {
@@ -254,30 +268,11 @@ func (id *ID) SetAFOnly(on bool) error {
 //
 // C: rdma_set_option(RDMA_OPTION_ID_ACK_TIMEOUT)
 func (id *ID) SetAckTimeout(d time.Duration) error {
-	exponent, err := ackTimeoutExponent(d)
-	if err != nil {
-		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not in the range from 0 to " + maxAckTimeout.String()}
+	code, ok := qpstate.AckTimeoutCode(d)
+	if !ok {
+		return &verbs.Error{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: syscall.EINVAL, Hint: fmt.Sprintf("%v is not in the range from 0 to %v", d, qpstate.MaxAckTimeout)}
 	}
-	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{exponent})
-}
-
-// The timeouts of queue pairs are ackTimeoutUnit times 2 to a power of at most 31. A power
-// of 0 stands for no timeout.
-const (
-	ackTimeoutUnit = 4096 * time.Nanosecond
-	maxAckTimeout  = ackTimeoutUnit << 31
-)
-
-// ackTimeoutExponent returns the power for the shortest timeout that is at least d, and 0
-// for 0.
-func ackTimeoutExponent(d time.Duration) (uint8, error) {
-	switch {
-	case d < 0 || d > maxAckTimeout:
-		return 0, syscall.EINVAL
-	case d == 0:
-		return 0, nil
-	}
-	return uint8(max(bits.Len64(uint64((d-1)/ackTimeoutUnit)), 1)), nil
+	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{code})
 }
 
 // setIDOption sets an option of level RDMA_OPTION_ID.
@@ -315,3 +310,6 @@ func (id *ID) WriteEvent(cause syscall.Errno, arg uint64) error {
 	})
 	return hinted("write an event of", id, err, map[syscall.Errno]string{syscall.EINVAL: newCommand})
 }
+
+// Format implements [fmt.Formatter].
+func (id *ID) Format(f fmt.State, _ rune) { fmt.Fprint(f, id.String()) }

@@ -13,11 +13,13 @@ import (
 
 const needPrivilege = "a port below 1024 needs CAP_NET_BIND_SERVICE; for any other port, " + newCredentials
 
+const onEFA = "; on EFA, which has no connection manager, use package oob"
+
 var bindHints = map[syscall.Errno]string{
 	syscall.EACCES:        needPrivilege,
 	syscall.EADDRINUSE:    "another listener has that address and port",
-	syscall.EADDRNOTAVAIL: "no interface here has that address, or the port is taken by a wildcard listener",
-	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices",
+	syscall.EADDRNOTAVAIL: "no interface here has that address, or another listener has the port: one on all addresses and one on a single address exclude each other",
+	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices" + onEFA,
 }
 
 // Bind sets the ID's local address. The unspecified address (0.0.0.0, ::) stands for all devices. With port
@@ -28,7 +30,7 @@ func (id *ID) Bind(addr netip.AddrPort) error {
 	var sa [128]byte
 	size, err := putSockaddr(&sa, addr)
 	if err != nil {
-		return &OpError{Op: "bind", Object: addr.String(), Err: err}
+		return &verbs.Error{Op: "bind", Object: addr.String(), Err: err}
 	}
 	err = command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
 		b.Id, b.AddrSize, b.Addr = id.handle, size, sa
@@ -58,10 +60,10 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error 
 	body := abi.RdmaUcmResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
 	var err error
 	if body.SrcSize, err = putSockaddr(&body.SrcAddr, src); err != nil {
-		return &OpError{Op: op, Object: src.String(), Err: err}
+		return &verbs.Error{Op: op, Object: src.String(), Err: err}
 	}
 	if body.DstSize, err = putSockaddr(&body.DstAddr, dst); err != nil {
-		return &OpError{Op: op, Object: dst.String(), Err: err}
+		return &verbs.Error{Op: op, Object: dst.String(), Err: err}
 	}
 	err = command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(b *abi.RdmaUcmResolveAddr) { *b = body })
 	return resolveError(op, dst, err)
@@ -92,7 +94,7 @@ func resolveError(op string, dst netip.AddrPort, err error) error {
 		syscall.EACCES:        needPrivilege,
 	}
 	none := "no RDMA device on the interface that routes to " + dst.Addr().String() +
-		"; rdmalink show lists the devices, ip route get the interface"
+		"; rdmalink show lists the devices, ip route get the interface" + onEFA
 	if dst.Addr().IsLoopback() {
 		none = "over lo a link works only if lo had a MAC address when the link was added" +
 			" (ip link set lo address 02:00:00:00:00:01) and has an address outside 127/8 to dial from"
@@ -113,7 +115,7 @@ type Addr struct {
 	Local, Remote netip.AddrPort
 	DeviceIndex   uint32
 	NodeGUID      verbs.GUID
-	Port          uint32
+	Port          int
 	PKey          uint16
 }
 
@@ -130,7 +132,7 @@ func (id *ID) QueryAddr() (*Addr, error) {
 		Remote:      sockaddr(&resp.DstAddr),
 		DeviceIndex: resp.IbdevIndex,
 		NodeGUID:    nodeGUID(resp.NodeGuid),
-		Port:        uint32(resp.PortNum),
+		Port:        int(resp.PortNum),
 		PKey:        resp.Pkey,
 	}, nil
 }
@@ -145,7 +147,7 @@ func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
 	if a.isOn(info) {
 		return nil
 	}
-	return &OpError{Op: "use the " + what, Object: info.Name, Err: syscall.EXDEV,
+	return &verbs.Error{Op: "use the " + what, Object: info.Name, Err: syscall.EXDEV,
 		Hint: fmt.Sprintf("it must belong to the RDMA device with index %d", a.DeviceIndex)}
 }
 

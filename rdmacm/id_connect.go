@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Connect sends a connect request to the peer. The route must be resolved. EventEstablished follows, or
@@ -20,14 +20,14 @@ import (
 // C: rdma_connect
 func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	const op = "connect"
-	w, err := id.connParam(op, p, limitConnect)
-	if err != nil {
+	var w abi.RdmaUcmConnParam
+	if err := id.connParam(&w, op, p, limitConnect); err != nil {
 		return err
 	}
 	ece := p.ece()
 	connect := func() error {
 		err := command(id, abi.RDMA_USER_CM_CMD_CONNECT, func(b *abi.RdmaUcmConnect) {
-			b.Id, b.ConnParam, b.Ece = id.handle, *w, ece
+			b.Id, b.ConnParam, b.Ece = id.handle, w, ece
 		})
 		return hinted(op, id, err, connectHints)
 	}
@@ -41,11 +41,11 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 		defer close(destroyed)
 		id.destroyUnder(interrupt, over)
 	})
-	err = connect()
+	err := connect()
 	close(over)
 	if !stop() {
 		<-destroyed // otherwise it might interrupt the thread's next system call
-		return &OpError{Op: op, Object: id.String(), Err: ctx.Err()}
+		return &verbs.Error{Op: op, Object: id.String(), Err: ctx.Err()}
 	}
 	return err
 }
@@ -53,7 +53,7 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 // destroyUnder ends a CONNECT that waits in the kernel. The Go runtime restarts interrupted calls. With
 // the ID destroyed, the restarted call fails.
 func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
-	go id.Destroy() // returns when CONNECT has
+	go id.Close() // returns when CONNECT has
 	for {
 		select {
 		case <-over:
@@ -80,15 +80,15 @@ var connectHints = map[syscall.Errno]string{
 // C: rdma_accept
 func (id *ID) Accept(p *ConnParam) error {
 	const op = "accept"
-	w, err := id.connParam(op, p, limitAccept)
-	if err != nil {
+	var w abi.RdmaUcmConnParam
+	if err := id.connParam(&w, op, p, limitAccept); err != nil {
 		return err
 	}
 	if err := id.readyQP(&w.ResponderResources, &w.InitiatorDepth); err != nil {
 		return err
 	}
-	err = command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
-		b.Uid, b.Id, b.ConnParam, b.Ece = id.uid, id.handle, *w, p.ece()
+	err := command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
+		b.Uid, b.Id, b.ConnParam, b.Ece = id.uid, id.handle, w, p.ece()
 	})
 	if err != nil {
 		id.failQP()
@@ -119,11 +119,16 @@ func (id *ID) reject(private []byte, reason uint8) error {
 	if err != nil {
 		return err
 	}
-	err = command(id, abi.RDMA_USER_CM_CMD_REJECT, func(b *abi.RdmaUcmReject) {
+	return id.rejectWith(private, reason)
+}
+
+// rejectWith is reject with private data that is not too long.
+func (id *ID) rejectWith(private []byte, reason uint8) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_REJECT, func(b *abi.RdmaUcmReject) {
 		b.Id, b.Reason = id.handle, reason
 		b.PrivateDataLen = uint8(copy(b.PrivateData[:], private))
 	})
-	return hinted(op, id, err, connectHints)
+	return hinted("reject", id, err, connectHints)
 }
 
 // Disconnect ends the connection. Except on iWARP, it also moves an attached queue pair to the error
@@ -150,7 +155,7 @@ func (id *ID) disconnect() error {
 // established.
 //
 // C: rdma_notify
-func (id *ID) Notify(event uverbs.EventType) error {
+func (id *ID) Notify(event verbs.EventType) error {
 	err := command(id, abi.RDMA_USER_CM_CMD_NOTIFY, func(b *abi.RdmaUcmNotify) {
 		b.Id, b.Event = id.handle, uint32(event)
 	})
@@ -170,8 +175,8 @@ func (id *ID) Establish() error {
 	return hinted("establish", id, err, connectHints)
 }
 
-// connParam checks the parameters and returns those for the peer.
-func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaUcmConnParam, error) {
+// connParam checks the parameters and sets w, those for the peer.
+func (id *ID) connParam(w *abi.RdmaUcmConnParam, op string, p *ConnParam, limit privateLimit) error {
 	if p == nil {
 		p = new(ConnParam)
 	}
@@ -181,16 +186,15 @@ func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaU
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {
-		return nil, err
+		return err
 	}
 	resources, depth, err := id.limits.negotiate(p)
 	if err != nil {
-		return nil, &OpError{Op: op, Object: id.String(), Err: err}
+		return &verbs.Error{Op: op, Object: id.String(), Err: err}
 	}
-	w := new(abi.RdmaUcmConnParam)
 	p.wire(w, resources, depth)
 	if id.qp != nil {
-		w.QpNum, w.Srq = id.qp.Num(), flag(id.qp.SRQ() != nil)
+		w.QpNum, w.Srq = id.qp.QPN(), flag(id.qp.SRQ() != nil)
 	}
-	return w, nil
+	return nil
 }

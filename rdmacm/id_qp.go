@@ -2,10 +2,14 @@ package rdmacm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -15,7 +19,7 @@ type queuePair interface {
 	Modify(*verbs.QPAttr, verbs.QPAttrMask) error
 	AttachMcast(gid verbs.GID, lid uint16) error
 	DetachMcast(gid verbs.GID, lid uint16) error
-	Num() uint32
+	QPN() uint32
 	SRQ() *uverbs.SRQ
 }
 
@@ -68,19 +72,29 @@ func datagramToRTS(qp queuePair) error {
 //
 // C: rdma_init_qp_attr
 func (id *ID) InitQPAttr(state verbs.QPState) (*verbs.QPAttr, verbs.QPAttrMask, error) {
+	attr := new(verbs.QPAttr)
+	mask, err := id.initQPAttr(state, attr)
+	if err != nil {
+		return nil, 0, err
+	}
+	return attr, mask, nil
+}
+
+func (id *ID) initQPAttr(state verbs.QPState, attr *verbs.QPAttr) (verbs.QPAttrMask, error) {
 	r := newRequest[abi.RdmaUcmInitQpAttr, abi.IbUverbsQpAttr](abi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
 	defer r.free()
 	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
 	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
-		return nil, 0, hinted("init QP attributes for "+state.String(), id, closedError(err),
+		return 0, hinted("init QP attributes for "+state.String(), id, closedError(err),
 			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection has not reached that state or is over"})
 	}
-	attr, mask := qpAttr(&r.resp), verbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
+	setQPAttr(attr, &r.resp)
 	attr.State = state // the kernel does not set it for iWARP
+	mask := verbs.QPAttrMask(r.resp.QpAttrMask) &^ unusedMask
 	if state == verbs.QPStateInit {
 		id.setTransport(mask)
 	}
-	return attr, mask, nil
+	return mask, nil
 }
 
 // setTransport recognizes iWARP by its lack of P_Keys.
@@ -100,20 +114,26 @@ func (id *ID) learnTransport() {
 	known := id.datagram || id.transport != transportUnknown
 	id.mu.Unlock()
 	if !known {
-		_, _, _ = id.InitQPAttr(verbs.QPStateInit)
+		_, _ = id.initQPAttr(verbs.QPStateInit, new(verbs.QPAttr))
 	}
 }
 
-func (id *ID) move(qp queuePair, state verbs.QPState, adjust func(*verbs.QPAttr)) error {
-	attr, mask, err := id.InitQPAttr(state)
+// move moves the queue pair to a state. adjust changes the attributes before, unless it is nil.
+func (id *ID) move(qp queuePair, state verbs.QPState, adjust func(*verbs.QPAttr, *verbs.QPAttrMask)) error {
+	attr := attrs.Get().(*verbs.QPAttr)
+	defer attrs.Put(attr)
+	mask, err := id.initQPAttr(state, attr)
 	if err != nil || mask == 0 {
 		return err
 	}
 	if adjust != nil {
-		adjust(attr)
+		adjust(attr, &mask)
 	}
 	return qp.Modify(attr, mask)
 }
+
+// attrs holds attributes that move reuses.
+var attrs = sync.Pool{New: func() any { return new(verbs.QPAttr) }}
 
 // DetachQP detaches the queue pair from the ID. After it returns, events do not move the queue pair any
 // more. Leave multicast groups before detaching, and detach before closing the queue pair. Conn.Close
@@ -147,25 +167,31 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 		return nil
 	}
 	id.mu.Lock()
-	rnr := id.rnr
+	rnr, dialled := id.rnr, id.limits.peer == nil
 	id.mu.Unlock()
 	return id.lendQP(func(qp queuePair) error {
-		// Move to INIT once more, because the access flags depend on the peer's request.
-		if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
-			return err
+		var answered verbs.QPAttr
+		if dialled { // AttachQP did not know yet what the peer may access
+			if _, err := id.initQPAttr(verbs.QPStateInit, &answered); err != nil {
+				return err
+			}
 		}
-		err := id.move(qp, verbs.QPStateRTR, func(a *verbs.QPAttr) {
+		err := id.move(qp, verbs.QPStateRTR, func(a *verbs.QPAttr, mask *verbs.QPAttrMask) {
+			if dialled {
+				a.Access = answered.Access
+				*mask |= verbs.QPAttrAccess
+			}
 			if resources != nil {
 				a.MaxDestRDAtomic = *resources
 			}
 			if rnr.timer != 0 {
-				a.MinRNRTimer = rnr.timer
+				a.RNRTimer = rnr.timer
 			}
 		})
 		if err != nil {
 			return err
 		}
-		return id.move(qp, verbs.QPStateRTS, func(a *verbs.QPAttr) {
+		return id.move(qp, verbs.QPStateRTS, func(a *verbs.QPAttr, _ *verbs.QPAttrMask) {
 			if depth != nil {
 				a.MaxRDAtomic = *depth
 			}
@@ -178,13 +204,16 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 
 // rnrSettings replaces the kernel's attributes for messages without a posted receive. Zero stands for the
 // kernel's.
-type rnrSettings struct{ retries, timer uint8 }
+type rnrSettings struct {
+	retries uint8
+	timer   time.Duration
+}
 
 // setRNR sets the attributes that the queue pair gets when the connection is established.
 func (id *ID) setRNR(cfg *Config) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	id.rnr = rnrSettings{uint8(cfg.OwnRNRRetryCount), rnrTimer(cfg.RNRTimer)}
+	id.rnr = rnrSettings{uint8(cfg.RNRRetryCount), cfg.RNRTimer}
 }
 
 // failQP moves the attached queue pair to the error state, which flushes posted work. It ignores errors,
@@ -215,7 +244,7 @@ func (id *ID) isOver(t transport) bool {
 // whether the user should see ev.
 func (id *ID) react(ev *Event) bool {
 	id.mu.Lock()
-	qp, failed := id.qp, id.failed
+	qp, failed, dropped := id.qp, id.failed, id.dropped
 	id.mu.Unlock()
 	if qp == nil {
 		return true
@@ -225,8 +254,12 @@ func (id *ID) react(ev *Event) bool {
 		ev.Type = EventEstablished
 		if ev.Err = id.finish(); ev.Err != nil {
 			ev.Type = EventConnectError
+			return id.hasFailed()
 		}
 	case EventRejected, EventDisconnected:
+		if r, ok := ev.Err.(*RejectedError); ok && dropped && r.isSilent() {
+			r.Reason = RejectBusy // its Listener needed the place before it knew that this side had the answer
+		}
 		id.failQP()
 		return !failed // the user has seen the failure
 	case EventMulticastJoin:
@@ -243,19 +276,34 @@ func (id *ID) finish() error {
 	if err == nil {
 		err = id.Establish()
 	}
-	if err != nil {
-		id.failQP()
-		id.mu.Lock()
-		id.failed = true
-		id.mu.Unlock()
-		return fmt.Errorf("after the peer accepted: %w", err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	id.failQP()
+	if e := (*verbs.Error)(nil); errors.As(err, &e) && !isVerb(e) && e.Err == syscall.EINVAL {
+		// The connection manager has left the state for this step, because the peer has rejected the
+		// connection after it had accepted it. The event that says so, and why, follows.
+		id.mu.Lock()
+		defer id.mu.Unlock()
+		id.dropped = true
+		return err
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.failed = true
+	return fmt.Errorf("after the peer accepted: %w", err)
 }
 
-// qpAttr converts attributes, except for alternate paths, which uverbs does not have.
-func qpAttr(w *abi.IbUverbsQpAttr) *verbs.QPAttr {
-	return &verbs.QPAttr{
+// hasFailed reports whether the user is to see a failure of finish, and none of the events that follow.
+func (id *ID) hasFailed() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.failed
+}
+
+// setQPAttr converts attributes, except for alternate paths, which uverbs does not have.
+func setQPAttr(a *verbs.QPAttr, w *abi.IbUverbsQpAttr) {
+	*a = verbs.QPAttr{
 		State:           verbs.QPState(w.QpState),
 		CurState:        verbs.QPState(w.CurQpState),
 		PathMTU:         verbs.MTU(w.PathMtu),
@@ -268,9 +316,9 @@ func qpAttr(w *abi.IbUverbsQpAttr) *verbs.QPAttr {
 		PKeyIndex:       uint32(w.PkeyIndex),
 		MaxRDAtomic:     w.MaxRdAtomic,
 		MaxDestRDAtomic: w.MaxDestRdAtomic,
-		MinRNRTimer:     w.MinRnrTimer,
-		Port:            uint32(w.PortNum),
-		Timeout:         w.Timeout,
+		RNRTimer:        qpstate.RNRTimer(w.MinRnrTimer),
+		Port:            int(w.PortNum),
+		AckTimeout:      qpstate.AckTimeout(w.Timeout),
 		RetryCnt:        w.RetryCnt,
 		RNRRetry:        w.RnrRetry,
 	}
@@ -288,7 +336,7 @@ func ahAttr(w *abi.IbUverbsAhAttr) verbs.AHAttr {
 		SL:           w.Sl,
 		SrcPathBits:  w.SrcPathBits,
 		StaticRate:   verbs.Rate(w.StaticRate),
-		Port:         uint32(w.PortNum),
+		Port:         int(w.PortNum),
 	}
 }
 

@@ -74,7 +74,7 @@ func TestXRC(t *testing.T) {
 
 	listening := server.id
 	server.id = server.next(EventConnectRequest).ID
-	server.later(server.id.Destroy, listening.Destroy)
+	server.later(server.id.Close, listening.Close)
 	server.open()
 	domain := value(server.dev.OpenXRCD(nil, 0))(t)
 	server.later(domain.Close)
@@ -91,7 +91,7 @@ func TestXRC(t *testing.T) {
 	value(client.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{client.mr.SGE(0, 24)},
 		SRQN: binary.BigEndian.Uint32(ev.Param.PrivateData)}}))(t)
 	client.completed()
-	if wc := server.completed(); wc.QPN != server.qp.Num() || string(server.mr.Bytes()[:wc.ByteLen]) != "to one of your processes" {
+	if wc := server.completed(); wc.QPN != server.qp.QPN() || string(server.mr.Bytes()[:wc.ByteLen]) != "to one of your processes" {
 		t.Errorf("%+v, %q", wc, server.mr.Bytes()[:24])
 	}
 	noErr(t, client.id.Disconnect())
@@ -108,7 +108,7 @@ func newXRCSide(t *testing.T, h *rdmatest.Host, typ verbs.QPType) *xrcSide {
 	s.later(s.ch.Close)
 	s.id = value(s.ch.NewID(verbs.PortSpaceIB, typ))(t)
 	if typ == verbs.QPTypeXRCInitiator {
-		s.later(s.id.Destroy)
+		s.later(s.id.Close)
 	}
 	return s
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,14 +58,14 @@ var commands = []struct {
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, _, err := id.QueryGID(); return err }},
 	{"query the paths of", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryPaths(); return err }},
 	{"set option PATH", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetPath(new(Path)) }},
-	{"notify", abi.RDMA_USER_CM_CMD_NOTIFY, func(id *ID) error { return id.Notify(uverbs.EventCommEst) }},
+	{"notify", abi.RDMA_USER_CM_CMD_NOTIFY, func(id *ID) error { return id.Notify(verbs.EventCommEst) }},
 	{"join multicast group", abi.RDMA_USER_CM_CMD_JOIN_MCAST, func(id *ID) error {
 		_, err := id.JoinMulticast(group4, JoinFullMember)
 		return err
 	}},
 	{"leave multicast group", abi.RDMA_USER_CM_CMD_LEAVE_MCAST, leaveGroup},
 	{"migrate", abi.RDMA_USER_CM_CMD_MIGRATE_ID, func(id *ID) error { return id.Migrate(newEventChannel(id.ch.file)) }},
-	{"destroy", abi.RDMA_USER_CM_CMD_DESTROY_ID, (*ID).Destroy},
+	{"destroy", abi.RDMA_USER_CM_CMD_DESTROY_ID, (*ID).Close},
 }
 
 func TestEveryCommandEveryErrno(t *testing.T) {
@@ -76,7 +78,7 @@ func TestEveryCommandEveryErrno(t *testing.T) {
 			if !errors.Is(err, errno) {
 				t.Fatalf("%s: %v answered as %v", c.name, errno, err)
 			}
-			if want := "rdmacm: " + c.name; !strings.HasPrefix(err.Error(), want) {
+			if want := c.name; !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%q should begin with %q", err, want)
 			}
 			k.fail(c.cmd, 0)
@@ -85,7 +87,7 @@ func TestEveryCommandEveryErrno(t *testing.T) {
 					t.Errorf("%s after %v: %v", c.name, errno, err)
 				}
 			}
-			if err := id.Destroy(); err != nil {
+			if err := id.Close(); err != nil {
 				t.Errorf("destroy after %s: %v", c.name, err)
 			}
 		}
@@ -160,7 +162,7 @@ func TestWireFormats(t *testing.T) {
 	if ece := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT).Ece; ece.VendorId != 7 || ece.AttrMod != 9 {
 		t.Errorf("accept: %+v", ece)
 	}
-	must(id.Notify(uverbs.EventCommEst))
+	must(id.Notify(verbs.EventCommEst))
 	if n := body[abi.RdmaUcmNotify](k, abi.RDMA_USER_CM_CMD_NOTIFY); n.Id != id.handle || n.Event != 4 {
 		t.Errorf("notify: %+v", n)
 	}
@@ -290,15 +292,15 @@ func TestQPStates(t *testing.T) {
 	if err := id.Accept(nil); err != nil {
 		t.Fatal(err)
 	}
-	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
+	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	if diff := cmp.Diff(want, qp.states); diff != "" {
 		t.Error("RoCE accept:", diff)
 	}
-	if qp.attrs[2].MaxDestRDAtomic != 4 || qp.attrs[3].MaxRDAtomic != 3 {
-		t.Errorf("limits not applied: %+v", qp.attrs[2:])
+	if qp.attrs[1].MaxDestRDAtomic != 4 || qp.attrs[2].MaxRDAtomic != 3 {
+		t.Errorf("limits not applied: %+v", qp.attrs[1:])
 	}
-	if qp.masks[2]&unusedMask != 0 {
-		t.Error("reserved bits were passed on:", qp.masks[2])
+	if qp.masks[1]&(unusedMask|verbs.QPAttrAccess) != 0 {
+		t.Error("reserved bits were passed on, or access that was set before:", qp.masks[1])
 	}
 	if n := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT).ConnParam.QpNum; n != 42 {
 		t.Error("QP number", n)
@@ -378,5 +380,38 @@ func TestNodeGUID(t *testing.T) {
 	wire := binary.NativeEndian.Uint64([]byte{0x02, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55})
 	if got := nodeGUID(wire); got != 0x021122fffe334455 {
 		t.Errorf("%#x", uint64(got))
+	}
+}
+
+// TestDestroyTwice checks that a second Close returns only when the first has destroyed the kernel's ID: what follows may
+// be the end of the channel. A dial that is given up while it connects destroys its ID twice.
+func TestDestroyTwice(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	second := make(chan error, 1)
+	early := false
+	k.onCall = func(cmd uint32, _ []byte) {
+		if cmd != abi.RDMA_USER_CM_CMD_DESTROY_ID {
+			return
+		}
+		started := make(chan struct{})
+		go func() {
+			close(started)
+			second <- id.Close()
+		}()
+		<-started
+		for range 1000 {
+			runtime.Gosched()
+		}
+		early = len(second) > 0
+	}
+	if err := id.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-second; early || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the second call returned before the first one's command: %t; %v", early, err)
+	}
+	if n := k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID); n != 1 {
+		t.Error(n, "commands")
 	}
 }

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ListenConfig listens with options. The zero value is valid. [Listen] uses it. Negative numbers
@@ -22,11 +24,17 @@ type ListenConfig struct {
 	// Resolver looks up names. Nil stands for net.DefaultResolver.
 	Resolver *net.Resolver
 
-	// Backlog is how many connect requests may wait in a Listener, and how many handshakes
-	// Listener.Accept may carry out at a time. Requests beyond that are rejected. One
-	// address may have a quarter of the handshakes, but no fewer than 8. If the queue is
-	// full, the newest request of the address with the most requests is rejected. Zero
-	// stands for 128.
+	// Backlog is how many connect requests may wait in a Listener. A request that waits has
+	// no queue pair yet, and takes a few kilobytes. If there are more, the newest one of the
+	// address with the most is rejected. Zero stands for 4096.
+	//
+	// Listener.Accept carries out as many handshakes at a time, but at most 128. One address
+	// may have a quarter of them, but no fewer than 8.
+	//
+	// The kernel has a limit too, net.rdma_ucm.max_backlog (1024), for requests that arrive
+	// while this process does not run. It drops those beyond, which InfiniBand and RoCE
+	// send again, and iWARP rejects. A dial over siw waits 5 seconds for the answer (MPAREP_TIMEOUT of
+	// its siw_cm.h), so it fails with ETIMEDOUT if a burst takes the listener longer.
 	Backlog int
 
 	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request to its
@@ -42,7 +50,7 @@ type ListenConfig struct {
 
 // The defaults.
 const (
-	defaultBacklog        = 128
+	defaultBacklog        = 4096 // as net.core.somaxconn
 	defaultAcceptTimeout  = 30 * time.Second
 	defaultConfirmTimeout = 10 * time.Second
 )
@@ -79,11 +87,17 @@ type Listener struct {
 	endErr  error // set before done is closed
 	closing sync.Mutex
 	closed  bool
+
+	refusals chan struct{} // holds a token for each refusal under way
+	refusing sync.WaitGroup
 }
 
+// mostRefusals is how many requests a listener refuses at a time.
+const mostRefusals = 16
+
 // Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
-func Listen(address string) (*Listener, error) {
-	return new(ListenConfig).Listen(context.Background(), address)
+func Listen(ctx context.Context, address string) (*Listener, error) {
+	return new(ListenConfig).Listen(ctx, address)
 }
 
 // Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471", or on all
@@ -102,14 +116,15 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	}
 	addrs, err := listenAddrs(ctx, settings.Resolver, address)
 	if err != nil {
-		return nil, &OpError{Op: "listen", Object: address, Err: err}
+		return nil, atAddress("listen", address, err)
 	}
 	h, err := newHub(kernel.Owner(addrs[0].Addr()))
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{hub: h, cfg: settings, done: make(chan struct{})}
+	l := &Listener{hub: h, cfg: settings, done: make(chan struct{}), refusals: make(chan struct{}, mostRefusals)}
 	l.backlog = newBacklog(settings, l.greet)
+	l.backlog.settle = h.settle
 	if err := l.listen(addrs); err != nil {
 		l.Close()
 		return nil, err
@@ -149,7 +164,7 @@ func (l *Listener) listen(addrs []netip.AddrPort) (err error) {
 			return err
 		}
 		for _, id := range l.ids {
-			_ = id.Destroy()
+			_ = id.Close()
 		}
 		l.ids = nil
 	}
@@ -184,13 +199,16 @@ func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = id.SetAFOnly(true); err == nil {
+	if err = id.SetAFOnly(true); err == nil && l.cfg.TOS != 0 {
+		err = id.SetTOS(l.cfg.TOS)
+	}
+	if err == nil {
 		if err = id.Bind(addr); err == nil {
 			err = id.Listen(l.cfg.Backlog)
 		}
 	}
 	if err != nil {
-		_ = id.Destroy()
+		_ = id.Close()
 		return nil, listenError(addr, err)
 	}
 	l.ids = append(l.ids, id)
@@ -201,7 +219,7 @@ func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
 // machine, and that TCP gives the address only to the first one.
 func listenError(addr netip.AddrPort, err error) error {
 	err = attemptError("listen", addr, err)
-	if e, ok := err.(*OpError); ok && addr.Addr().IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
+	if e, ok := err.(*verbs.Error); ok && addr.Addr().IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
 		e.Hint = "another listener has that port; or there are several iWARP devices, which can't share a loopback address: " +
 			"listen on another address, or on all"
 	}
@@ -209,8 +227,7 @@ func listenError(addr netip.AddrPort, err error) error {
 }
 
 func noIPv6(err error) bool {
-	e, ok := err.(*OpError)
-	return ok && (e.Err == syscall.EAFNOSUPPORT || e.Err == syscall.EADDRNOTAVAIL)
+	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
 // Addr returns the address that the Listener listens on, with the port that the kernel chose. If it
@@ -222,7 +239,7 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 //
 // An error that matches net.ErrClosed means that the listener has ended. Either Close was called, or
 // the error also matches the cause, such as ErrDeviceRemoved; close the listener then. Any other
-// error concerns one peer and is an [OpError] whose Temporary method returns true. The listener
+// error concerns one peer and is a [verbs.Error] whose Temporary method returns true. The listener
 // continues after it.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	for {
@@ -251,7 +268,7 @@ func (l *Listener) event(ev *Event) {
 			p.from = p.r.RemoteAddr.Addr().Unmap()
 		}
 		if r := l.backlog.add(p); r != nil {
-			l.refuse(r.id)
+			l.refuseLater(r)
 		}
 	case EventDeviceRemoval:
 		l.broken(ErrDeviceRemoved)
@@ -262,7 +279,10 @@ func (l *Listener) failing(error) {}
 
 func (l *Listener) tryRun(func()) bool { return false }
 
-func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
+// broken ends the listener without Close. Loops that call Accept end too.
+func (l *Listener) broken(cause error) {
+	l.end(&verbs.Error{Op: "accept at", Object: l.addr.String(), Err: fmt.Errorf("%w: %w", net.ErrClosed, cause)})
+}
 
 func (l *Listener) end(err error) {
 	l.endOnce.Do(func() {
@@ -271,16 +291,28 @@ func (l *Listener) end(err error) {
 	})
 }
 
-// refuse rejects a request that no caller will see. The listener itself still holds the hub, so
-// refuse may run on the hub's goroutine.
+// refuse frees the ID of a request that no caller will see. The kernel rejects the request then, unless it has been
+// rejected with a reason. The listener itself still holds the hub, so refuse may run on the hub's goroutine.
 func (l *Listener) refuse(id *ID) {
-	_ = id.Reject(nil)
-	_ = id.Destroy()
+	_ = id.Close()
 	_ = l.hub.release()
 }
 
-// Close stops listening, rejects the waiting requests, and closes the connections that Accept has
-// not returned yet. It does not affect connections from Accept and requests from Next. A second
+// refuseLater rejects a request on another goroutine, because the hub has to deliver other events meanwhile: a flood
+// of requests must not delay the requests and connections of others. If many refusals are under way, it waits. Events
+// then remain with the kernel, whose backlog limits them.
+func (l *Listener) refuseLater(r *Request) {
+	l.refusals <- struct{}{}
+	l.refusing.Go(func() {
+		r.reject(RejectBusy)
+		l.cfg.Trace.refused(r.LocalAddr, r.RemoteAddr, ErrBusy)
+		l.refuse(r.id)
+		<-l.refusals
+	})
+}
+
+// Close stops listening, rejects the waiting requests with the reason RejectClosing, and closes the
+// connections that Accept has not returned yet. It does not affect connections from Accept and requests from Next. A second
 // Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
@@ -289,20 +321,25 @@ func (l *Listener) Close() error {
 	l.closing.Lock()
 	defer l.closing.Unlock()
 	if l.closed {
-		return &OpError{Op: "close listener", Object: l.addr.String(), Err: net.ErrClosed}
+		return &verbs.Error{Op: "close listener", Object: l.addr.String(), Err: net.ErrClosed}
 	}
 	l.closed = true
-	l.end(net.ErrClosed)
+	l.end(&verbs.Error{Op: "accept at", Object: l.addr.String(), Err: net.ErrClosed})
 	var errs []error
 	for _, id := range l.ids {
-		errs = append(errs, id.Destroy())
+		errs = append(errs, id.Close())
 	}
 	// The IDs are gone, so no more requests will arrive.
 	left, err := l.backlog.end()
 	for _, p := range left {
 		if p.r != nil {
+			p.r.reject(RejectClosing)
 			l.refuse(p.r.id)
 		}
 	}
+	l.refusing.Wait()
 	return errors.Join(append(errs, err, l.hub.release())...)
 }
+
+// Format implements [fmt.Formatter]. It prints the address.
+func (l *Listener) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "rdmacm listener at %v", l.Addr()) }

@@ -3,24 +3,28 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Accept waits for a peer to connect and returns the connection, as the listener's Config describes
 // it. It returns the same errors as [Listener.Next].
 //
-// While a call waits, it answers connect requests concurrently, as many as ListenConfig.Backlog at a
-// time. Config.Prepare may therefore be called for several at a time. ListenConfig.AcceptTimeout
+// While a call waits, it answers connect requests concurrently, as many as ListenConfig.Backlog
+// allows. The others wait, and so do their dials. Config.Prepare may therefore be called for several
+// at a time. ListenConfig.AcceptTimeout
 // bounds each of these handshakes. ctx bounds only the call: a handshake that is under way when it
 // ends continues, and the next call returns its connection.
 //
 // If a peer does not confirm within ListenConfig.ConfirmTimeout, the handshake is dropped without an
 // error, as over TCP. No address has more than a share of the handshakes. While other peers wait
 // for a place, the oldest handshake of the address with the most handshakes is dropped after a
-// tenth of that time.
+// tenth of that time. A peer whose confirmation has arrived is never dropped.
 //
 // A panic in Config.Prepare ends the handshake, and Accept panics with the same value.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
@@ -57,46 +61,66 @@ func (l *Listener) await(ctx context.Context, op string, changed <-chan struct{}
 	case <-timer:
 	case <-l.done:
 	case <-ctx.Done():
-		return &OpError{Op: op, Object: l.addr.String(), Err: ctx.Err()}
+		return &verbs.Error{Op: op, Object: l.addr.String(), Err: ctx.Err()}
 	}
 	return nil
 }
 
-// leastShare is how many handshakes an address may have at a time, however short the
-// backlog is.
-const leastShare = 8
+// The limits of handshakes. Each has a queue pair and pins memory, unlike a request that waits.
+const (
+	// mostHandshakes is how many handshakes go on at a time, however long the backlog is.
+	mostHandshakes = 128
+	// leastShare is how many handshakes an address may have at a time, however short the
+	// backlog is.
+	leastShare = 8
+)
 
 // backlog holds a listener's connect requests and the handshakes that Accept has begun. A RoCE
 // request is one datagram, whose source may be forged. Therefore a silent peer keeps its place only
 // for a short time, and an address gets only a share of the places.
 type backlog struct {
-	most    int           // requests, and handshakes
-	share   int           // of the handshakes that an address may have
+	most    int           // requests
+	places  int           // how many handshakes there may be
+	share   int           // of the places, for one address
 	confirm time.Duration // how long a peer may take to confirm
 	greet   func(ctx context.Context, r *Request, answered func()) (*Conn, error)
+	settle  func(func()) // see hub.settle; nil stands for no events
 
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	all    sync.WaitGroup
 
 	mu         sync.Mutex // guards the fields below
 	changed    chan struct{}
 	requests   []pendingRequest // oldest first
 	handshakes []*handshake     // oldest first; until Accept returns them
-	over       bool             // no more requests or handshakes begin
+	sources    map[netip.Addr]*source
+	stats      ListenerStats
+	settling   bool      // settle has been called and its function has not
+	settled    time.Time // all events from before this time have been delivered
+	over       bool      // no more requests or handshakes begin
+}
+
+// source counts the requests and handshakes of an address.
+type source struct {
+	requests, handshakes int
+	scanned              bool // advance has found that no handshake of the address may begin
 }
 
 // pendingRequest is a request that waits for Accept or Next, or the error of one that failed.
 type pendingRequest struct {
-	from netip.Addr
-	r    *Request
-	err  error
+	from   netip.Addr
+	source *source // of from
+	r      *Request
+	err    error
 }
 
 // handshake is a request that Accept has taken, and its outcome.
 type handshake struct {
 	from     netip.Addr
-	cancel   context.CancelFunc
+	source   *source // of from
+	r        *Request
+	cancel   context.CancelCauseFunc
 	answered time.Time // when the wait for the peer's confirmation began
 	evicted  bool
 	finished bool
@@ -108,9 +132,10 @@ type handshake struct {
 var errExited = errors.New("Config.Prepare called runtime.Goexit")
 
 func newBacklog(cfg *ListenConfig, greet func(context.Context, *Request, func()) (*Conn, error)) *backlog {
-	b := &backlog{most: cfg.Backlog, share: max(cfg.Backlog/4, leastShare), confirm: cfg.ConfirmTimeout,
-		greet: greet, changed: make(chan struct{})}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	places := min(cfg.Backlog, mostHandshakes)
+	b := &backlog{most: cfg.Backlog, places: places, share: max(places/4, leastShare), confirm: cfg.ConfirmTimeout,
+		greet: greet, changed: make(chan struct{}), sources: make(map[netip.Addr]*source)}
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	return b
 }
 
@@ -120,28 +145,58 @@ func (b *backlog) change() {
 	b.changed = make(chan struct{})
 }
 
+// sourceOf returns the counts of an address. The caller increments one of them, and calls forget
+// once it has decremented it.
+func (b *backlog) sourceOf(from netip.Addr) *source {
+	s := b.sources[from]
+	if s == nil {
+		s = new(source)
+		b.sources[from] = s
+	}
+	return s
+}
+
+func (b *backlog) forget(from netip.Addr, s *source) {
+	if s.requests+s.handshakes == 0 {
+		delete(b.sources, from)
+	}
+}
+
 // add queues a request. If there are too many, it returns the one to refuse: the newest one of the
 // address with the most requests.
 func (b *backlog) add(p pendingRequest) (refused *Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	p.source = b.sourceOf(p.from)
+	p.source.requests++
+	b.stats.Requests++
 	b.requests = append(b.requests, p)
 	if len(b.requests) > b.most {
-		waiting := make(map[netip.Addr]int)
-		for _, q := range b.requests {
-			waiting[q.from]++
-		}
-		worst := len(b.requests) - 1
+		worst := 0
 		for i, q := range b.requests {
-			if n, most := waiting[q.from], waiting[b.requests[worst].from]; n > most || n == most && q.from == b.requests[worst].from {
+			if q.source.requests >= b.requests[worst].source.requests {
 				worst = i
 			}
 		}
-		refused = b.requests[worst].r
-		b.requests = slices.Delete(b.requests, worst, worst+1)
+		refused = b.take(worst).r
+		b.stats.Busy++
 	}
 	b.change()
 	return refused
+}
+
+// take removes a request.
+func (b *backlog) take(i int) pendingRequest {
+	p := b.requests[i]
+	if i == 0 {
+		b.requests[0] = pendingRequest{}
+		b.requests = b.requests[1:]
+	} else {
+		b.requests = slices.Delete(b.requests, i, i+1)
+	}
+	p.source.requests--
+	b.forget(p.from, p.source)
+	return p
 }
 
 // next returns the oldest request and removes it. If there is none, it returns a channel that is
@@ -152,9 +207,8 @@ func (b *backlog) next() (p pendingRequest, ok bool, changed <-chan struct{}) {
 	if len(b.requests) == 0 {
 		return p, false, b.changed
 	}
-	p = b.requests[0]
-	b.requests = slices.Delete(b.requests, 0, 1)
-	return p, true, nil
+	b.stats.Taken++
+	return b.take(0), true, nil
 }
 
 // advance returns a finished handshake, if the backlog has one. Otherwise it begins as many
@@ -165,31 +219,43 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 	defer b.mu.Unlock()
 	if i := slices.IndexFunc(b.handshakes, func(h *handshake) bool { return h.finished }); i >= 0 {
 		h = b.handshakes[i]
-		b.handshakes = slices.Delete(b.handshakes, i, i+1)
+		b.remove(h)
+		if h.conn != nil {
+			b.stats.Accepted++
+		}
 		b.change()
 		return h, nil, 0
 	}
 	if b.over {
 		return nil, b.changed, 0
 	}
+	var scanned []*source
+	defer func() {
+		for _, s := range scanned {
+			s.scanned = false
+		}
+	}()
 	now := time.Now()
 	for i := 0; i < len(b.requests); {
 		p := b.requests[i]
-		wait := time.Duration(0)
-		if p.err == nil {
-			wait = b.makeRoom(p.from, now)
+		if p.err != nil {
+			b.take(i)
+			return &handshake{err: p.err}, nil, 0
 		}
+		if p.source.scanned {
+			i++
+			continue
+		}
+		wait := b.makeRoom(p.from, p.source, now)
 		if wait == 0 {
-			b.requests = slices.Delete(b.requests, i, i+1)
-			if p.err != nil {
-				return &handshake{err: p.err}, nil, 0
-			}
-			b.begin(p)
+			b.begin(b.take(i))
 			continue
 		}
 		if wait > 0 && (next == 0 || wait < next) {
 			next = wait
 		}
+		p.source.scanned = true
+		scanned = append(scanned, p.source)
 		i++
 	}
 	return nil, b.changed, next
@@ -198,50 +264,80 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 // makeRoom returns 0 if there is room for a handshake with a peer, possibly because it evicted
 // another one. If it may evict one later, it returns the time until then. Otherwise it returns a
 // negative number.
-func (b *backlog) makeRoom(from netip.Addr, now time.Time) time.Duration {
-	held := make(map[netip.Addr]int)
-	for _, h := range b.handshakes {
-		held[h.from]++
-	}
-	crowded := held[from] >= b.share
-	if !crowded && len(b.handshakes) < b.most {
+func (b *backlog) makeRoom(from netip.Addr, s *source, now time.Time) time.Duration {
+	crowded := s.handshakes >= b.share
+	if !crowded && len(b.handshakes) < b.places {
 		return 0
 	}
 	var victim *handshake
 	for _, h := range b.handshakes {
 		switch {
-		case h.finished, h.answered.IsZero(), crowded && h.from != from:
-		case victim == nil, held[h.from] > held[victim.from],
-			held[h.from] == held[victim.from] && h.answered.Before(victim.answered):
+		case h.finished, h.answered.IsZero(), h.confirmed(), crowded && h.from != from:
+		case victim == nil, h.source.handshakes > victim.source.handshakes,
+			h.source.handshakes == victim.source.handshakes && h.answered.Before(victim.answered):
 			victim = h
 		}
 	}
 	if victim == nil {
 		return -1
 	}
-	if wait := b.confirm/10 - now.Sub(victim.answered); wait > 0 {
+	due := victim.answered.Add(b.confirm / 10)
+	if wait := due.Sub(now); wait > 0 {
 		return wait
 	}
+	if b.settle != nil && b.settled.Before(due) {
+		b.settleEvents(now)
+		return -1
+	}
+	b.stats.Evicted++
 	victim.evicted = true
-	victim.cancel()
+	victim.cancel(errEvicted)
 	b.remove(victim)
 	return 0
 }
 
+// settleEvents waits in the background until the events from before now have been delivered. A
+// peer's confirmation may be one of them, and such a peer must not be evicted.
+func (b *backlog) settleEvents(now time.Time) {
+	if b.settling {
+		return
+	}
+	b.settling = true
+	b.settle(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.settling, b.settled = false, now
+		b.change()
+	})
+}
+
+// confirmed reports whether the peer's confirmation has been delivered. The caller holds the backlog's
+// lock, under which answered was set, after r.conn.
+func (h *handshake) confirmed() bool { return h.r.conn != nil && h.r.conn.confirmed.Load() }
+
 func (b *backlog) remove(h *handshake) {
 	b.handshakes = slices.DeleteFunc(b.handshakes, func(other *handshake) bool { return other == h })
+	h.source.handshakes--
+	b.forget(h.from, h.source)
+}
+
+// insert adds a handshake behind the others.
+func (b *backlog) insert(h *handshake) {
+	h.source = b.sourceOf(h.from)
+	h.source.handshakes++
+	b.handshakes = append(b.handshakes, h)
 }
 
 func (b *backlog) begin(p pendingRequest) {
-	ctx, cancel := context.WithCancel(b.ctx)
-	h := &handshake{from: p.from, cancel: cancel}
-	b.handshakes = append(b.handshakes, h)
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	h := &handshake{from: p.from, r: p.r, cancel: cancel}
+	b.insert(h)
 	b.all.Go(func() { b.run(ctx, h, p.r) })
 }
 
 // run carries out a handshake. If the peer does not confirm, run frees everything.
 func (b *backlog) run(ctx context.Context, h *handshake, r *Request) {
-	defer h.cancel()
+	defer h.cancel(nil)
 	var timer *time.Timer
 	var conn *Conn
 	err := errExited
@@ -256,8 +352,22 @@ func (b *backlog) run(ctx context.Context, h *handshake, r *Request) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		h.answered = time.Now()
-		timer = time.AfterFunc(b.confirm, h.cancel)
+		timer = time.AfterFunc(b.confirm, func() { b.expire(h) })
 		b.change()
+	})
+}
+
+// expire ends a handshake whose peer has not confirmed in time. If the confirmation has arrived, it
+// does not.
+func (b *backlog) expire(h *handshake) {
+	if b.settle == nil {
+		h.cancel(nil)
+		return
+	}
+	b.settle(func() {
+		if !h.confirmed() {
+			h.cancel(nil)
+		}
 	})
 }
 
@@ -266,12 +376,22 @@ func (b *backlog) finish(h *handshake, conn *Conn, err error, panicked any) {
 	defer b.mu.Unlock()
 	silent := err != nil && !h.answered.IsZero() && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	switch {
-	case h.evicted && conn != nil: // the peer confirmed at the last moment
+	case h.evicted && conn != nil && len(b.handshakes) < 2*b.places: // the peer confirmed at the last moment
+		b.stats.Evicted--
+		b.insert(h)
+		h.conn, h.finished = conn, true
+	case h.evicted && conn != nil:
 		b.all.Go(func() { _ = conn.Close() })
 	case h.evicted:
 	case silent:
+		if !b.over {
+			b.stats.Expired++
+		}
 		b.remove(h)
 	default:
+		if err != nil {
+			b.stats.Failed++
+		}
 		h.conn, h.err, h.panicked, h.finished = conn, err, panicked, true
 	}
 	b.change()
@@ -284,7 +404,7 @@ func (b *backlog) end() (left []pendingRequest, err error) {
 	b.over = true
 	left, b.requests = b.requests, nil
 	b.mu.Unlock()
-	b.cancel()
+	b.cancel(net.ErrClosed)
 	b.all.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()

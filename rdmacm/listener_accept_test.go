@@ -96,7 +96,7 @@ func TestAcceptSilentPeer(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := <-ended; err != net.ErrClosed {
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 		<-w.cms[0].closed
@@ -321,7 +321,7 @@ func TestCloseEndsHandshakes(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; err != net.ErrClosed {
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 	w.closed(l)
@@ -380,7 +380,7 @@ func silence(t *testing.T, n int, from string, to netip.AddrPort) {
 	var ids []*ID
 	t.Cleanup(func() {
 		for _, id := range ids {
-			_ = id.Destroy()
+			_ = id.Close()
 		}
 		_ = ch.Close()
 	})
@@ -411,7 +411,7 @@ func silence(t *testing.T, n int, from string, to netip.AddrPort) {
 			t.Fatal(err)
 		}
 		await(EventRouteResolved)
-		if err := id.Connect(t.Context(), &ConnParam{QPNum: 7}); err != nil {
+		if err := id.Connect(t.Context(), &ConnParam{QPN: 7}); err != nil {
 			t.Fatal(err)
 		}
 	}

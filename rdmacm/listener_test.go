@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -80,7 +81,7 @@ func TestListenErrno(t *testing.T) {
 		k := newFake()
 		useFake(t, k)
 		k.fail(cmd, syscall.EADDRINUSE)
-		if _, err := Listen(":7471"); !errors.Is(err, syscall.EADDRINUSE) {
+		if _, err := Listen(t.Context(), ":7471"); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("command %d: %v", cmd, err)
 		}
 		select {
@@ -139,10 +140,7 @@ func TestRequestUnknown(t *testing.T) {
 	if _, err := l.Next(t.Context()); !errors.Is(err, syscall.ENODEV) {
 		t.Error(err)
 	}
-	if b := body[abi.RdmaUcmReject](k, abi.RDMA_USER_CM_CMD_REJECT); b.Id != 50 {
-		t.Errorf("%+v", b)
-	}
-	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 50 {
+	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 50 { // which rejects it
 		t.Errorf("%+v", b)
 	}
 	if err := l.Close(); err != nil {
@@ -161,7 +159,7 @@ func TestNextContext(t *testing.T) {
 		"Next":   func() error { _, err := l.Next(ctx); return err },
 		"Accept": func() error { _, err := l.Accept(ctx); return err },
 	} {
-		var e *OpError
+		var e *verbs.Error
 		if err := wait(); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() || e.Object != l.Addr().String() {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -174,18 +172,54 @@ func TestBacklog(t *testing.T) {
 	for handle := range uint32(3) {
 		sendRequest(k, 1, 50+handle)
 	}
-	eventually(t, "rejecting the third", func() bool { return k.count(abi.RDMA_USER_CM_CMD_REJECT) == 1 })
-	if b := body[abi.RdmaUcmReject](k, abi.RDMA_USER_CM_CMD_REJECT); b.Id != 52 {
-		t.Error("rejected", b.Id)
+	// The kernel rejects a request whose ID is destroyed.
+	eventually(t, "destroying the third", func() bool { return k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID) == 1 })
+	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 52 {
+		t.Error("destroyed", b.Id)
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := k.count(abi.RDMA_USER_CM_CMD_REJECT); n != 3 {
-		t.Error("rejected", n)
-	}
 	if n := k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID); n != 4 {
 		t.Error(n, "IDs destroyed, want those of the three requests and the listener's")
+	}
+	<-k.closed
+}
+
+// TestRefusalDelaysNoEvent checks that a request that is being refused delays no request behind it.
+func TestRefusalDelaysNoEvent(t *testing.T) {
+	k := newFake()
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{Backlog: 1})
+	begun, release := make(chan struct{}), make(chan struct{})
+	k.mu.Lock()
+	k.onCall = func(cmd uint32, body []byte) {
+		if cmd == abi.RDMA_USER_CM_CMD_DESTROY_ID && view[abi.RdmaUcmDestroyId](body).Id == 51 {
+			close(begun)
+			<-release
+		}
+	}
+	k.mu.Unlock()
+	sendRequest(k, 1, 50)
+	sendRequest(k, 1, 51)
+	<-begun
+	for _, want := range []uint32{50, 52} {
+		if want == 52 {
+			sendRequest(k, 1, want)
+		}
+		r, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.id.handle != want {
+			t.Errorf("request %d, want %d", r.id.handle, want)
+		}
+		if err := r.Reject(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	close(release)
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 	<-k.closed
 }
@@ -242,23 +276,23 @@ func TestListenerLosesDevice(t *testing.T) {
 func TestOwnedFree(t *testing.T) {
 	var freed []int
 	fails := map[int]error{0: net.ErrClosed, 1: verbs.ErrInUse, 3: syscall.EBUSY}
-	var o owned
+	var o conn.Owned
 	for i := range 5 {
-		o.add(freeing(func() error {
+		o.Add(conn.Freeing(func() error {
 			freed = append(freed, i)
 			return fails[i]
 		}))
 	}
-	if err := o.free(); !errors.Is(err, verbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
+	if err := o.Free(); !errors.Is(err, verbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
 		t.Error(err)
 	}
 	delete(fails, 1)
-	if err := o.free(); !errors.Is(err, syscall.EBUSY) || errors.Is(err, net.ErrClosed) {
+	if err := o.Free(); !errors.Is(err, syscall.EBUSY) || errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 	delete(fails, 3)
 	for range 2 {
-		if err := o.free(); err != nil {
+		if err := o.Free(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -276,7 +310,7 @@ func TestOwnAfterClose(t *testing.T) {
 	}
 	var calls int
 	fail := error(nil)
-	child := freeing(func() error {
+	child := conn.Freeing(func() error {
 		if calls++; calls == 1 {
 			_ = c.Disconnect() // Own holds no lock
 		}
@@ -320,7 +354,7 @@ func TestListenTriesAnotherPort(t *testing.T) {
 		if c.taken > 0 {
 			k.fail(abi.RDMA_USER_CM_CMD_LISTEN, syscall.EADDRINUSE)
 		}
-		l, err := Listen(c.address)
+		l, err := Listen(t.Context(), c.address)
 		if failed := c.taken == c.tries; errors.Is(err, syscall.EADDRINUSE) != failed || (err != nil) != failed {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -336,4 +370,23 @@ func TestListenTriesAnotherPort(t *testing.T) {
 			t.Errorf("%+v: %d IDs made, %d destroyed", c, made, gone)
 		}
 	}
+}
+
+// TestPeerGaveUp: an answer to a peer that has given up matches ErrDisconnected. On RoCE the kernel's errno is EINVAL.
+func TestPeerGaveUp(t *testing.T) {
+	k := newFake()
+	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})
+	k.fail(abi.RDMA_USER_CM_CMD_REJECT, syscall.EINVAL)
+	sendRequest(k, 1, 50)
+	r, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reject(nil); !errors.Is(err, ErrDisconnected) || !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	<-k.closed
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -66,10 +67,10 @@ func (id *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Multicast, erro
 	body := abi.RdmaUcmJoinMcast{Id: id.handle, JoinFlags: uint16(flags)}
 	var err error
 	if body.AddrSize, err = putSockaddr(&body.Addr, netip.AddrPortFrom(group, 0)); err != nil {
-		return nil, &OpError{Op: joinOp, Object: group.String(), Err: err}
+		return nil, &verbs.Error{Op: joinOp, Object: group.String(), Err: err}
 	}
 	if !group.IsMulticast() {
-		return nil, &OpError{Op: joinOp, Object: group.String(), Err: syscall.EINVAL, Hint: "not a multicast address"}
+		return nil, &verbs.Error{Op: joinOp, Object: group.String(), Err: syscall.EINVAL, Hint: "not a multicast address"}
 	}
 	m := &Multicast{id: id, uid: lastUID.Add(1), group: group, flags: flags}
 	if err := m.join(body); err != nil {
@@ -131,18 +132,18 @@ func (m *Multicast) detach() error {
 	})
 }
 
-// Leave ends the membership. Datagrams that are under way may still arrive. Like Destroy, it waits until
+// Close ends the membership. Datagrams that are under way may still arrive. Like ID.Close, it waits until
 // all events that Get has returned for the membership are acknowledged. A second call returns an error
 // that matches net.ErrClosed.
 //
 // C: rdma_leave_multicast
-func (m *Multicast) Leave() error {
+func (m *Multicast) Close() error {
 	if m == nil {
 		return closeNil("Multicast")
 	}
 	const op = "leave multicast group"
 	if m.setLeft(true) {
-		return &OpError{Op: op, Object: m.group.String(), Err: net.ErrClosed}
+		return &verbs.Error{Op: op, Object: m.group.String(), Err: net.ErrClosed}
 	}
 	err := m.detach()
 	if err == nil {
@@ -201,7 +202,7 @@ type Group struct {
 
 // JoinMulticast joins a group, such as 239.1.2.3, through c's device. c's queue pair then receives the
 // datagrams of the group, including its own, unless flags is JoinSendOnly. A Conn may join any number of
-// groups. Leave leaves one, and Close leaves all.
+// groups. Group.Close leaves one, and Conn.Close leaves all.
 //
 // On RoCE v2 the kernel supports only IPv4 groups. For others the error matches verbs.ErrNotSupported.
 //
@@ -230,7 +231,7 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 		return onDevice(err, g.conn.Device().Info())
 	}
 	ev, err := s.await(ctx, EventMulticastJoin)
-	if _, ok := err.(*OpError); ok {
+	if _, ok := err.(*verbs.Error); ok {
 		return err
 	}
 	if err != nil {
@@ -251,24 +252,24 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 		return err
 	}
 	g.Peer = *peer
-	g.member.link.add(peer.AH)
+	g.member.link.Add(peer.AH)
 	if flags != JoinSendOnly {
 		gid, lid := ev.UD.AH.DGID, ev.UD.AH.DLID
 		if err := c.qp.AttachMcast(gid, lid); err != nil {
 			return err
 		}
-		g.member.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
+		g.member.link.Add(conn.Freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
 	}
 	c.groups = append(c.groups, g)
 	return nil
 }
 
-// Leave ends the membership and closes the Peer's AH. Work requests that use the AH must have completed.
+// Close ends the membership and closes the Peer's AH. Work requests that use the AH must have completed.
 // Datagrams that are under way may still arrive. A second call returns an error that matches
 // net.ErrClosed.
 //
 // C: rdma_leave_multicast
-func (g *Group) Leave() error {
+func (g *Group) Close() error {
 	if g == nil {
 		return closeNil("Group")
 	}
@@ -296,8 +297,14 @@ func (c *Conn) leaveAll() error {
 
 // onDevice adds the device and its driver to an error that matches verbs.ErrNotSupported.
 func onDevice(err error, d uverbs.DeviceInfo) error {
-	if e, ok := err.(*OpError); ok && errors.Is(e, verbs.ErrNotSupported) {
-		e.Object += fmt.Sprintf(" on %s (driver %v)", d.Name, d.Driver)
+	if e, ok := err.(*verbs.Error); ok && errors.Is(e, verbs.ErrNotSupported) {
+		e.Device, e.Driver = d.Name, d.Driver.String()
 	}
 	return err
 }
+
+// Format implements [fmt.Formatter]. It prints the group.
+func (m *Multicast) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "membership of %v", m.group) }
+
+// Format implements [fmt.Formatter]. It prints the group.
+func (g *Group) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "membership of %v", g.Addr) }

@@ -22,7 +22,7 @@ func leaveGroup(id *ID) error {
 	if err != nil {
 		return err
 	}
-	return m.Leave()
+	return m.Close()
 }
 
 // joined has the fake report that the membership has begun.
@@ -57,14 +57,14 @@ func TestJoinMulticast(t *testing.T) {
 	joined(k, m)
 	ev := mustGet(t, id.ch)
 	if ev.ID != id || ev.Multicast != m || ev.Type != EventMulticastJoin || ev.Err != nil ||
-		ev.UD.QPNum != 0xffffff || ev.UD.QKey != 0x01234567 || ev.UD.AH.DGID != groupGID {
+		ev.UD.QPN != 0xffffff || ev.UD.QKey != 0x01234567 || ev.UD.AH.DGID != groupGID {
 		t.Errorf("%+v, %+v", ev, ev.UD)
 	}
 	if !slices.Equal(qp.groups, []verbs.GID{groupGID}) {
 		t.Error("attached to", qp.groups)
 	}
 	ev.Ack()
-	if err := m.Leave(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_LEAVE_MCAST); b.Id != m.handle {
@@ -73,10 +73,10 @@ func TestJoinMulticast(t *testing.T) {
 	if len(qp.groups) != 0 {
 		t.Error("still attached")
 	}
-	if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
+	if err := m.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("second leave:", err)
 	}
-	if err := id.Destroy(); err != nil {
+	if err := id.Close(); err != nil {
 		t.Error(err)
 	}
 	if len(id.ch.multicasts) != 0 {
@@ -99,7 +99,7 @@ func TestJoinSendOnly(t *testing.T) {
 	if len(qp.groups) != 0 {
 		t.Error("attached to", qp.groups)
 	}
-	if err := m.Leave(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -118,7 +118,7 @@ func TestJoinAttachFails(t *testing.T) {
 		t.Errorf("%+v", ev)
 	}
 	ev.Ack()
-	if err := m.Leave(); err != nil { // not attached, so nothing to detach
+	if err := m.Close(); err != nil { // not attached, so nothing to detach
 		t.Error(err)
 	}
 }
@@ -134,11 +134,11 @@ func TestLeaveDetachFails(t *testing.T) {
 	joined(k, m)
 	mustGet(t, id.ch).Ack()
 	qp.groupFail = syscall.EBUSY
-	if err := m.Leave(); !errors.Is(err, syscall.EBUSY) || k.count(abi.RDMA_USER_CM_CMD_LEAVE_MCAST) != 0 {
+	if err := m.Close(); !errors.Is(err, syscall.EBUSY) || k.count(abi.RDMA_USER_CM_CMD_LEAVE_MCAST) != 0 {
 		t.Error(err)
 	}
 	qp.groupFail = nil
-	if err := m.Leave(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,13 +152,13 @@ func testLeaveWaitsForAck(t *testing.T) {
 	joined(k, m)
 	ev := mustGet(t, id.ch)
 	left := make(chan error)
-	go func() { left <- m.Leave() }()
+	go func() { left <- m.Close() }()
 	waiting(t, left)
 	ev.Ack()
 	if err := <-left; err != nil {
 		t.Error(err)
 	}
-	if err := id.Destroy(); err != nil { // whose count the event is in, too
+	if err := id.Close(); err != nil { // whose count the event is in, too
 		t.Error(err)
 	}
 }
@@ -169,12 +169,12 @@ func TestLeaveErrno(t *testing.T) {
 		id := newDatagramID(t, k)
 		m := mustJoin(t, id, JoinFullMember)
 		k.fail(abi.RDMA_USER_CM_CMD_LEAVE_MCAST, errno)
-		err := m.Leave()
-		if !errors.Is(err, errno) || !strings.HasPrefix(err.Error(), "rdmacm: leave multicast group 239.1.2.3: ") {
+		err := m.Close()
+		if !errors.Is(err, errno) || !strings.HasPrefix(err.Error(), "leave multicast group 239.1.2.3: ") {
 			t.Errorf("%v answered as %v", errno, err)
 		}
 		k.fail(abi.RDMA_USER_CM_CMD_LEAVE_MCAST, 0)
-		if err := m.Leave(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Errorf("after %v: %v", errno, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestJoinErrors(t *testing.T) {
 	id := newDatagramID(t, k)
 	k.fail(abi.RDMA_USER_CM_CMD_JOIN_MCAST, notSupported)
 	_, err := id.JoinMulticast(netip.MustParseAddr("ff0e::1"), JoinFullMember)
-	want := "rdmacm: join multicast group ff0e::1: operation not supported (the kernel has no IPv6 multicast over RoCE v2)"
+	want := "join multicast group ff0e::1: operation not supported: the kernel has no IPv6 multicast over RoCE v2"
 	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}
@@ -217,10 +217,10 @@ func TestMigrateMembership(t *testing.T) {
 	} else {
 		ev.Ack()
 	}
-	if err := id.Destroy(); err != nil {
+	if err := id.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
+	if err := m.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("leave after destroy:", err)
 	}
 	if k.count(abi.RDMA_USER_CM_CMD_LEAVE_MCAST) != 0 {

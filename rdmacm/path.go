@@ -2,7 +2,10 @@ package rdmacm
 
 import (
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
@@ -34,8 +37,8 @@ type Path struct {
 	RateSelector     uint8
 	Rate             uint8 // as PortInfo codes rates: 2 is 2.5 Gbit/s, 3 is 10 Gbit/s, ...
 	LifeTimeSelector uint8
-	LifeTime         uint8 // 4.096 µs times 2 to the power of LifeTime
-	Preference       uint8 // 0 is best
+	LifeTime         time.Duration // a power of two times 4.096 µs, up to 146 years; others are rounded up
+	Preference       uint8         // 0 is best
 }
 
 // pathSize is the size of a path record on the wire, in bytes.
@@ -54,9 +57,23 @@ func parsePath(b [pathSize]byte) Path {
 		PKey: be.Uint16(b[50:]), QoSClass: qos >> 4, SL: uint8(qos & 0xf),
 		MTUSelector: b[54] >> 6, MTU: verbs.MTU(b[54] & 0x3f),
 		RateSelector: b[55] >> 6, Rate: b[55] & 0x3f,
-		LifeTimeSelector: b[56] >> 6, LifeTime: b[56] & 0x3f,
+		LifeTimeSelector: b[56] >> 6, LifeTime: lifeTime(b[56] & 0x3f),
 		Preference: b[57],
 	}
+}
+
+const lifeTimeUnit = 4096 * time.Nanosecond
+
+func lifeTime(code uint8) time.Duration {
+	if code > 50 { // centuries
+		return math.MaxInt64
+	}
+	return lifeTimeUnit << code
+}
+
+// lifeTimeCode is the inverse of lifeTime, and rounds up.
+func lifeTimeCode(d time.Duration) uint8 {
+	return uint8(bits.Len64(uint64(max(d-1, 0) / lifeTimeUnit)))
 }
 
 // wire returns the record of a path. It drops bits beyond a field's width.
@@ -73,7 +90,7 @@ func (p *Path) wire() (b [pathSize]byte) {
 	be.PutUint16(b[52:], p.QoSClass<<4|uint16(p.SL&0xf))
 	b[54] = p.MTUSelector<<6 | uint8(p.MTU)&0x3f
 	b[55] = p.RateSelector<<6 | p.Rate&0x3f
-	b[56] = p.LifeTimeSelector<<6 | p.LifeTime&0x3f
+	b[56] = p.LifeTimeSelector<<6 | lifeTimeCode(p.LifeTime)
 	b[57] = p.Preference
 	return b
 }

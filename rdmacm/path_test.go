@@ -30,7 +30,7 @@ var path = Path{
 	RawTraffic: true, FlowLabel: 0xabcde, HopLimit: 0x40,
 	TrafficClass: 0x60, Reversible: true, NumPaths: 5, PKey: 0xfffe,
 	QoSClass: 0x123, SL: 7, MTUSelector: 2, MTU: verbs.MTU1024, RateSelector: 3, Rate: 3,
-	LifeTimeSelector: 2, LifeTime: 18, Preference: 5,
+	LifeTimeSelector: 2, LifeTime: lifeTimeUnit << 18, Preference: 5,
 }
 
 // paths is the kernel's answer that n paths, all the same, are there.

@@ -33,7 +33,7 @@ func TestAcceptOn(t *testing.T) {
 		t.Error(err)
 	}
 	k := w.cms[1]
-	if b := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); b.Id != 50 || b.ConnParam.QpNum != c.QP().Num() || b.ConnParam.PrivateDataLen != 2 {
+	if b := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); b.Id != 50 || b.ConnParam.QpNum != c.QP().QPN() || b.ConnParam.PrivateDataLen != 2 {
 		t.Errorf("%+v", b)
 	}
 	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 50 {
@@ -104,7 +104,7 @@ func TestAcceptDatagram(t *testing.T) {
 	if c.QP().Type() != verbs.QPTypeUD || c.Peer() != nil {
 		t.Error(c.QP().Type(), c.Peer())
 	}
-	if b := body[abi.RdmaUcmAccept](w.cms[0], abi.RDMA_USER_CM_CMD_ACCEPT); b.ConnParam.QpNum != c.QP().Num() || b.ConnParam.Valid != 1 {
+	if b := body[abi.RdmaUcmAccept](w.cms[0], abi.RDMA_USER_CM_CMD_ACCEPT); b.ConnParam.QpNum != c.QP().QPN() || b.ConnParam.Valid != 1 {
 		t.Errorf("%+v", b)
 	}
 	closeConn(t, c)

@@ -37,7 +37,7 @@ const maxServiceName = abi.RDMA_USER_CM_IB_SERVICE_NAME_SIZE - 1
 func (id *ID) ResolveService(name string, serviceID uint64) error {
 	const op = "resolve a service for"
 	if len(name) > maxServiceName {
-		return &OpError{Op: op, Object: id.String(), Err: syscall.EINVAL, Hint: "a service's name has at most 63 bytes"}
+		return &verbs.Error{Op: op, Object: id.String(), Err: syscall.EINVAL, Hint: "a service's name has at most 63 bytes"}
 	}
 	err := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE, func(b *abi.RdmaUcmResolveIbService) {
 		b.Id = id.handle

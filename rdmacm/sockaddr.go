@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/netif"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -70,14 +71,7 @@ func scopeID(ip netip.Addr) (uint32, error) {
 		}
 		return 0, nil
 	}
-	if n, err := strconv.ParseUint(ip.Zone(), 10, 32); err == nil {
-		return uint32(n), nil
-	}
-	ifi, err := net.InterfaceByName(ip.Zone())
-	if err != nil {
-		return 0, fmt.Errorf("interface of %v: %w", ip, err)
-	}
-	return uint32(ifi.Index), nil
+	return netif.ZoneIndex(ip)
 }
 
 func zone(scope uint32) string {

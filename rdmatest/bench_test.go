@@ -44,7 +44,7 @@ func BenchmarkConnect(b *testing.B) {
 		b.Run(k.String(), func(b *testing.B) {
 			f := rdmatest.NewWith(b, &rdmatest.Options{Kind: k})
 			meet(b, f, nil) // which keeps the devices open
-			l, err := rdmacm.Listen(f.Host(1).Addr() + ":0")
+			l, err := rdmacm.Listen(b.Context(), f.Host(1).Addr()+":0")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func (e *player) recv() error {
 // BenchmarkMessages is the same with package msg.
 func BenchmarkMessages(b *testing.B) {
 	f := rdmatest.New(b)
-	l, err := msg.Listen(f.Host(1).Addr() + ":0")
+	l, err := msg.Listen(b.Context(), f.Host(1).Addr()+":0")
 	if err != nil {
 		b.Fatal(err)
 	}

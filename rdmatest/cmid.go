@@ -24,6 +24,7 @@ type cmID struct {
 	listens  bool
 	routed   bool
 	begun    bool // it has begun to connect, or is a child
+	dropped  bool // its program was killed, or its device removed
 	dead     bool // its program was killed
 	parted   bool // it received the event DISCONNECTED
 	state    connState
@@ -32,6 +33,9 @@ type cmID struct {
 	qpn      uint32
 	retries  uint8 // of the connection
 	rnr      uint8
+	reads    uint8 // how many READs and atomics it issues at a time
+	serves   uint8 // how many of the peer it serves at a time
+	backlog  int   // of a listener: how many connect requests may wait for its program
 	timeout  uint8 // for acknowledgements: suggested by the peer for a child, set by the program for others
 	timeSet  bool  // the program set it
 	joins    []*join
@@ -51,8 +55,8 @@ func (id *cmID) report(typ uint32, status int32, param []byte) {
 	}
 }
 
-// isAlive reports whether the ID exists and its program still runs.
-func (m *manager) isAlive(id *cmID) bool { return m.ids[id.handle] == id && !id.dead }
+// isAlive reports whether the ID exists and was not dropped.
+func (m *manager) isAlive(id *cmID) bool { return m.ids[id.handle] == id && !id.dropped }
 
 func (id *cmID) event(typ uint32, status int32, param []byte) abi.RdmaUcmEventResp {
 	resp := abi.RdmaUcmEventResp{Uid: id.uid, Id: id.handle, Event: typ, Status: uint32(status)}
@@ -60,17 +64,39 @@ func (id *cmID) event(typ uint32, status int32, param []byte) abi.RdmaUcmEventRe
 	return resp
 }
 
-func (id *cmID) listen() error {
-	if id.d == nil {
+// mostBacklog is the limit of waiting requests in place of 0 and of larger ones (max_backlog of ucma.c).
+const mostBacklog = 1024
+
+// listen begins to listen. An ID without an address would be bound to any of its host, but the manager
+// serves all hosts and does not know which one it is on.
+func (id *cmID) listen(backlog uint32) error {
+	if id.d == nil || id.listens || id.to != nil {
 		return syscall.EINVAL
 	}
-	id.listens = true
+	id.listens, id.backlog = true, mostBacklog
+	if backlog > 0 && backlog < mostBacklog {
+		id.backlog = int(backlog)
+	}
 	return nil
+}
+
+// isFull reports whether as many connect requests wait for the listener's program as it allows.
+func (id *cmID) isFull() bool {
+	waiting := 0
+	for _, ev := range id.channel.events {
+		if ev.id == id && ev.child != nil {
+			waiting++
+		}
+	}
+	return waiting >= id.backlog
 }
 
 // resolveAddr chooses the device of an ID: that of its source address, or else the first device
 // of the same kind as the one at the destination.
 func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
+	if id.listens || id.to != nil {
+		return syscall.EINVAL
+	}
 	id.dst = parseSockaddr(r.DstAddr)
 	to := m.f.owner(id.dst.Addr().Unmap())
 	if src := parseSockaddr(r.SrcAddr); id.d == nil && r.SrcSize > 0 && !src.Addr().IsUnspecified() {
@@ -79,7 +105,7 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		}
 	}
 	if id.d == nil && to != nil {
-		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.meets(to) && !d.removed })
+		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.meets(to) && !d.removed && !d.info.noCM && len(d.addrs) > 0 })
 		if i >= 0 {
 			id.d = m.f.devices[i]
 			m.setSource(id, m.anyPort(id, id.d.addrLike(id.dst.Addr())))
@@ -102,6 +128,7 @@ func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	case m.f.isLinked(id.d, id.to) && m.f.wire.loss < 1:
 		id.report(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
 	case limit <= 0:
+		id.to = nil
 		id.report(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ETIMEDOUT), nil)
 	default:
 		step := min(limit, time.Second)
@@ -109,18 +136,22 @@ func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	}
 }
 
-// addrLike returns an address of d of the same family as a, if there is one.
-func (d *Device) addrLike(a netip.Addr) netip.Addr {
+// addrLike returns an address of d of the same family as a, or if there is none, another one. Without any address it
+// returns the zero Addr.
+func (d *Device) addrLike(a netip.Addr) (other netip.Addr) {
 	for _, own := range d.addrs {
 		if own.Is4() == a.Is4() {
 			return own
 		}
+		if !other.IsValid() {
+			other = own
+		}
 	}
-	return d.addrs[0]
+	return other
 }
 
 func (id *cmID) resolveRoute() error {
-	if id.d == nil || id.to == nil || id.begun {
+	if id.d == nil || id.to == nil || id.routed {
 		return syscall.EINVAL
 	}
 	id.routed = true
@@ -162,10 +193,10 @@ func (id *cmID) gids() (local, remote [16]byte) {
 	if id.d == nil {
 		return local, remote
 	}
-	if id.d.info.iwarp {
-		local = id.d.gids[0]
+	if id.d.info.iwarp || id.d.subnet != nil {
+		local = id.d.gidTable()[0]
 		if to := id.m.f.owner(id.dst.Addr().Unmap()); to != nil {
-			remote = to.gids[0]
+			remote = to.gidTable()[0]
 		}
 		return local, remote
 	}
@@ -218,18 +249,33 @@ func (id *cmID) acknowledgement() uint8 {
 	return ackTimeout(id.to, id.lifetime())
 }
 
+// pathRecord is the size of struct ib_path_rec_data.
+const pathRecord = 88
+
 // setOption sets how long to wait for acknowledgements. It ignores the other options, which have
 // no effect in the model.
 func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
-	if o.Level != abi.RDMA_OPTION_ID || o.Optname != abi.RDMA_OPTION_ID_ACK_TIMEOUT {
+	size := map[uint32]int{abi.RDMA_OPTION_ID_TOS: 1, abi.RDMA_OPTION_ID_REUSEADDR: 4, abi.RDMA_OPTION_ID_AFONLY: 4, abi.RDMA_OPTION_ID_ACK_TIMEOUT: 1}
+	switch {
+	case o.Level == abi.RDMA_OPTION_IB && o.Optname == abi.RDMA_OPTION_IB_PATH:
+		if len(value) == 0 || len(value)%pathRecord != 0 {
+			return syscall.EINVAL
+		}
 		return nil
-	}
-	if len(value) != 1 || id.datagram {
+	case o.Level != abi.RDMA_OPTION_ID || size[o.Optname] == 0:
+		return syscall.ENOSYS
+	case len(value) != size[o.Optname],
+		o.Optname == abi.RDMA_OPTION_ID_REUSEADDR && !slices.ContainsFunc(value, isSet) && id.src.IsValid(),
+		o.Optname == abi.RDMA_OPTION_ID_AFONLY && (id.listens || id.to != nil),
+		o.Optname == abi.RDMA_OPTION_ID_ACK_TIMEOUT && id.datagram:
 		return syscall.EINVAL
+	case o.Optname == abi.RDMA_OPTION_ID_ACK_TIMEOUT:
+		id.timeout, id.timeSet = value[0], true
 	}
-	id.timeout, id.timeSet = value[0], true
 	return nil
 }
+
+func isSet(b byte) bool { return b != 0 }
 
 // psn returns the number of the first packet that the ID's end of a connection sends. The
 // kernel chooses a random number, so that packets of a former connection to the same queue
@@ -239,22 +285,19 @@ func (id *cmID) psn() uint32 {
 	return id.handle * odd & (1<<bits - 1)
 }
 
-// readDepth limits the reads and atomics of a connection.
-const readDepth = 16
-
 func (id *cmID) qpAttr(state uint32, out []byte) error {
 	if id.d == nil {
 		return syscall.EINVAL
 	}
-	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: readDepth, MaxRdAtomic: readDepth}
+	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: id.serves, MaxRdAtomic: id.reads}
 	switch {
 	case id.d.info.iwarp && state != abi.IB_QPS_INIT: // the kernel moves the queue pair itself
 	case id.d.info.iwarp:
-		a.QpAttrMask, a.QpAccessFlags = maskIWARP, remoteAccess
+		a.QpAttrMask, a.QpAccessFlags = maskIWARP, id.access()
 	case id.datagram:
 		a.QpAttrMask, a.Qkey = maskUD, udpQKey
 	case state == abi.IB_QPS_INIT && (!id.begun || id.state == connReqSent || id.isMade()):
-		a.QpAttrMask, a.QpAccessFlags = maskInit, remoteAccess
+		a.QpAttrMask, a.QpAccessFlags = maskInit, id.access()
 	case !id.isMade() || state != abi.IB_QPS_RTR && state != abi.IB_QPS_RTS:
 		return syscall.EINVAL
 	case state == abi.IB_QPS_RTR:
@@ -277,10 +320,23 @@ func (id *cmID) isMade() bool {
 	return false
 }
 
-// remoteAccess is the access that the manager gives to connected peers.
-const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+// access returns the access that the peer has. Before there is a request it has none.
+func (id *cmID) access() uint32 {
+	const write, read = abi.IB_UVERBS_ACCESS_REMOTE_WRITE, abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	switch {
+	case !id.begun:
+		return 0
+	case id.d.info.iwarp:
+		return write | read
+	case id.serves == 0:
+		return write
+	case id.d.info.flushes:
+		return write | read | abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT
+	}
+	return write | read
+}
 
-func (d *Device) gidIndex(gid [16]byte) uint8 { return uint8(max(0, slices.Index(d.gids, gid))) }
+func (d *Device) gidIndex(gid [16]byte) uint8 { return uint8(max(0, slices.Index(d.gidTable(), gid))) }
 
 // settle sets the state and ends the wait for an answer.
 func (id *cmID) settle(s connState) {
@@ -403,7 +459,7 @@ func (id *cmID) limit(d time.Duration) {
 // carry calls arrive for one message of the manager, unless the network loses it.
 func (m *manager) carry(from, to *Device, arrive func()) {
 	m.f.after(m.f.wire.latency, func() {
-		if m.f.hasPath(from, to) && !m.f.loses() {
+		if !from.removed && !to.removed && m.f.isLinked(from, to) && !m.f.loses() {
 			arrive()
 		}
 	})
@@ -433,6 +489,9 @@ func putSockaddr(to *[128]uint8, a netip.AddrPort) uint16 {
 	copy(to[8:], a.Addr().AsSlice())
 	return 28
 }
+
+// isSockaddr reports whether b has an address of a family that the manager knows.
+func isSockaddr(b [128]uint8) bool { return slices.Contains([]uint8{2, 10, afIB}, b[0]) && b[1] == 0 }
 
 func parseSockaddr(b [128]uint8) netip.AddrPort {
 	port := uint16(b[2])<<8 | uint16(b[3])

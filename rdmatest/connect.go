@@ -32,27 +32,52 @@ const (
 )
 
 // private has the length of the private data in each message over RoCE, which does not depend
-// on the length that was sent.
+// on the length that was sent. A program can't send more.
 var private = map[uint32]uint8{
 	abi.RDMA_CM_EVENT_CONNECT_REQUEST: 56, abi.RDMA_CM_EVENT_CONNECT_RESPONSE: 196, abi.RDMA_CM_EVENT_REJECTED: 148,
 }
 
-// param returns the peer's parameters for an event. Over RoCE the kernel reports the limits
-// of READs from the point of view of the side that receives the event: READs that the peer
-// issues are READs that this side serves.
+// fits reports whether a message with this event has room for the private data. Over iWARP
+// the driver decides.
+func (id *cmID) fits(event uint32, length int) bool {
+	limit := int(private[event])
+	switch {
+	case id.datagram && event == abi.RDMA_CM_EVENT_CONNECT_REQUEST:
+		limit = lookUpPrivate
+	case id.datagram:
+		limit = answerPrivate
+	}
+	return id.d.info.iwarp || length <= limit
+}
+
+// param returns the peer's parameters for an event. The kernel reports the limits of READs from the
+// point of view of the side that receives the event: READs that the peer issues are READs that
+// this side serves. MPA carries only these limits and private data, and an answer over RoCE no retry
+// count.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
-	if !id.d.info.iwarp {
+	p.ResponderResources, p.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
+	switch {
+	case id.d.info.iwarp:
+		p.FlowControl, p.RetryCount, p.RnrRetryCount, p.Srq, p.QpNum = 0, 0, 0, 0, 0
+	case typ == abi.RDMA_CM_EVENT_CONNECT_RESPONSE:
+		p.RetryCount = 0
+		fallthrough
+	default:
 		p.PrivateDataLen = private[typ]
-		p.ResponderResources, p.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
 	}
 	return abi.Bytes(&p)
 }
 
 func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
-	if id.d == nil || id.begun || !id.routed {
+	switch {
+	case id.d == nil || id.begun || !id.routed || !id.fits(abi.RDMA_CM_EVENT_CONNECT_REQUEST, int(p.PrivateDataLen)),
+		id.d.info.iwarp && id.d.verbs.QP(p.QpNum) == nil:
 		return syscall.EINVAL
+	case id.d.info.refusesAtOnce && m.f.isLinked(id.d, id.to) && m.listener(id) == nil:
+		return syscall.ECONNREFUSED
 	}
 	id.begun, id.state, id.qpn, id.retries, id.rnr = true, connReqSent, p.QpNum, p.RetryCount, p.RnrRetryCount
+	id.reads, id.serves = p.InitiatorDepth, p.ResponderResources
 	param := *p
 	if id.d.info.iwarp {
 		id.limit(id.d.info.connectLimit)
@@ -61,7 +86,13 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 		})
 		return nil
 	}
-	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.request(id, param) }) }, id.unreachable)
+	id.exchange(id.patience(), func() {
+		m.carry(id.d, id.to, func() {
+			if m.f.owner(id.src.Addr().Unmap()) == id.d && m.f.owner(id.dst.Addr().Unmap()) == id.to {
+				m.request(id, param)
+			}
+		})
+	}, id.unreachable)
 	return nil
 }
 
@@ -82,10 +113,22 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 	l := m.listener(id)
 	switch {
 	case l == nil && id.d.info.iwarp:
-		m.f.after(m.f.wire.latency, id.refused)
+		m.f.after(m.f.wire.latency, func() { id.refused(0) })
 		return
 	case l == nil:
-		m.carry(id.to, id.d, id.refused)
+		reason := int32(rejectNoService)
+		if m.listensElsewhere(id) {
+			reason = rejectConsumer
+		}
+		m.carry(id.to, id.d, func() { id.refused(reason) })
+		return
+	case l.isFull():
+		if id.d.info.iwarp { // otherwise the request is dropped, and comes again
+			m.turnAway(id, abi.RDMA_CM_EVENT_REJECTED, syscall.ECONNRESET)
+		}
+		return
+	case id.overflows(int(p.PrivateDataLen)):
+		m.turnAway(id, abi.RDMA_CM_EVENT_REJECTED, syscall.ECONNRESET)
 		return
 	case id.datagram:
 		m.lookUp(id, l, &p)
@@ -95,6 +138,7 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 	}
 	server := m.createChild(l, id)
 	server.retries, server.rnr = p.RetryCount, p.RnrRetryCount
+	server.reads, server.serves = p.ResponderResources, p.InitiatorDepth
 	// The request counts for the listener.
 	resp := l.event(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, l.param(abi.RDMA_CM_EVENT_CONNECT_REQUEST, p))
 	resp.Id = server.handle
@@ -109,6 +153,31 @@ func (m *manager) listener(id *cmID) *cmID {
 	return l
 }
 
+// listensElsewhere reports whether the host that the ID dials listens on the port, but on another address.
+func (m *manager) listensElsewhere(id *cmID) bool {
+	for at, l := range m.bound {
+		if at.addr.Port() == id.dst.Port() && at.datagram == id.datagram && l.listens && l.d == id.to {
+			return true
+		}
+	}
+	return false
+}
+
+// overflows reports whether a message over iWARP has more private data than its receiver takes.
+func (id *cmID) overflows(length int) bool {
+	return id.d.info.privateLimit > 0 && length > id.d.info.privateLimit
+}
+
+// turnAway ends an attempt of the ID over iWARP with an event and an error.
+func (m *manager) turnAway(id *cmID, event uint32, why syscall.Errno) {
+	m.f.after(m.f.wire.latency, func() {
+		m.stream(id.to, id.d, retransmission, func() bool { return id.state == connReqSent }, func() {
+			id.settle(connIdle)
+			id.report(event, -int32(why), nil)
+		})
+	})
+}
+
 func (m *manager) createChild(l, client *cmID) *cmID {
 	server := m.create(l.channel, abi.RdmaUcmCreateId{})
 	server.datagram, server.child, server.begun, server.d, server.to = l.datagram, true, true, l.d, client.d
@@ -118,18 +187,18 @@ func (m *manager) createChild(l, client *cmID) *cmID {
 }
 
 // refused handles the rejection of a request without a listener.
-func (id *cmID) refused() {
+func (id *cmID) refused(reason int32) {
 	if id.state != connReqSent {
 		return
 	}
 	id.settle(connIdle)
 	switch {
 	case id.datagram:
-		id.report(abi.RDMA_CM_EVENT_UNREACHABLE, noDatagramService, nil)
+		id.notFound(noDatagramService, abi.RdmaUcmConnParam{})
 	case id.d.info.iwarp:
 		id.report(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNREFUSED), nil)
 	default:
-		id.report(abi.RDMA_CM_EVENT_REJECTED, rejectNoService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
+		id.report(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
 	}
 }
 
@@ -143,6 +212,9 @@ func (id *cmID) unreachable() {
 func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 	switch {
 	case id.d == nil || !id.begun:
+		return syscall.EINVAL
+	case a.ConnParam.Valid != 0 && !id.fits(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, int(a.ConnParam.PrivateDataLen)):
+		m.refuse(id, rejectConsumer, nil)
 		return syscall.EINVAL
 	case id.datagram:
 		return m.answer(id, a)
@@ -158,6 +230,7 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 	}
 	id.uid, id.qpn, id.state = a.Uid, a.ConnParam.QpNum, connRepSent
 	p, client := a.ConnParam, id.peer
+	id.reads, id.serves = p.InitiatorDepth, p.ResponderResources
 	id.exchange(answerWait, func() { m.carry(id.d, id.to, func() { client.accepted(p) }) }, id.unreachable)
 	return nil
 }
@@ -170,6 +243,7 @@ func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 	case !id.m.isAlive(id):
 	case id.state == connReqSent:
 		id.settle(connRepRcvd)
+		id.reads, id.serves = p.ResponderResources, p.InitiatorDepth
 		id.report(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0, id.param(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, p))
 	case id.state == connRepRcvd: // it says that it needs time
 		id.m.carry(id.d, id.to, server.postpone)
@@ -197,9 +271,17 @@ func (m *manager) acceptStream(id *cmID, a *abi.RdmaUcmAccept) error {
 		return syscall.ECONNRESET
 	case id.state != connReqRcvd || a.ConnParam.Valid == 0:
 		return syscall.EINVAL
+	case id.overflows(int(a.ConnParam.PrivateDataLen)):
+		id.settle(connIdle)
+		m.turnAway(id.peer, abi.RDMA_CM_EVENT_REJECTED, syscall.ECONNRESET)
+		return syscall.EINVAL
 	}
 	client, p := id.peer, a.ConnParam
 	id.uid, id.qpn = a.Uid, p.QpNum
+	// Over iWARP, the driver serves at least what the peer asks for, and asks for no more than the peer serves.
+	p.ResponderResources, p.InitiatorDepth = max(p.ResponderResources, id.serves), min(p.InitiatorDepth, id.reads)
+	id.reads, id.serves = p.InitiatorDepth, p.ResponderResources
+	client.reads, client.serves = id.serves, id.reads
 	if !m.f.join(id, client) {
 		return syscall.EINVAL
 	}
@@ -207,10 +289,11 @@ func (m *manager) acceptStream(id *cmID, a *abi.RdmaUcmAccept) error {
 	m.f.after(m.f.wire.latency, func() {
 		m.stream(id.d, id.to, retransmission, func() bool { return client.state == connReqSent }, func() {
 			client.settle(connEstablished)
-			client.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&p))
+			p.ResponderResources, p.InitiatorDepth = id.reads, id.serves
+			client.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, client.param(abi.RDMA_CM_EVENT_ESTABLISHED, p))
 		})
 	})
-	id.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+	id.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&abi.RdmaUcmConnParam{ResponderResources: id.reads, InitiatorDepth: id.serves}))
 	return nil
 }
 
@@ -229,7 +312,7 @@ func (f *Fabric) join(a, b *cmID) bool {
 	}
 	ends[0].peer, ends[1].peer = ends[1], ends[0]
 	for _, p := range ends {
-		p.qp.Connect()
+		p.qp.Connect(p.id.reads, p.id.serves)
 	}
 	for _, p := range ends {
 		f.pump(p)
@@ -245,6 +328,8 @@ func (m *manager) reject(id *cmID, data []byte) error {
 	case id.d.info.iwarp && id.state == connReset:
 		id.state = connIdle
 		return syscall.ECONNRESET
+	case !id.fits(abi.RDMA_CM_EVENT_REJECTED, len(data)):
+		return syscall.EINVAL
 	}
 	if !m.refuse(id, rejectConsumer, data) {
 		return syscall.EINVAL
@@ -272,6 +357,10 @@ func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 	}
 	p := abi.RdmaUcmConnParam{PrivateDataLen: uint8(len(data))}
 	copy(p.PrivateData[:], data)
+	if id.overflows(len(data)) {
+		m.turnAway(peer, abi.RDMA_CM_EVENT_CONNECT_ERROR, syscall.EINVAL)
+		return true
+	}
 	if id.d.info.iwarp {
 		m.f.after(m.f.wire.latency, func() {
 			m.stream(id.d, id.to, retransmission, func() bool { return peer.state == connReqSent }, func() {
@@ -299,7 +388,7 @@ func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
 		return
 	}
 	if id.datagram {
-		id.report(abi.RDMA_CM_EVENT_UNREACHABLE, datagramRejected, nil)
+		id.notFound(datagramRejected, p)
 		return
 	}
 	id.report(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
@@ -361,16 +450,23 @@ func (id *cmID) partedToo() {
 	}
 }
 
+// pair returns the queue pair of the connection, or nil.
+func (id *cmID) pair() *pair {
+	if p := id.m.f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
+		return p
+	}
+	return nil
+}
+
 // hangUp closes the TCP connection of an ID over iWARP after the data that it has sent.
 func (id *cmID) hangUp() {
 	f := id.m.f
 	if !id.begun || !id.d.info.iwarp {
 		return
 	}
-	if p := f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
-		f.arriveAll(p)
-		p.unsent = p.inFlight[min(p.arrived, len(p.inFlight)):]
-		p.qp.Break()
+	if p := id.pair(); p != nil {
+		p.sendRest(f)
+		p.qp.CloseConn()
 		p.end(f)
 	}
 	if server := id.peer; !id.child && server != nil && server.state == connReqRcvd {
@@ -394,16 +490,26 @@ func (m *manager) finish(id *cmID) {
 	case connReqRcvd, connRepSent, connRepRcvd:
 		m.refuse(id, rejectConsumer, nil)
 	default:
+		p := id.pair()
 		_ = m.disconnect(id)
+		if p != nil && id.d.info.iwarp { // C: iwcm_modify_qp_err
+			p.qp.Break()
+		}
 	}
 	id.settle(connIdle)
 }
 
 // The reasons why a lookup of a datagram service fails, with InfiniBand's numbers.
 const (
+	noDatagramService = 1
 	datagramRejected  = 2
-	noDatagramService = 3
 )
+
+// notFound reports that a lookup failed.
+func (id *cmID) notFound(status int32, p abi.RdmaUcmConnParam) {
+	ud := abi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: answerPrivate}
+	id.report(abi.RDMA_CM_EVENT_UNREACHABLE, status, abi.Bytes(&ud))
+}
 
 // udpQKey is the Q_Key of all datagram queue pairs of the manager, as in rdma_cm.h.
 const udpQKey = 0x01234567
@@ -446,7 +552,7 @@ func (id *cmID) address(dgid [16]byte) (a abi.IbUverbsAhAttr) {
 	local, _ := id.gids()
 	a.Grh.Dgid, a.Grh.SgidIndex, a.Grh.HopLimit, a.IsGlobal, a.PortNum = dgid, id.d.gidIndex(local), 64, 1, 1
 	if to := id.m.f.byGID(dgid); to != nil {
-		a.Dlid = to.lid
+		a.Dlid = to.base()
 	}
 	return a
 }
@@ -457,6 +563,7 @@ type join struct {
 	uid      uint64
 	handle   uint32
 	reported uint32
+	group    [16]byte
 }
 
 // everybody is the queue pair number of messages to a group.
@@ -470,10 +577,9 @@ func (m *manager) join(id *cmID, r abi.RdmaUcmJoinMcast, out []byte) error {
 		return syscall.ENOSYS
 	}
 	m.lastID++
-	j := &join{id: id, uid: r.Uid, handle: m.lastID}
+	j := &join{id: id, uid: r.Uid, handle: m.lastID, group: parseSockaddr(r.Addr).Addr().As16()}
 	id.joins = append(id.joins, j)
-	group := parseSockaddr(r.Addr).Addr()
-	ud := abi.RdmaUcmUdParam{QpNum: everybody, Qkey: udpQKey, AhAttr: id.address(group.As16())}
+	ud := abi.RdmaUcmUdParam{QpNum: everybody, Qkey: udpQKey, AhAttr: id.address(j.group)}
 	resp := id.event(abi.RDMA_CM_EVENT_MULTICAST_JOIN, 0, abi.Bytes(&ud))
 	resp.Uid, resp.Id = j.uid, j.handle
 	id.channel.report(event{id: id, join: j, resp: resp})
@@ -494,6 +600,16 @@ func (m *manager) leave(handle uint32, out []byte) error {
 		return nil
 	}
 	return syscall.ENOENT
+}
+
+// hasJoined reports whether somebody has joined a group on a device's network device.
+func (m *manager) hasJoined(d *Device, group [16]byte) bool {
+	for _, id := range m.ids {
+		if id.d == d && slices.ContainsFunc(id.joins, func(j *join) bool { return j.group == group }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (id *cmID) leaveAll() { id.joins = nil }

@@ -3,7 +3,9 @@ package rdmatest_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -18,7 +20,7 @@ import (
 // TestPortInUse: a port has one listener at a time, and those of a host that is dead are free.
 // Connections that it has accepted do not occupy it.
 func TestPortInUse(t *testing.T) {
-	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
 		ctx := f.Host(1).Context(t.Context())
 		listen := func() (*rdmacm.Listener, error) {
 			return new(rdmacm.ListenConfig).Listen(ctx, f.Host(1).Addr()+":7471")
@@ -41,7 +43,8 @@ func TestPortInUse(t *testing.T) {
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, err := rdmacm.Dial(t.Context(), l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+			_, err := rdmacm.Dial(t.Context(), l.Addr().String())
+			if rejected := new(rdmacm.RejectedError); !errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &rejected) == (k == rdmatest.SIW) {
 				t.Errorf("a dial without a listener: %v", err)
 			}
 			if err := must(listen())(t).Close(); err != nil { // while the connection lives
@@ -58,6 +61,76 @@ func TestPortInUse(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestFlood checks that honest dials get through while another host asks for as many connections as it can, and gives up
+// half of its dials. The first honest request finds the listener full, with nobody who accepts. Over iWARP no others follow,
+// because a kernel whose queue is full refuses requests there; over RoCE they come again.
+func TestFlood(t *testing.T) {
+	const flooders, each, honest = 24, 20, 10
+	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE} {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k, Hosts: make([]rdmatest.HostOptions, 3)})
+				l := must((&rdmacm.ListenConfig{Backlog: 8}).Listen(t.Context(), f.Host(0).Addr()+":0"))(t)
+				dial := func(ctx context.Context) error {
+					c, err := rdmacm.Dial(ctx, l.Addr().String())
+					if err == nil {
+						err = c.Close()
+					}
+					return err
+				}
+				var all sync.WaitGroup
+				for i := range flooders {
+					all.Go(func() {
+						for range each {
+							ctx, cancel := context.WithCancel(f.Host(1).Context(t.Context()))
+							if i%2 == 0 {
+								time.AfterFunc(time.Millisecond, cancel)
+							}
+							_ = dial(ctx)
+							cancel()
+						}
+					})
+				}
+				synctest.Wait()
+				dialled := make(chan error, 1)
+				ctx := f.Host(2).Context(t.Context())
+				go func() { dialled <- dial(ctx) }()
+				synctest.Wait()
+				select {
+				case err := <-dialled:
+					t.Errorf("nobody has accepted: %v", err)
+					dialled <- nil
+				default:
+				}
+				all.Go(func() {
+					for {
+						switch c, err := l.Accept(context.Background()); {
+						case errors.Is(err, net.ErrClosed):
+							return
+						case err == nil:
+							_ = c.Close()
+						}
+					}
+				})
+				if err := <-dialled; err != nil {
+					t.Error(err)
+				}
+				if k == rdmatest.RXE {
+					for n := range honest {
+						if err := dial(ctx); err != nil {
+							t.Errorf("dial %d: %v", n, err)
+						}
+					}
+				}
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+				all.Wait()
+			})
+		})
+	}
 }
 
 // TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
@@ -103,7 +176,7 @@ func TestHandshakeLost(t *testing.T) {
 // ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
 func TestAcceptAbandoned(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 		defer l.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		dialled := make(chan error, 1)
@@ -131,10 +204,10 @@ func TestAckTimeouts(t *testing.T) {
 		set               time.Duration
 		dialled, accepted uint8
 	}{{0, 17, 17}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
-		dialled, accepted := meetBy(t, rdmatest.New(t), &rdmacm.Dialer{AckTimeout: c.set})
+		dialled, accepted := meetBy(t, rdmatest.New(t), &rdmacm.Dialer{Config: rdmacm.Config{TransportOptions: rdmacm.TransportOptions{AckTimeout: c.set}}})
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, accepted: c.accepted} {
-			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+			if a := must(conn.QP().Query())(t); a.AckTimeout != 4096<<want || a.RetryCnt != 7 {
+				t.Errorf("%v: %v, %d retries, want %d", c.set, a.AckTimeout, a.RetryCnt, want)
 			}
 		}
 	}
@@ -145,7 +218,7 @@ func TestAckTimeouts(t *testing.T) {
 func TestSlowAccept(t *testing.T) {
 	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		var took time.Duration
@@ -188,7 +261,7 @@ func TestConfirmationLost(t *testing.T) {
 		f.SetLatency(time.Second)
 		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
 		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		served := make(chan error, 1)
@@ -268,8 +341,8 @@ func TestCloseBehindCut(t *testing.T) {
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
-			dialled, _ := meetBy(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Dialer{AckTimeout: 8 * time.Second})
-			if a, err := dialled.QP().Query(); err != nil || a.Timeout != 21 {
+			dialled, _ := meetBy(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Dialer{Config: rdmacm.Config{TransportOptions: rdmacm.TransportOptions{AckTimeout: 8 * time.Second}}})
+			if a, err := dialled.QP().Query(); err != nil || a.AckTimeout != 4096<<21 {
 				t.Error(a, err)
 			}
 		})
@@ -280,7 +353,7 @@ func TestAckTimeout(t *testing.T) {
 func TestDeviceAttr(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		d := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
-		a := must(d.Query())(t)
+		a := must(d.QueryDevice())(t)
 		if a.NodeGUID == 0 || a.SysImageGUID != a.NodeGUID || a.PageSizeCap&4096 == 0 {
 			t.Errorf("%v, %v, pages of %#x", a.NodeGUID, a.SysImageGUID, a.PageSizeCap)
 		}
@@ -304,8 +377,8 @@ func TestEventLimits(t *testing.T) {
 	}
 	newID := func() *rdmacm.ID { return must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t) }
 	l, id := newID(), newID()
-	defer l.Destroy()
-	defer id.Destroy()
+	defer l.Close()
+	defer id.Close()
 	for _, err := range []error{l.Bind(netip.AddrPortFrom(to, 7471)), l.Listen(1),
 		id.ResolveAddr(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 7471), time.Minute)} {
 		if err != nil {
@@ -321,7 +394,7 @@ func TestEventLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := next(rdmacm.EventConnectRequest)
-	defer request.ID.Destroy()
+	defer request.ID.Close()
 	if p := request.Param; p.ResponderResources != 2 || p.InitiatorDepth != 3 {
 		t.Errorf("the request: serve %d, issue %d", p.ResponderResources, p.InitiatorDepth)
 	}
@@ -391,7 +464,7 @@ func TestTimeWait(t *testing.T) {
 			}
 		}
 		for _, id := range []*rdmacm.ID{id, child, l} {
-			do(id.Destroy())
+			do(id.Close())
 		}
 	})
 }

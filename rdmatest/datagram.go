@@ -22,6 +22,14 @@ type overtaken []letter
 // datagram sends a datagram.
 func (f *Fabric) datagram(p *pair, k *packet, now time.Time) {
 	l := letter{p, k}
+	if l.leaves() {
+		if f.isPaused() {
+			f.held = append(f.held, func() { f.sendOut(l) })
+			return
+		}
+		f.sendOut(l)
+		return
+	}
 	if f.wire.reordered > 0 && f.random.Float64() < f.wire.reordered {
 		f.overtaken = append(f.overtaken, l)
 		return
@@ -52,7 +60,7 @@ func (f *Fabric) post(l letter, now time.Time) {
 func (f *Fabric) receive(l letter) {
 	to := l.k.w.To
 	switch {
-	case f.loses() || l.from.d.removed || !l.from.d.verbs.Up():
+	case f.loses() || !l.from.d.works() || !l.from.d.verbs.Up():
 		return
 	case l.from.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
 		f.receiveFrames(l.from.d, l.k)
@@ -62,16 +70,19 @@ func (f *Fabric) receive(l letter) {
 	}
 	dgid := to.AH.Attr.Grh.Dgid
 	if to.AH.Attr.IsGlobal == 0 || !isGroup(dgid) {
-		if d := f.at(l.from.d, dgid, to.AH.Attr.Dlid); d != nil && f.hasPath(l.from.d, d) {
-			f.receiveAt(l, d.verbs.QP(to.QPN))
+		if d := f.at(l.from.d, to.AH.Attr.Grh.SgidIndex, dgid, to.AH.Attr.Dlid); d != nil && f.hasPath(l.from.d, d) {
+			f.receiveAt(l.arrives(), d.verbs.QP(to.QPN))
 		}
+		return
+	}
+	if !l.from.d.verbs.IsInfiniBand() && !l.from.d.hasGID(int(to.AH.Attr.Grh.SgidIndex)) {
 		return
 	}
 	for _, d := range f.devices {
 		for _, k := range d.verbs.Openings() {
 			for _, qp := range k.QueuePairs() {
-				if f.hasPath(l.from.d, d) && qp.IsIn(dgid) {
-					f.receiveAt(l, qp)
+				if f.hasPath(l.from.d, d) && qp.IsIn(dgid) && (!d.info.softRoCE || f.manager.hasJoined(d, dgid)) {
+					f.receiveAt(l.arrives(), qp)
 				}
 			}
 		}
@@ -83,20 +94,46 @@ func isGroup(gid [16]byte) bool { return netip.AddrFrom16(gid).Unmap().IsMultica
 // ownQKey is the bit of a Q_Key that makes the device send the queue pair's own Q_Key instead.
 const ownQKey = 1 << 31
 
+// qkey returns the Q_Key that the datagram has.
+func (l *letter) qkey() uint32 {
+	if qkey := l.k.w.To.QKey; qkey&ownQKey == 0 || l.from.d.info.softRoCE {
+		return qkey
+	}
+	return l.from.qp.Attr().Qkey
+}
+
+// leaves reports whether the datagram is for the network outside.
+func (l *letter) leaves() bool {
+	to := l.k.w.To
+	return l.from.d.onWire() && l.from.qp.Type == abi.IB_UVERBS_QPT_UD && to.AH != nil && to.AH.Attr.IsGlobal != 0 && len(l.k.data) <= mtu &&
+		l.from.d.fabric.isOutside(to.AH.Attr.Grh.Dgid)
+}
+
+// arrival is a datagram at its destination.
+type arrival struct {
+	k         *packet
+	header    []byte // in front of the data
+	qkey, qpn uint32 // qpn is the sender's
+	lid       uint16 // the sender's
+	udp, ipv4 bool
+}
+
+func (l *letter) arrives() arrival {
+	d := l.from.d
+	return arrival{k: l.k, header: header(d, l.k), qkey: l.qkey(), qpn: l.from.qp.Num, lid: d.base(), udp: d.verbs.IsRoCE(), ipv4: isIPv4(d, &l.k.w.To.AH.Attr)}
+}
+
 // receiveAt delivers a datagram to a queue pair, or drops it if the queue pair can't accept it.
-func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
+func (f *Fabric) receiveAt(l arrival, qp *fakeverbs.QP) {
 	if qp == nil || qp.Type != abi.IB_UVERBS_QPT_UD {
 		return
 	}
-	a, qkey := qp.Attr(), l.k.w.To.QKey
-	if qkey&ownQKey != 0 {
-		qkey = l.from.qp.Attr().Qkey
-	}
-	if a.QpState < abi.IB_QPS_RTR || a.QpState == abi.IB_QPS_ERR || a.Qkey != qkey {
+	a := qp.Attr()
+	if a.QpState < abi.IB_QPS_RTR || a.QpState == abi.IB_QPS_ERR || a.Qkey != l.qkey {
 		return
 	}
 	to := f.pairOf(qp)
-	b := append(header(l.from.d, &l.k.w.To.AH.Attr), l.k.data...)
+	b := append(l.header, l.k.data...)
 	if r, ok := qp.PeekRecv(); !ok || len(b) > roomIn(r.SGL) {
 		return // the receive stays on the queue
 	}
@@ -104,12 +141,13 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 	switch {
 	case r == nil:
 	case !scatter(qp, r.SGL, b):
-		status, _ := to.d.rules.(roce).unfit(false)
+		status, _ := to.d.rules.(roceRules).unfit(false)
 		qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
 		qp.Break()
 		to.end(f)
 	default:
-		f.received(to, l.k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b)), SrcQp: l.from.qp.Num, Slid: l.from.d.lid})
+		r.Packet.UDP, r.Packet.IPv4, r.Packet.IPv6 = l.udp, l.ipv4, l.udp && !l.ipv4
+		f.received(to, l.k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b)), SrcQp: l.qpn, Slid: l.lid})
 	}
 }
 
@@ -119,22 +157,43 @@ const grhSize = 40
 // header returns the 40 bytes in front of a datagram. They hold a GRH, or over Ethernet an IPv4
 // header in the second half. They are zero if the datagram is addressed by LID. Only ports on
 // InfiniBand have LIDs.
-func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
-	b := make([]byte, grhSize)
+func header(from *Device, k *packet) []byte {
+	b, to := make([]byte, grhSize), &k.w.To.AH.Attr
 	if to.IsGlobal == 0 {
 		return b
 	}
-	src, dst := from.gids[min(int(to.Grh.SgidIndex), len(from.gids)-1)], netip.AddrFrom16(to.Grh.Dgid)
-	if dst.Is4In6() && from.lid == 0 {
-		ip := b[20:]
-		ip[0], ip[1], ip[8], ip[9] = 0x45, to.Grh.TrafficClass, to.Grh.HopLimit, 17
-		binary.BigEndian.PutUint16(ip[2:], 20)
-		copy(ip[12:], src[12:])
-		copy(ip[16:], to.Grh.Dgid[12:])
-		binary.BigEndian.PutUint16(ip[10:], checksum(ip))
-		return b
+	gids := from.gidTable()
+	src := gids[min(int(to.Grh.SgidIndex), len(gids)-1)]
+	if isIPv4(from, to) {
+		return headerIPv4(src[12:], to.Grh.Dgid[12:], to.Grh.TrafficClass, to.Grh.HopLimit, k.udpLen())
 	}
-	binary.BigEndian.PutUint32(b, 6<<28|uint32(to.Grh.TrafficClass)<<20|to.Grh.FlowLabel)
+	binary.BigEndian.PutUint32(b, 6<<28|uint32(to.Grh.TrafficClass)<<20|to.Grh.FlowLabel&(1<<20-1))
 	b[6], b[7] = 0x1b, to.Grh.HopLimit
 	return slices.Concat(b[:8], src[:], to.Grh.Dgid[:])
+}
+
+// headerIPv4 returns the 40 bytes in front of a datagram in an IPv4 packet.
+func headerIPv4(src, dst []byte, class, hops uint8, size uint16) []byte {
+	b := make([]byte, grhSize)
+	ip := b[20:]
+	ip[0], ip[1], ip[8], ip[9] = 0x45, class, hops, 17
+	binary.BigEndian.PutUint16(ip[2:], 20+size)
+	copy(ip[12:], src)
+	copy(ip[16:], dst)
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	return b
+}
+
+// isIPv4 reports whether a datagram travels in an IPv4 packet.
+func isIPv4(from *Device, to *abi.IbUverbsAhAttr) bool {
+	return !from.verbs.IsInfiniBand() && netip.AddrFrom16(to.Grh.Dgid).Is4In6()
+}
+
+// udpLen returns the length of the UDP packet that carries a datagram over RoCE v2.
+func (k *packet) udpLen() uint16 {
+	n := 8 + 12 + 8 + (len(k.data)+3)&^3 + 4 // UDP, BTH, DETH, the padded data, and the invariant CRC
+	if hasImm(k.w) {
+		n += 4
+	}
+	return uint16(n)
 }

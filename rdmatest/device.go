@@ -7,13 +7,13 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Device is an RDMA device with one port on its own network device. As with a kernel, each open file
@@ -27,7 +27,8 @@ type Device struct {
 	index  uint32
 	addrs  []netip.Addr
 	gids   [][16]byte
-	lid    uint16 // the first of the port's two LIDs on InfiniBand
+	subnet SubnetPort // nil: it is in none
+	lid    uint16     // the first of the port's two LIDs on InfiniBand without a subnet
 	rules  rules
 	verbs  *fakeverbs.Device
 
@@ -36,7 +37,6 @@ type Device struct {
 	cutLIDs [1 << lmc]bool // LIDs at which nothing arrives
 	busy    time.Time      // the time until which the port is sending packets
 	removed bool           // the kernel does not list it any more
-	gone    bool           // it can't be found by its index either
 }
 
 func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
@@ -49,7 +49,7 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 	}
 	d.info = kinds[d.kind]
 	d.verbs = fakeverbs.NewDevice(d.info.driver)
-	d.verbs.NodeGUID = reversed(d.guid())
+	d.verbs.NodeGUID = reversed(verbs.GUID(0x0200_00ff_fe00_0000 | uint64(d.index&0xffffff)))
 	if o.RoCE && d.info.roce != nil {
 		d.info = d.info.onRoCE()
 		d.verbs.SetRoCE()
@@ -58,11 +58,17 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 	d.gids = [][16]byte{{0: 2, 4: byte(d.index >> 8), 5: byte(d.index)}} // the MAC
 	if !d.info.iwarp {
 		d.gids = [][16]byte{linkLocal(d.index)}
+	}
+	if !d.info.iwarp && !d.info.noCM && o.Subnet == nil {
 		for _, a := range d.addrs {
 			d.gids = append(d.gids, a.As16())
 		}
 	}
-	if o.InfiniBand && d.info.infiniBand {
+	switch {
+	case !d.info.infiniBand:
+	case o.Subnet != nil:
+		d.join(o.Subnet)
+	case o.InfiniBand:
 		d.lid = uint16(d.index%(mostLIDs>>lmc)+1) << lmc
 		d.verbs.SetInfiniBand(d.lid, lmc)
 	}
@@ -96,13 +102,17 @@ func (d *Device) Kind() Kind { return d.kind }
 func (d *Device) Host() *Host { return d.host }
 
 // Addrs returns the addresses of the device's network device.
-func (d *Device) Addrs() []netip.Addr { return slices.Clone(d.addrs) }
+func (d *Device) Addrs() []netip.Addr {
+	d.fabric.mu.Lock()
+	defer d.fabric.mu.Unlock()
+	return slices.Clone(d.addrs)
+}
 
 // open opens the device.
 func (d *Device) open() (ioctl.File, error) {
 	k := d.verbs.Open()
 	k.InBubble = true
-	k.Rang, k.Pin, k.Refuse = d.fabric.rang, d.host.pin, d.faults.refuse
+	k.Rang, k.Pin, k.PinLimit, k.Refuse = d.fabric.rang, d.host.pin, d.host.memlock, d.faults.refuse
 	return k, nil
 }
 
@@ -113,12 +123,11 @@ type Host struct {
 
 	mu     sync.Mutex // guards the fields below
 	pinned int64
-	limit  int64
-	limits bool
+	limit  int64 // in bytes; negative means no limit
 }
 
 func (f *Fabric) addHost(o *HostOptions, kind Kind) {
-	h := &Host{fabric: f}
+	h := &Host{fabric: f, limit: -1}
 	f.hosts = append(f.hosts, h)
 	devices := o.Devices
 	if devices == nil {
@@ -132,7 +141,7 @@ func (f *Fabric) addHost(o *HostOptions, kind Kind) {
 	f.devices = append(f.devices, h.devices...)
 }
 
-// Addr returns the first address of the first device.
+// Addr returns the first address of the first device, which has one unless RemoveAddr took it.
 func (h *Host) Addr() string { return h.devices[0].Addrs()[0].String() }
 
 // Device returns the device with the given number, counted from 0. It panics if the number is out of range.
@@ -142,12 +151,18 @@ func (h *Host) Device(i int) *Device { return h.devices[i] }
 func (h *Host) Devices() []*Device { return append([]*Device(nil), h.devices...) }
 
 // SetMemlock limits how many bytes of memory the host's programs may have registered, in whole
-// pages. As with RLIMIT_MEMLOCK, registering more fails with ENOMEM. A negative number means no
-// limit.
+// pages. As with RLIMIT_MEMLOCK, registering more fails with ENOMEM, and with a limit of 0 any
+// registration with EPERM. Queues don't count. A negative number means no limit.
 func (h *Host) SetMemlock(bytes int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.limit, h.limits = bytes, bytes >= 0
+	h.limit = bytes
+}
+
+func (h *Host) memlock() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.limit
 }
 
 // Context returns a copy of ctx that belongs to the host. Connections that packages rdmacm,
@@ -157,16 +172,18 @@ func (h *Host) Context(ctx context.Context) context.Context { return kernel.With
 
 // source returns the address from which the host can reach dst.
 func (h *Host) source(dst netip.Addr) netip.Addr {
+	h.fabric.mu.Lock()
+	defer h.fabric.mu.Unlock()
 	to := h.fabric.owner(dst.Unmap())
 	if to == nil {
 		return netip.Addr{}
 	}
 	for _, d := range h.devices {
-		if d.meets(to) && !d.isRemoved() {
+		if d.meets(to) && !d.removed && len(d.addrs) > 0 {
 			return d.addrLike(dst)
 		}
 	}
-	return h.devices[0].addrs[0]
+	return h.devices[0].addrLike(dst)
 }
 
 // Kill ends the host's programs, like SIGKILL. The host keeps running: its kernel ends the programs'
@@ -185,8 +202,10 @@ func (h *Host) Kill() {
 func (h *Host) pin(bytes int64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if bytes > 0 && h.limits && h.pinned+bytes > h.limit {
-		return syscall.ENOMEM
+	if bytes > 0 && h.limit >= 0 {
+		if err := fakeverbs.CheckMemlock(h.pinned+bytes, h.limit); err != nil {
+			return err
+		}
 	}
 	h.pinned += bytes
 	return nil
@@ -225,10 +244,15 @@ func (f *Fabric) pumpAll() {
 	}
 }
 
-// Remove unplugs the device. Programs that have it open receive the event DEVICE_FATAL. All
-// their calls to it fail with EIO, and so do calls that wait for its events. Connections
-// receive the event DEVICE_REMOVAL. The device can't be found any more. Programs must still
-// close their objects on it.
+// Remove unplugs the device. It can't be found any more, and connections receive the event
+// DEVICE_REMOVAL. The rest is as Linux's driver does it:
+//   - Programs that have a card open receive the event DEVICE_FATAL. All their calls to it fail
+//     with EIO, and so do calls that wait for its events.
+//   - With devices in software there is no such event, and all calls still work, as on Linux 6.12.
+//     Connections over iWARP end. On Linux the removal waits until all programs have closed the
+//     device. Remove doesn't wait.
+//
+// Programs must still close their objects on it.
 func (d *Device) Remove() {
 	if !d.stop() {
 		return
@@ -236,12 +260,11 @@ func (d *Device) Remove() {
 	d.verbs.Remove() // this calls Rang
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
-	d.gone = true
-	d.fabric.manager.removed(d)
+	d.fabric.manager.drop(func(other *Device) bool { return other == d })
 }
 
-// stop removes the device from the list and ends its connections. It reports whether this call was the
-// first to do so.
+// stop removes the device from the list, and ends its connections if programs lose it. It reports
+// whether this call was the first to do so.
 func (d *Device) stop() bool {
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()
@@ -249,6 +272,9 @@ func (d *Device) stop() bool {
 		return false
 	}
 	d.removed = true
+	if !d.verbs.LetsGo() {
+		return true
+	}
 	for qp, p := range d.fabric.pairs {
 		if p.d == d {
 			p.end(d.fabric)
@@ -264,11 +290,8 @@ func (d *Device) isRemoved() bool {
 	return d.removed
 }
 
-func (d *Device) isGone() bool {
-	d.fabric.mu.Lock()
-	defer d.fabric.mu.Unlock()
-	return d.gone
-}
+// works reports whether programs that have the device open can use it.
+func (d *Device) works() bool { return !d.removed || !d.verbs.LetsGo() }
 
 // StallReceives makes the device find no receive for any message, as if none were posted,
 // until resume is called. Over RoCE the sender's queue pair retries as often as its RNR

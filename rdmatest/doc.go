@@ -4,7 +4,7 @@
 // nothing else: no kernel module, no root, no network, and no Linux.
 //
 //	fabric := rdmatest.New(t)
-//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0")
+//	l, err := rdmacm.Listen(context.Background(), fabric.Host(1).Addr()+":0")
 //	…
 //	c, err := rdmacm.Dial(ctx, l.Addr().String())
 //
@@ -43,16 +43,46 @@
 // Alibaba Cloud's network card, with a model of the hardware. It has reliable connections of
 // package rdmacm, immediate data and atomics. DeviceOptions.RoCE puts it on RoCE v2. [MLX5] is
 // like NVIDIA's network cards on Ethernet, also with a model of the hardware. It has everything
-// that RXE has. The devices are as strict as the real ones. Calls fail with the errno of Linux
+// that RXE has. [EFA] is like the network card of Amazon's cloud, also with a model of the hardware. It
+// has SRD and UD queue pairs and no connection manager. Messages and completions are in an order that
+// Options.Seed determines, and an error concerns one message. The devices are as strict as the real ones. Calls fail with the errno of Linux
 // 6.12. Mistakes that end a connection on a real device end it here, with the same completions.
 // The importer needs no provider, because this package imports those of its devices.
+//
+// # Memory
+//
+// Regions need memory as on Linux 6.12. Memory that the device may write must be writable, and no
+// shared mapping of a file on a disk: otherwise registering it fails with EFAULT. This is checked
+// on Linux only. Unlike a kernel, this package does not pin pages. An access to memory that the
+// test has protected, unmapped or cut short since then fails with an error completion, and never
+// ends the process. If other memory has been mapped at the same address, the device accesses that
+// memory.
+//
+// # Limits
+//
+// These differences are deliberate:
+//   - A window of RXE gives access to its own range only. Linux's soft RoCE opens the whole region
+//     behind it, and a program must not rely on that.
+//   - A request is carried out within the call that posts it, unless there is latency. So a send queue
+//     is never full of requests in progress.
+//   - At most 1,000 completions that an RXE or SIW device loses for lack of room raise EventCQErr.
+//   - What only the drivers and cards of ERDMA, MLX5 and EFA refuse is modelled on the sources of Linux and
+//     rdma-core and on the InfiniBand specification. It has not been compared with a card. An example is
+//     the status of an operation that the type of a queue pair does not have.
+//   - An ID that listens without an address fails with EINVAL, because the connection manager of the
+//     fabric can't tell which host the ID is on. rdmacm binds first.
+//   - The ports of SIW listeners are not TCP ports of the machine. On Linux, a TCP socket can't have the
+//     port of a listener.
+//   - A port that is down sends nothing to itself either. The soft RoCE and soft iWARP of Linux 6.12
+//     go on to reach their own addresses without a carrier, and soft iWARP raises no event then.
+//   - READs between queue pairs with different path MTUs succeed, as on RXE. Cards may refuse them.
 //
 // # Faults
 //
 // A test injects a fault with one call, which takes effect at once:
 //
 //	of the network      [Fabric.SetLatency], SetBandwidth, SetLoss, SetReordering, Partition, Pause
-//	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives, CutPath
+//	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives, CutPath, AddAddr, RemoveAddr
 //	of a host           [Host.SetMemlock], Kill
 //	of the manager      [Fabric.FailCM], [Fabric.HoldCM]
 //
@@ -99,7 +129,8 @@ package rdmatest
 // launches the next send. Each queue pair has one timer for later work. Without latency,
 // everything happens within the call that posted, so the order of events is always the same.
 // The fabric's lock is taken before the locks of fakeverbs, which makes no callbacks while it
-// holds one.
+// holds one. For an RC queue pair, pump keeps the locks of both openings until it is done, so that
+// a list of requests takes each lock once.
 //
 // kind.go is the table of kinds. Each kind has rules in its own file. They extend those of its
 // transport, which are in iwarp.go (TCP: any mistake ends the connection) and roce.go

@@ -17,7 +17,7 @@ func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 	case k.w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV:
 		ok = p.qp.Invalidate(k.w.Imm)
 	case ok && fetches(k.w):
-		ok = mayUse(p.qp, k.w.SGL, true)
+		ok = mayWrite(p.qp, k.w.SGL)
 	case ok:
 		ok = gather(p.qp, k)
 	}
@@ -97,17 +97,27 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	if right(k.w) == 0 {
 		return f.messageERDMA(to, k)
 	}
-	if !aligned(k.w) || !isOpen(to, k) {
+	deny := func() uint32 {
 		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
 		return abi.IB_WC_REM_ACCESS_ERR
 	}
 	switch {
+	case !aligned(k.w) || !isOpen(to, k):
+		return deny()
+	case p.qp.FetchFrom(to.qp, k.w):
+		return abi.IB_WC_SUCCESS
 	case fetches(k.w):
-		scatter(p.qp, k.w.SGL, f.fetch(to, k))
+		data, ok := f.fetch(to, k)
+		if !ok {
+			return deny()
+		}
+		if !scatter(p.qp, k.w.SGL, data) {
+			return abi.IB_WC_LOC_PROT_ERR
+		}
 		endSink(p.qp, k.w)
 		return abi.IB_WC_SUCCESS
-	case len(k.data) > 0:
-		place(to, k.w, k.data)
+	case len(k.data) > 0 && !place(to, k.w, k.data):
+		return deny()
 	}
 	if !hasImm(k.w) {
 		return abi.IB_WC_SUCCESS

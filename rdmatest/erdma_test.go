@@ -203,7 +203,7 @@ func TestERDMAApart(t *testing.T) {
 		{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.ERDMA, RoCE: true}}},
 	}
 	f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: hosts})
-	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0"))(t))
+	l := closed(t, must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t))
 	if _, err := rdmacm.Dial(f.Host(0).Context(t.Context()), l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Error(err)
 	}

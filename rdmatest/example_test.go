@@ -32,7 +32,7 @@ func Example() {
 	defer t.end()
 	ctx := context.Background()
 	fabric := rdmatest.New(t)
-	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
+	l, err := msg.Listen(ctx, fabric.Host(1).Addr()+":0")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -22,6 +22,7 @@ type Fabric struct {
 	t           TB
 	strict      bool
 	endless     bool
+	inOrder     bool // also devices without order
 	leakTimeout time.Duration
 	faults      faults // of the connection manager
 	hosts       []*Host
@@ -31,12 +32,16 @@ type Fabric struct {
 	wire    wire
 	random  *rand.Rand
 	pairs   map[*fakeverbs.QP]*pair
+	holding []*fakeverbs.Kernel // openings whose lock pump holds
+	route   route               // of the pair that pump is called for
 	manager manager
+	uplink  func(Datagram) // to the network outside, or nil
 
 	paused    chan struct{} // nil if not paused; closed when something has been sent
 	anything  bool          // paused is closed
 	held      []func()      // datagrams that arrive after the pause
 	overtaken overtaken
+	unwritten []*pair          // pairs with receive completions to write, during pump
 	cuts      map[[2]*Host]int // number of partitions between two hosts
 }
 
@@ -57,7 +62,7 @@ func NewWith(t TB, o *Options) *Fabric {
 	if hosts == nil {
 		hosts = make([]HostOptions, 2)
 	}
-	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, leakTimeout: cmp.Or(o.LeakTimeout, 100*time.Millisecond), random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair),
+	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, inOrder: o.InOrder, leakTimeout: cmp.Or(o.LeakTimeout, 100*time.Millisecond), random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair),
 		cuts: make(map[[2]*Host]int)}
 	f.manager.init(f)
 	registry.Lock()
@@ -79,7 +84,7 @@ func (f *Fabric) Hosts() []*Host { return append([]*Host(nil), f.hosts...) }
 // Devices returns the devices of all hosts.
 func (f *Fabric) Devices() []*Device { return append([]*Device(nil), f.devices...) }
 
-// owner returns the device with an address, or nil.
+// owner returns the device on the interface that has an address, or nil.
 func (f *Fabric) owner(a netip.Addr) *Device {
 	for _, d := range f.devices {
 		for _, own := range d.addrs {
@@ -93,8 +98,11 @@ func (f *Fabric) owner(a netip.Addr) *Device {
 
 // byGID returns the device that has a GID, or nil.
 func (f *Fabric) byGID(gid [16]byte) *Device {
+	if gid == [16]byte{} {
+		return nil
+	}
 	for _, d := range f.devices {
-		for _, own := range d.gids {
+		for _, own := range d.gidTable() {
 			if own == gid {
 				return d
 			}
@@ -104,13 +112,29 @@ func (f *Fabric) byGID(gid [16]byte) *Device {
 }
 
 // at returns the device that a packet to an address reaches, or nil. On InfiniBand the LID
-// identifies the device.
-func (f *Fabric) at(from *Device, dgid [16]byte, dlid uint16) *Device {
-	if from.lid == 0 {
+// identifies the device. On RoCE the sender needs a GID.
+func (f *Fabric) at(from *Device, sgid uint8, dgid [16]byte, dlid uint16) *Device {
+	switch {
+	case from.subnet != nil:
+		return f.routed(from.subnet.Route(dlid))
+	case from.verbs.IsInfiniBand():
+	case from.hasGID(int(sgid)):
 		return f.byGID(dgid)
+	default:
+		return nil
 	}
 	for _, d := range f.devices {
 		if d.lid == dlid&^(1<<lmc-1) && !d.isCut(dlid) {
+			return d
+		}
+	}
+	return nil
+}
+
+// routed returns the device with a port of a subnet, or nil.
+func (f *Fabric) routed(p SubnetPort) *Device {
+	for _, d := range f.devices {
+		if p != nil && d.subnet == p {
 			return d
 		}
 	}
@@ -311,7 +335,8 @@ func (f *Fabric) SetLoss(part float64) { f.setWire(func(w *wire) { w.loss = part
 
 // SetReordering makes the network deliver a fraction of all datagrams, from 0 to 1, after the next
 // one. If the last datagram is one of these, it is held until another one is sent or reordering is
-// turned off.
+// turned off. On a kind without an order, it delays this fraction of all messages and
+// completions by up to a millisecond.
 func (f *Fabric) SetReordering(part float64) {
 	f.setWire(func(w *wire) { w.reordered = part })
 	f.mu.Lock()
@@ -339,10 +364,18 @@ func (f *Fabric) isLinked(a, b *Device) bool {
 	return a.verbs.Up() && b.verbs.Up() && (a.host == b.host || f.cuts[[2]*Host{a.host, b.host}] == 0)
 }
 
-// hasPath reports whether two devices can reach each other.
-func (f *Fabric) hasPath(a, b *Device) bool { return !a.removed && !b.removed && f.isLinked(a, b) }
+// hasPath reports whether data gets from one device to another.
+func (f *Fabric) hasPath(a, b *Device) bool { return a.works() && b.works() && f.isLinked(a, b) }
 
 func (f *Fabric) loses() bool { return f.wire.loss > 0 && f.random.Float64() < f.wire.loss }
+
+// delayed returns when a message arrives that leaves at a time.
+func (f *Fabric) delayed(left time.Time) time.Time {
+	if f.wire.latency == 0 {
+		return left // as Add would, which takes longer
+	}
+	return left.Add(f.wire.latency)
+}
 
 // leave returns the time when the port will have sent n more bytes.
 func (d *Device) leave(now time.Time, n int) time.Time {

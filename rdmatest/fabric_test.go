@@ -31,7 +31,9 @@ func meet(t testing.TB, f *rdmatest.Fabric, cfg *rdmacm.Config) (dialled, accept
 // meetBy is meet for a dialer. Its Config is for both ends.
 func meetBy(t testing.TB, f *rdmatest.Fabric, d *rdmacm.Dialer) (dialled, accepted *rdmacm.Conn) {
 	t.Helper()
-	l, err := (&rdmacm.ListenConfig{Config: d.Config}).Listen(t.Context(), f.Host(1).Addr()+":0")
+	there := d.Config
+	there.TransportOptions = rdmacm.TransportOptions{}
+	l, err := (&rdmacm.ListenConfig{Config: there}).Listen(t.Context(), f.Host(1).Addr()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,7 @@ func TestLinkDown(t *testing.T) {
 		a, b := two(t, f, verbs.QPTypeRC, all)
 		d := f.Host(1).Device(0)
 		d.SetLink(false)
-		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortErr || ev.Port != 1 {
+		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != verbs.EventPortErr || ev.Port != 1 {
 			t.Error(ev, err)
 		}
 		if p := must(b.dev.QueryPort(1))(t); p.State != verbs.PortDown {
@@ -174,7 +174,7 @@ func TestLinkDown(t *testing.T) {
 		a.post(a.to(b, verbs.OpSend, 8))
 		time.Sleep(100 * time.Millisecond)
 		d.SetLink(true)
-		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortActive {
+		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != verbs.EventPortActive {
 			t.Error(ev, err)
 		}
 		if got := outcome(a.next()); got != "1 SEND success" {
@@ -207,7 +207,8 @@ func TestLinkDownSIW(t *testing.T) {
 // TestRemove removes a device that two programs have open. Each gets the event, all its calls and
 // waits fail, and it closes everything.
 func TestRemove(t *testing.T) {
-	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+	for _, kind := range []rdmatest.Kind{rdmatest.ERDMA, rdmatest.MLX5} {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
 		d := f.Host(1).Device(0)
 		type program struct {
 			dev *uverbs.Device
@@ -233,7 +234,7 @@ func TestRemove(t *testing.T) {
 			}
 		}
 		for _, p := range programs {
-			if ev, err := p.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventDeviceFatal {
+			if ev, err := p.dev.AsyncEvent(t.Context()); err != nil || ev.Type != verbs.EventDeviceFatal {
 				t.Error(ev, err)
 			}
 			if _, err := p.dev.AsyncEvent(t.Context()); !errors.Is(err, syscall.EIO) {
@@ -254,13 +255,41 @@ func TestRemove(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
+}
+
+// TestRemoveInUse: the removal of devices in software takes nothing from programs. The kernel's are asked in test/device.
+func TestRemoveInUse(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+		d := f.Host(0).Device(0)
+		dev := must(uverbs.Open(d.Name()))(t)
+		pd := must(dev.AllocPD())(t)
+		d.Remove()
+		if p, err := dev.QueryPort(1); err != nil || p.State != verbs.PortActive {
+			t.Error(kind, p, err)
+		}
+		if _, err := uverbs.Open(d.Name()); !errors.Is(err, verbs.ErrNoDevice) {
+			t.Error(kind, "it is still found:", err)
+		}
+		mr := must(pd.AllocMR(1, 0, nil))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if ev, err := dev.AsyncEvent(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(kind, ev, err)
+		}
+		for _, c := range []io.Closer{mr, pd, dev} {
+			if err := c.Close(); err != nil {
+				t.Error(kind, err)
+			}
+		}
+	}
 }
 
 // A connection ends when a device does.
 func TestRemoveConnected(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 		defer l.Close()
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { c, _ := l.Accept(context.Background()); accepted <- c }()
@@ -283,7 +312,8 @@ func TestMemlock(t *testing.T) {
 	n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
 	f.Host(0).SetMemlock(memory + 4096)
 	first := must(n.pd.AllocMR(4096, 0, nil))(t)
-	if _, err := n.pd.AllocMR(4096, 0, nil); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := n.pd.AllocMR(4096, 0, nil); !errors.Is(err, syscall.ENOMEM) ||
+		!strings.HasSuffix(err.Error(), ": the device's host allows 12 KiB of pinned memory and the region needs 4 KiB more than is pinned already: raise the limit (rdmatest.Host.SetMemlock)") {
 		t.Error(err)
 	}
 	if err := first.Close(); err != nil {
@@ -292,6 +322,24 @@ func TestMemlock(t *testing.T) {
 	closed(t, must(n.pd.AllocMR(4096, 0, nil))(t))
 	f.Host(0).SetMemlock(-1)
 	closed(t, must(n.pd.AllocMR(1<<20, 0, nil))(t))
+	f.Host(0).Device(0).Fail(rdmatest.CallRegMR, 0, syscall.ENOMEM)
+	if _, err := n.pd.AllocMR(4096, 0, nil); !errors.Is(err, syscall.ENOMEM) || strings.Contains(err.Error(), "allows") {
+		t.Errorf("there is no limit: %v", err)
+	}
+}
+
+// TestFamilies checks the error for an address whose two GIDs are of different families.
+func TestFamilies(t *testing.T) {
+	n := newNode(t, rdmatest.New(t).Host(0).Device(0), verbs.QPTypeRC, all)
+	other := must(n.dev.ChooseGID(1, &uverbs.GIDChoice{IPv6: true}))(t)
+	why := fmt.Sprintf("DGID is %v, and the GID at SGIDIndex %d is %v: both must be IPv4 or both IPv6 (Device.ChooseGID)", other.GID.Addr(), n.gid.Index, n.gid.GID.Addr())
+	ah := verbs.AHAttr{Global: true, Port: 1, DGID: other.GID, SGIDIndex: n.gid.Index}
+	if _, err := n.pd.CreateAH(&ah); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), ": "+why) {
+		t.Errorf("%v, want %s", err, why)
+	}
+	if err := n.qp.Connect(&verbs.QPAttr{AH: ah, DestQPN: n.qp.QPN()}); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), ": AH."+why) {
+		t.Errorf("%v, want AH.%s", err, why)
+	}
 }
 
 func TestFail(t *testing.T) {
@@ -456,6 +504,7 @@ func fails(t *testing.T, c *refusals.Failure) {
 		hisQP = *c.HisQP
 	}
 	a, b := newNodeFor(t, f.Host(0).Device(0), c.Type(), mine, peer), newNodeFor(t, f.Host(1).Device(0), c.Type(), his, hisQP)
+	a.change, b.change = c.MineAttr, c.HisAttr
 	a.meets(b)
 	binary.NativeEndian.PutUint64(b.mr.Bytes(), refusals.Before)
 	wr := c.Request(a.to(b, c.Op, c.Size), a.mr.SGE(sendFrom, c.Size))

@@ -169,7 +169,7 @@ func (f *Fabric) receiveFrameAt(b []byte, found fakeverbs.Packet, to *pair) {
 	r.Packet = found
 	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
 	if long := len(b) > roomIn(r.SGL); long || !scatter(qp, r.SGL, b) {
-		wc.Status, _ = to.d.rules.(roce).unfit(long)
+		wc.Status, _ = to.d.rules.(roceRules).unfit(long)
 	}
 	qp.Received(r, &wc, false)
 	if wc.Status != abi.IB_WC_SUCCESS {

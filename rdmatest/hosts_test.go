@@ -37,7 +37,7 @@ func TestSources(t *testing.T) {
 		{f.Host(0).Device(2), v6, f.Host(0).Device(2)},
 	} {
 		to := c.to.Addrs()[len(c.to.Addrs())-1]
-		l := must(rdmacm.Listen(netip.AddrPortFrom(to, 7471).String()))(t)
+		l := must(rdmacm.Listen(t.Context(), netip.AddrPortFrom(to, 7471).String()))(t)
 		accepted := make(chan error, 1)
 		go func() {
 			s, err := l.Accept(context.Background())
@@ -99,7 +99,7 @@ func TestLeft(t *testing.T) {
 func TestKill(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		a, b := meet(t, f, nil)
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":7471"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":7471"))(t)
 		mr := must(b.PD().AllocMR(4096, 0, nil))(t)
 		f.Host(1).SetMemlock(4096)
 		ended := make(chan error, 1)
@@ -125,7 +125,7 @@ func TestKill(t *testing.T) {
 		if err := errors.Join(next.Close(), pd.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
-		l = must(rdmacm.Listen(f.Host(1).Addr() + ":7471"))(t)
+		l = must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":7471"))(t)
 		if err := errors.Join(l.Close(), mr.Close()); err != nil {
 			t.Error(err)
 		}
@@ -152,7 +152,7 @@ func TestKillUnreachable(t *testing.T) {
 // TestContext: a connection that is dialed with the context of a host leaves from there, unless its options say otherwise.
 func TestContext(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(0).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(0).Addr()+":0"))(t)
 		defer l.Close()
 		dial := func(host int, d *rdmacm.Dialer) string {
 			go func() {
@@ -181,7 +181,7 @@ func TestContext(t *testing.T) {
 func TestContextAbove(t *testing.T) {
 	f := rdmatest.New(t)
 	ctx := f.Host(1).Context(t.Context())
-	l := must(rsocket.Listen(f.Host(0).Addr() + ":0"))(t)
+	l := must(rsocket.Listen(t.Context(), f.Host(0).Addr()+":0"))(t)
 	served := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
@@ -197,7 +197,7 @@ func TestContextAbove(t *testing.T) {
 	if err := errors.Join(c.Close(), <-served, l.Close()); err != nil {
 		t.Error(err)
 	}
-	m := must(msg.Listen(f.Host(0).Addr() + ":0"))(t)
+	m := must(msg.Listen(t.Context(), f.Host(0).Addr()+":0"))(t)
 	go func() {
 		c, err := m.Accept(context.Background())
 		if err == nil {

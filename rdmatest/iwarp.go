@@ -22,8 +22,15 @@ func (iwarpRules) ended(f *Fabric, p *pair) {
 	p.hangUp(f)
 	f.manager.stream(p.d, peer.d, retransmission, func() bool { return peer.peer == p }, func() {
 		p.deliverUnsent(f, peer)
+		peer.qp.Break()
 		peer.hangUp(f)
 	})
+}
+
+// sendRest has TCP send what is on its way before the connection is closed.
+func (p *pair) sendRest(f *Fabric) {
+	f.arriveAll(p)
+	p.unsent = p.inFlight[min(p.arrived, len(p.inFlight)):]
 }
 
 // unsentServer is implemented by kinds whose closed connections still deliver unsent
@@ -51,10 +58,9 @@ func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
 	p.unsent = nil
 }
 
-// hangUp ends one side of a TCP connection.
+// hangUp ends one side of a TCP connection. The queue pair's state has been set.
 func (p *pair) hangUp(f *Fabric) {
 	p.peer = nil
-	p.qp.Break()
 	p.inFlight, p.arrived, p.fenced = nil, 0, nil
 	if p.id != nil {
 		f.manager.ended(p.id)
@@ -66,8 +72,12 @@ func (p *pair) hangUp(f *Fabric) {
 func (p *pair) other(f *Fabric) *pair {
 	to := p.peer
 	if to != nil && to.peer != p {
+		p.qp.Break()
 		p.hangUp(f)
 		return nil
+	}
+	if to != nil && p.qp.Kernel().IsHeld() {
+		f.hold(to.qp)
 	}
 	return to
 }

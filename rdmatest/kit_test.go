@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -15,14 +16,15 @@ import (
 // node is a queue pair that is connected by hand, with memory: receives go to its first
 // half, sends come from its second.
 type node struct {
-	t   *testing.T
-	dev *uverbs.Device
-	pd  *uverbs.PD
-	ch  *uverbs.CompChannel
-	cq  *uverbs.CQ
-	qp  *uverbs.QP
-	mr  *uverbs.MR
-	gid *verbs.GIDEntry
+	t      *testing.T
+	dev    *uverbs.Device
+	pd     *uverbs.PD
+	ch     *uverbs.CompChannel
+	cq     *uverbs.CQ
+	qp     *uverbs.QP
+	mr     *uverbs.MR
+	gid    *verbs.GIDEntry
+	change func(*verbs.QPAttr) // of the attributes with which it is connected, or nil
 }
 
 const (
@@ -52,14 +54,12 @@ func newNodeOn(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access, peer 
 	t.Helper()
 	n := &node{t: t}
 	n.dev = closed(t, must(uverbs.Open(d.Name()))(t))
-	n.pd = closed(t, must(n.dev.AllocPD())(t))
-	n.ch = closed(t, must(n.dev.CreateCompChannel())(t))
-	cq.Channel = n.ch
-	n.cq = closed(t, must(n.dev.CreateCQ(64, &cq))(t))
-	n.mr = closed(t, must(n.pd.AllocMR(memory, access, nil))(t))
+	end := closed(t, must(n.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 64, CQ: cq}))(t))
+	n.pd, n.cq, n.ch = end.PD, end.SendCQ, end.SendCQ.Channel()
+	n.mr = must(n.pd.AllocMR(memory, access, nil))(t)
 	n.gid = must(n.dev.ChooseGID(1, nil))(t)
-	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: n.cq, RecvCQ: n.cq,
-		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: min(2, must(n.dev.Query())(t).MaxSGE), MaxInline: 64}}))(t))
+	n.qp = must(end.CreateQP(&uverbs.QPOptions{Type: typ,
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: min(2, must(n.dev.QueryDevice())(t).MaxSGE), MaxInline: 64}}))(t)
 	if err := n.qp.Init(&verbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +85,32 @@ func closed[T interface{ Close() error }](t *testing.T, c T) T {
 	return c
 }
 
+// connectExactly takes the queue pair to RTS with exactly these attributes. QP.Connect replaces zeros.
+func (n *node) connectExactly(to *node) {
+	n.t.Helper()
+	a := &verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: to.qp.QPN(), MaxDestRDAtomic: 4, RNRTimer: 640 * time.Microsecond,
+		AH:         verbs.AHAttr{Port: 1, Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index},
+		AckTimeout: 67 * time.Millisecond, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	n.change(a)
+	if err := n.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+		verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer); err != nil {
+		n.t.Fatal(err)
+	}
+	a.State = verbs.QPStateRTS
+	if err := n.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrAckTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|
+		verbs.QPAttrMaxQPRDAtomic); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 // connect takes the queue pair to RTS.
 func (n *node) connect(to *node, change func(*verbs.QPAttr)) {
 	n.t.Helper()
-	a := &verbs.QPAttr{DestQPN: to.qp.Num(), AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index, HopLimit: 64}}
+	if n.change != nil {
+		n.connectExactly(to)
+		return
+	}
+	a := &verbs.QPAttr{DestQPN: to.qp.QPN(), AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index, HopLimit: 64}}
 	if change != nil {
 		change(a)
 	}
@@ -179,7 +201,7 @@ func (n *node) to(peer *node, op verbs.Opcode, size int) verbs.SendWR {
 				n.t.Error(err)
 			}
 		})
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, peer.qp.Num(), qkey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, peer.qp.QPN(), qkey
 	}
 	return wr
 }

@@ -2,8 +2,8 @@ package rdmatest
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"math/bits"
@@ -50,7 +50,7 @@ func (m *manager) open() *channel {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	m.lastFD++
-	ch := &channel{m: m, fd: m.lastFD, some: make(chan struct{}, 1), closed: make(chan struct{})}
+	ch := &channel{m: m, fd: m.lastFD, owner: os.Getpid(), some: make(chan struct{}, 1), closed: make(chan struct{})}
 	m.channels[ch.fd] = ch
 	return ch
 }
@@ -108,7 +108,41 @@ const (
 	acceptID  = 8 + connectID
 )
 
+// leastAnswer has the room for an answer that commands want, as in ucma.c.
+var leastAnswer = map[CMCommand]int{CMCreateID: 4, CMDestroyID: 4, CMInitQPAttr: len(abi.Bytes(&abi.IbUverbsQpAttr{})), CMLeaveMcast: 4,
+	abi.RDMA_USER_CM_CMD_QUERY_ROUTE: 1}
+
+// refusal returns the error of a command that is refused whatever its ID, or nil.
+func refusal(cmd CMCommand, body, out []byte) error {
+	switch {
+	case cmd == abi.RDMA_USER_CM_CMD_GET_OPTION:
+		return syscall.ENOSYS
+	case len(out) < leastAnswer[cmd]:
+		return syscall.ENOSPC
+	case idAt[cmd] == 0 && !slices.Contains(withoutID, cmd):
+		return syscall.EINVAL
+	case cmd == CMBind && !isSockaddr(view[abi.RdmaUcmBind](body).Addr),
+		cmd == CMResolveAddr && !isSockaddr(view[abi.RdmaUcmResolveAddr](body).DstAddr),
+		cmd == CMJoinMcast && !isSockaddr(view[abi.RdmaUcmJoinMcast](body).Addr),
+		cmd == CMConnect && view[abi.RdmaUcmConnect](body).ConnParam.Valid == 0:
+		return syscall.EINVAL
+	case cmd == CMCreateID:
+		switch view[abi.RdmaUcmCreateId](body).Ps {
+		case abi.RDMA_PS_TCP, abi.RDMA_PS_UDP, abi.RDMA_PS_IB, abi.RDMA_PS_IPOIB:
+		default:
+			return syscall.EINVAL
+		}
+	}
+	return nil
+}
+
+// withoutID are the commands whose ID is the first field, or which have none.
+var withoutID = []CMCommand{CMCreateID, CMBind, CMListen, CMResolveAddr, CMResolveRoute, CMReject, CMDisconnect, CMLeaveMcast, abi.RDMA_USER_CM_CMD_NOTIFY}
+
 func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
+	if err := refusal(cmd, body, out); err != nil {
+		return err
+	}
 	switch cmd {
 	case CMCreateID:
 		id := m.create(ch, view[abi.RdmaUcmCreateId](body))
@@ -121,18 +155,21 @@ func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
 	switch {
 	case id == nil:
 		return syscall.ENOENT
-	case id.dead && cmd != CMDestroyID:
-		return syscall.ENODEV
+	case id.dropped && cmd != CMDestroyID:
+		return syscall.ENXIO
 	}
 	switch cmd {
 	case abi.RDMA_USER_CM_CMD_NOTIFY:
+		if !id.begun && !id.listens {
+			return syscall.EINVAL
+		}
 		return nil
 	case CMSetOption:
 		return id.setOption(view[abi.RdmaUcmSetOption](body), out)
 	case CMBind:
 		return m.bind(id, parseSockaddr(view[abi.RdmaUcmBind](body).Addr))
 	case CMListen:
-		return id.listen()
+		return id.listen(view[abi.RdmaUcmListen](body).Backlog)
 	case CMResolveAddr:
 		return m.resolveAddr(id, view[abi.RdmaUcmResolveAddr](body))
 	case CMResolveRoute:
@@ -166,17 +203,15 @@ func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
 
 func (m *manager) create(ch *channel, c abi.RdmaUcmCreateId) *cmID {
 	m.lastID++
-	id := &cmID{m: m, uid: c.Uid, handle: m.lastID, channel: ch, datagram: c.Ps == abi.RDMA_PS_UDP}
+	id := &cmID{m: m, uid: c.Uid, handle: m.lastID, channel: ch, datagram: c.Ps == abi.RDMA_PS_UDP || c.Ps == abi.RDMA_PS_IPOIB}
 	m.ids[id.handle] = id
 	return id
 }
 
 func (m *manager) destroy(id *cmID) {
-	if !id.dead {
-		m.finish(id)
+	if !id.dropped {
+		m.end(id)
 	}
-	id.leaveAll()
-	m.unbind(id)
 	delete(m.ids, id.handle)
 	id.channel.forget(id)
 }
@@ -218,29 +253,36 @@ func (m *manager) broken(pairs ...*pair) {
 	}
 }
 
-// removed reports to the IDs of a device that it was removed.
-func (m *manager) removed(d *Device) {
+// drop ends the IDs of devices: they receive the event DEVICE_REMOVAL and no other, and a program can
+// only destroy them.
+//
+// C: ucma_close_id
+func (m *manager) drop(of func(*Device) bool) (ids []*cmID) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
-		if id := m.ids[handle]; id.d == d {
-			id.settle(connIdle)
+		if id := m.ids[handle]; id.d != nil && of(id.d) && !id.dropped {
 			id.report(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+			id.dropped = true
+			ids = append(ids, id)
 		}
 	}
+	for _, id := range ids {
+		m.end(id)
+	}
+	return ids
+}
+
+// end ends all that the ID does.
+func (m *manager) end(id *cmID) {
+	m.finish(id)
+	id.leaveAll()
+	m.unbind(id)
 }
 
 // killed ends the IDs of a host's programs, as the kernel does when their files are closed. The
 // goroutines of the test that represent the programs receive an event that the device is gone.
 func (m *manager) killed(h *Host) {
-	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
-		id := m.ids[handle]
-		if id == nil || id.d == nil || id.d.host != h || id.dead {
-			continue
-		}
-		m.finish(id)
-		id.leaveAll()
-		id.report(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+	for _, id := range m.drop(func(d *Device) bool { return d.host == h }) {
 		id.dead = true
-		m.unbind(id)
 	}
 }
 
@@ -249,7 +291,7 @@ func (m *manager) bind(id *cmID, a netip.AddrPort) error {
 	switch {
 	case d == nil:
 		return syscall.EADDRNOTAVAIL
-	case d.removed:
+	case d.removed || d.info.noCM:
 		return syscall.ENODEV
 	case id.src.IsValid():
 		return syscall.EINVAL
@@ -303,6 +345,7 @@ func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
 type channel struct {
 	m      *manager
 	fd     uint32
+	owner  int // the process that opened it
 	events []event
 	watch  func(waiting int)
 	some   chan struct{}
@@ -339,17 +382,17 @@ func (ch *channel) forget(id *cmID) {
 	})
 	ch.changed()
 	for _, child := range children {
-		if ch.m.isAlive(child) {
+		if ch.m.ids[child.handle] == child {
 			ch.m.destroy(child)
 		}
 	}
 }
 
 // Watch implements kernel.Watchable.
-func (ch *channel) Watch(changed func(waiting int)) {
+func (ch *channel) Watch(owner int, changed func(waiting int)) {
 	ch.m.f.mu.Lock()
 	defer ch.m.f.mu.Unlock()
-	ch.watch = changed
+	ch.owner, ch.watch = owner, changed
 }
 
 func (ch *channel) changed() {
@@ -364,6 +407,9 @@ func (ch *channel) Await(ctx context.Context, _, out []byte) error {
 		select {
 		case <-ch.some:
 		case <-ctx.Done():
+			if ch.next(out) {
+				return nil
+			}
 			return ctx.Err()
 		case <-ch.closed:
 			return os.ErrClosed
@@ -421,7 +467,11 @@ type asKernel struct{ *Fabric }
 
 func (k asKernel) Netlink() netlinkrdma.Kernel { return k }
 
-func (k asKernel) Owns(a netip.Addr) bool { return k.owner(a.Unmap()) != nil }
+func (k asKernel) Owns(a netip.Addr) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.owner(a.Unmap()) != nil
+}
 
 func (k asKernel) OpenCM() (kernel.CM, error) { return k.manager.open(), nil }
 
@@ -435,36 +485,53 @@ func (k asKernel) OpenDevice(path string, _ uint64) (ioctl.File, error) {
 			return d.open()
 		}
 	}
-	return nil, fs.ErrNotExist
+	return nil, syscall.ENOENT
 }
 
-func (d *Device) guid() verbs.GUID {
-	return verbs.GUID(0x0200_00ff_fe00_0000 | uint64(d.index&0xffffff))
-}
+func (d *Device) guid() verbs.GUID { return verbs.GUID(bits.ReverseBytes64(d.verbs.NodeGUID)) }
 
 func reversed(g verbs.GUID) uint64 { return bits.ReverseBytes64(uint64(g)) }
 
 // Execute answers a request of netlink. As in a kernel, a device that is being removed is
 // off the list and still found by its index.
 func (k asKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
-	n := nltest.Kernel{CharDevs: make(map[uint32]netlinkrdma.CharDev)}
+	if changes(req.Op) {
+		return nil, syscall.EOPNOTSUPP
+	}
+	n := nltest.Kernel{CharDevs: make(map[uint32]netlinkrdma.CharDev), Objects: make(map[uint32]nltest.Objects),
+		Statistics: make(map[nltest.PortID]nltest.Statistics), System: netlinkrdma.System{NetnsMode: netlinkrdma.NetnsShared, CopyOnFork: true}}
 	for _, d := range k.devices {
-		if d.isRemoved() && (req.Dump || d.isGone()) {
+		if d.isRemoved() && (req.Dump || d.verbs.IsGone()) {
 			continue
 		}
 		info := &d.info
 		n.Devices = append(n.Devices, netlinkrdma.Device{Index: d.index, Name: d.name, NodeGUID: d.guid(), SysImageGUID: d.guid(), Ports: 1,
-			NodeType: info.node, Protocol: info.protocol})
+			NodeType: info.node, Protocol: info.protocol, FWVersion: d.firmware()})
 		n.Ports = append(n.Ports, d.port())
+		if lists(req.Op) {
+			n.Objects[d.index] = d.objects()
+		}
+		n.Statistics[nltest.PortID{Device: d.index, Port: 1}] = nltest.Statistics{}
 		n.CharDevs[d.index] = netlinkrdma.CharDev{Name: strings.TrimPrefix(d.node(), "/dev/infiniband/"), ABI: info.abi, DriverID: info.driver}
 	}
 	return n.Execute(req)
 }
 
+// firmware returns the version of the firmware, or nothing for a device without.
+func (d *Device) firmware() string {
+	v := d.verbs.Limits.Device.FwVer
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%04d", v>>32, v>>16&0xffff, v&0xffff)
+}
+
 func (d *Device) port() netlinkrdma.Port {
-	p := netlinkrdma.Port{DeviceIndex: d.index, DeviceName: d.name, Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp}
-	if !d.verbs.Up() {
-		p.State, p.PhysState = verbs.PortDown, verbs.PhysDisabled
+	a := d.verbs.Port()
+	p := netlinkrdma.Port{DeviceIndex: d.index, DeviceName: d.name, Index: 1, State: verbs.PortState(a.State), PhysState: verbs.PhysState(a.PhysState)}
+	if d.subnet != nil {
+		p.InfiniBand, p.CapFlags, p.LID, p.SMLID, p.LMC = true, uint64(a.PortCapFlags), uint32(a.Lid), uint32(a.SmLid), a.Lmc
+		p.SubnetPrefix = verbs.GUID(binary.BigEndian.Uint64(d.subnet.State().GIDs[0][:]))
 	}
 	return p
 }

@@ -35,7 +35,7 @@ func (f *Fabric) migrates(p, to *pair) bool {
 		return true
 	}
 	back := to.qp.Attr().Dest
-	return f.at(to.d, back.Dgid, back.Dlid) == p.d && p.hears(to)
+	return f.at(to.d, back.SgidIndex, back.Dgid, back.Dlid) == p.d && p.hears(to)
 }
 
 // hears handles the bit "migrated" of a packet of the peer (IBA 17.2.8). If the peer has not migrated, the
@@ -47,7 +47,7 @@ func (p *pair) hears(from *pair) bool {
 	case !migrated:
 		p.qp.Arm()
 	case own.PathMigState != abi.IB_MIG_ARMED:
-	case own.AltDest.Dlid != from.d.lid|uint16(peers.Dest.SrcPathBits) || peers.Dest.Dlid != p.d.lid|uint16(own.AltDest.SrcPathBits):
+	case own.AltDest.Dlid != from.d.base()|uint16(peers.Dest.SrcPathBits) || peers.Dest.Dlid != p.d.base()|uint16(own.AltDest.SrcPathBits):
 		p.qp.Raise(abi.IB_EVENT_PATH_MIG_ERR)
 		return false
 	default:

@@ -27,12 +27,12 @@ func twoPaths(t *testing.T, f *rdmatest.Fabric, typ verbs.QPType) (ends [2]*node
 		if lids[i] = port.LID; port.LMC != 1 {
 			t.Fatalf("LMC %d", port.LMC)
 		}
-		if caps := must(ends[i].dev.Query())(t).CapFlags; caps&verbs.DeviceCapAutoPathMig == 0 {
+		if caps := must(ends[i].dev.QueryDevice())(t).CapFlags; caps&verbs.DeviceCapAutoPathMig == 0 {
 			t.Fatalf("%v", caps)
 		}
 	}
 	for i, n := range ends {
-		n.connect(ends[1-i], func(a *verbs.QPAttr) { a.AH, a.Timeout, a.RetryCnt = by(lids[1-i], 0), 1, 1 })
+		n.connect(ends[1-i], func(a *verbs.QPAttr) { a.AH, a.AckTimeout, a.RetryCnt = by(lids[1-i], 0), 1, 1 })
 	}
 	return ends, lids
 }
@@ -41,7 +41,7 @@ func twoPaths(t *testing.T, f *rdmatest.Fabric, typ verbs.QPType) (ends [2]*node
 func load(t *testing.T, ends [2]*node, lids [2]uint16, path, wrong uint8) {
 	t.Helper()
 	for i, n := range ends {
-		a := &verbs.QPAttr{AltAH: by(lids[1-i], path), AltPort: 1, AltTimeout: 1, PathMigState: verbs.PathMigRearm}
+		a := &verbs.QPAttr{AltAH: by(lids[1-i], path), AltPort: 1, AltAckTimeout: 1, PathMigState: verbs.PathMigRearm}
 		if i == 1 {
 			a.AltAH.DLID ^= uint16(wrong)
 		}
@@ -67,7 +67,7 @@ func (n *node) wantPath(state verbs.PathMigState, lid uint16) {
 }
 
 // wantEvent takes the next asynchronous event, which is the queue pair's.
-func (n *node) wantEvent(typ uverbs.EventType) {
+func (n *node) wantEvent(typ verbs.EventType) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -109,8 +109,8 @@ func TestPathMigration(t *testing.T) {
 				heal()
 				a.wantPath(verbs.PathMigMigrated, lids[1]+uint16(next))
 				b.wantPath(verbs.PathMigMigrated, lids[0]+uint16(next))
-				a.wantEvent(uverbs.EventPathMig)
-				b.wantEvent(uverbs.EventPathMig)
+				a.wantEvent(verbs.EventPathMig)
+				b.wantEvent(verbs.EventPathMig)
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestNotMigrated(t *testing.T) {
 	for what, c := range map[string]struct {
 		prepare func(t *testing.T, ends [2]*node, lids [2]uint16)
 		cut     [2]bool // the first LIDs of the ends
-		event   uverbs.EventType
+		event   verbs.EventType
 	}{
 		"no alternate path":    {func(*testing.T, [2]*node, [2]uint16) {}, [2]bool{1: true}, 0},
 		"the answers get lost": {func(*testing.T, [2]*node, [2]uint16) {}, [2]bool{0: true}, 0},
@@ -130,7 +130,7 @@ func TestNotMigrated(t *testing.T) {
 			load(t, ends, lids, 1, 1)
 			ends[0].write(ends[1])
 			ends[0].wantPath(verbs.PathMigArmed, lids[1])
-		}, [2]bool{1: true}, uverbs.EventPathMigErr},
+		}, [2]bool{1: true}, verbs.EventPathMigErr},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

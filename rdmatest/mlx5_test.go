@@ -32,14 +32,14 @@ func TestXRC(t *testing.T) {
 	if err := made.Init(&verbs.QPAttr{Access: all &^ verbs.AccessMWBind}); err != nil {
 		t.Fatal(err)
 	}
-	target := closed(t, must(processes[1].xrcd.OpenQP(made.Num()))(t))
+	target := closed(t, must(processes[1].xrcd.OpenQP(made.QPN()))(t))
 	connect := func(from *uverbs.QP, gid *verbs.GIDEntry, to uint32, dgid *verbs.GIDEntry) {
 		if err := from.Connect(&verbs.QPAttr{DestQPN: to, AH: verbs.AHAttr{Global: true, DGID: dgid.GID, SGIDIndex: gid.Index, HopLimit: 64}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	connect(a.qp, a.gid, target.Num(), processes[1].gid)
-	connect(target, processes[1].gid, a.qp.Num(), a.gid)
+	connect(a.qp, a.gid, target.QPN(), processes[1].gid)
+	connect(target, processes[1].gid, a.qp.QPN(), a.gid)
 	for i, p := range processes {
 		a.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{'a' + byte(i)}, SRQN: p.srq.Num()})
 		if wc := a.next(); wc.Err() != nil {
@@ -47,7 +47,7 @@ func TestXRC(t *testing.T) {
 		}
 		wcs := make([]verbs.WC, 2)
 		n, err := p.cq.Poll(wcs)
-		if n != 1 || err != nil || wcs[0].WRID != uint64(100+i) || wcs[0].QPN != target.Num() || wcs[0].ByteLen != 1 || p.mr.Bytes()[0] != 'a'+byte(i) {
+		if n != 1 || err != nil || wcs[0].WRID != uint64(100+i) || wcs[0].QPN != target.QPN() || wcs[0].ByteLen != 1 || p.mr.Bytes()[0] != 'a'+byte(i) {
 			t.Errorf("process %d: %d, %v, %+v, %q", i, n, err, wcs[0], p.mr.Bytes()[0])
 		}
 		a.post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("written"), SRQN: p.srq.Num(), RemoteAddr: p.mr.Addr() + 200, RKey: p.mr.RKey()})
@@ -228,14 +228,14 @@ func TestDeviceMemoryAPI(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	dev := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
 	pd := closed(t, must(dev.AllocPD())(t))
-	most := must(dev.Attr())(t).MaxDMSize
-	for _, length := range []uint64{4, 100, 4096, most / 4, most / 2} {
+	most := int(must(dev.Attr())(t).MaxDMSize)
+	for _, length := range []int{4, 100, 4096, most / 4, most / 2} {
 		for align := range 7 {
 			dm := must(dev.AllocDM(length, 1<<align))(t)
-			data := bytes.Repeat([]byte{byte(align + 1)}, int(length))
+			data := bytes.Repeat([]byte{byte(align + 1)}, length)
 			must(dm.WriteAt(data, 0))(t)
 			holds(t, dm, 0, string(data))
-			if err := errors.Join(must(pd.RegDM(dm, 0, int(length), verbs.AccessLocalWrite))(t).Close(), dm.Close()); err != nil {
+			if err := errors.Join(must(pd.RegDM(dm, 0, length, verbs.AccessLocalWrite))(t).Close(), dm.Close()); err != nil {
 				t.Error(err)
 			}
 		}

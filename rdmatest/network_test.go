@@ -57,7 +57,7 @@ func TestDialUnreachable(t *testing.T) {
 // seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
+		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 		defer l.Close()
 		f.Host(1).Device(0).Remove()
 		start := time.Now()
@@ -165,7 +165,7 @@ func TestConnectionSurvives(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		synctest.Test(t, func(t *testing.T) {
 			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k})
-			a, _ := meet(t, f, &rdmacm.Config{RetryCount: 6})
+			a, _ := meet(t, f, &rdmacm.Config{TransportOptions: rdmacm.TransportOptions{RetryCount: 6}})
 			f.Host(1).Device(0).SetLink(false)
 			start := time.Now()
 			wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}
@@ -190,7 +190,7 @@ func TestSequence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
 				a, b := newNode(t, f.Host(0).Device(0), typ, all), newNode(t, f.Host(1).Device(0), typ, all)
-				a.connect(b, func(q *verbs.QPAttr) { q.SQPSN, q.Timeout, q.RetryCnt = 7, 1, 1 })
+				a.connect(b, func(q *verbs.QPAttr) { q.SQPSN, q.AckTimeout, q.RetryCnt = 7, 1, 1 })
 				b.connect(a, func(q *verbs.QPAttr) { q.RQPSN = 8 })
 				b.receive(1000, 0, recvSize)
 				a.post(a.to(b, verbs.OpSend, 8))

@@ -31,8 +31,11 @@ type Options struct {
 	// example by a timer, after no goroutine of the process runs any more. Zero means 100 ms. In a bubble
 	// of testing/synctest it is always one minute of the bubble's time.
 	LeakTimeout time.Duration
-	// Seed seeds the random choices of loss and reordering.
+	// Seed seeds the random choices of loss, of reordering, and of the order on devices of kind EFA.
 	Seed uint64
+	// InOrder makes devices of kind EFA carry out and complete what is posted in order, which the real ones don't
+	// promise.
+	InOrder bool
 }
 
 // HostOptions describe a host.
@@ -48,6 +51,10 @@ type DeviceOptions struct {
 	// InfiniBand puts a device of kind MLX5 on InfiniBand instead of Ethernet. The device has two LIDs.
 	// Its queue pairs can have alternate paths.
 	InfiniBand bool
+	// Subnet puts a device of kind MLX5 on InfiniBand, in a subnet that gives its port LIDs and GIDs, and leads its packets.
+	// All devices of a fabric that have one are in the same subnet. Nil means InfiniBand without a subnet, if InfiniBand
+	// is true: the port is active, and each LID is reached.
+	Subnet SubnetPort
 	// RoCE puts a device of kind ERDMA on RoCE v2 instead of iWARP. Its queue pairs can also be connected
 	// without package rdmacm then.
 	RoCE bool

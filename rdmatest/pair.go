@@ -17,13 +17,17 @@ type pair struct {
 	peer *pair // over iWARP
 	id   *cmID // over iWARP
 
+	remote *remote // connected to a queue pair of the network outside
+
 	unsent []*packet // packets that TCP still has to send when this end is closed
 
-	inFlight []*packet       // sent and not completed, oldest first
-	spare    []*packet       // completed, to be used again
-	arrived  int             // number of inFlight packets that the peer has received
-	fenced   *fakeverbs.Work // the next send, which waits for the data that earlier ones fetch
-	timer    *time.Timer
+	inFlight        []*packet        // sent and not completed, oldest first
+	spare           []*packet        // completed, to be used again
+	arrived         int              // number of inFlight packets that the peer has received
+	fenced          *fakeverbs.Work  // the next send, which waits for the answers of earlier ones
+	recvCompletions []recvCompletion // of unordered rules: receives to complete
+	due             []*packet        // memory for unordered rules
+	timer           *time.Timer
 }
 
 // packet is a send on its way.
@@ -40,6 +44,9 @@ type packet struct {
 	reply   time.Time // when the sender receives the status
 	spare   bool      // it was completed when it left
 	local   bool      // it does not leave
+	arrived bool      // with unordered rules
+
+	psn, count uint32 // number of the first packet on the wire, and how many there are
 }
 
 // pairOf returns the pair of a queue pair, and creates it if necessary.
@@ -70,23 +77,60 @@ func (f *Fabric) rang(qp *fakeverbs.QP) {
 func (f *Fabric) pump(p *pair) {
 	switch state := p.qp.State(); {
 	case state == abi.IB_QPS_RTS:
-	case state == abi.IB_QPS_SQD: // packets on their way still arrive
+	case state == abi.IB_QPS_SQD && !p.d.info.iwarp: // packets on their way still arrive
+	case state == abi.IB_QPS_SQD:
+		p.sendRest(f)
+		p.end(f)
+		return
 	default:
 		p.end(f)
 		return
 	}
+	if u, ok := p.d.rules.(unordered); ok {
+		u.pump(f, p)
+		return
+	}
 	now := time.Now()
+	if f.isRemote(p) {
+		f.pumpRemote(p, now)
+		return
+	}
+	if p.qp.Type == abi.IB_UVERBS_QPT_RC { // others may have many peers
+		f.hold(p.qp)
+		defer f.release()
+	}
 	for f.reply(p, now) || f.arrive(p, now) || f.launch(p, now) {
 	}
 	f.arm(p, now)
 }
 
+// hold locks the opening of a queue pair until release, instead of for each request.
+func (f *Fabric) hold(qp *fakeverbs.QP) {
+	if k := qp.Kernel(); !k.IsHeld() {
+		k.Hold()
+		f.holding = append(f.holding, k)
+	}
+}
+
+func (f *Fabric) release() {
+	for _, k := range f.holding {
+		k.Release()
+	}
+	f.holding, f.route = f.holding[:0], route{}
+}
+
+// route is where the packets of a pair arrive, while the openings of both ends are held and neither queue pair has
+// failed.
+type route struct{ from, to *pair }
+
 // end drops the packets on their way, which the driver has flushed.
 func (p *pair) end(f *Fabric) {
 	p.inFlight, p.arrived, p.fenced = nil, 0, nil
+	f.route = route{}
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	p.endRemote()
 	p.d.rules.ended(f, p)
 	if p.d.verbs.QP(p.qp.Num) != p.qp {
 		delete(f.pairs, p.qp)
@@ -98,15 +142,22 @@ func (f *Fabric) reply(p *pair, now time.Time) bool {
 	if p.arrived == 0 || p.inFlight[0].reply.After(now) {
 		return false
 	}
+	p.arrived--
+	f.complete(p)
+	return true
+}
+
+// complete removes the oldest packet from those on their way, and completes its send.
+func (f *Fabric) complete(p *pair) {
 	k := p.inFlight[0]
-	p.inFlight, p.arrived = slices.Delete(p.inFlight, 0, 1), p.arrived-1
+	p.inFlight = slices.Delete(p.inFlight, 0, 1)
 	if !k.spare {
 		f.sent(p, k.w, k.status)
 	}
+	p.qp.Recycle(k.w)
 	if cap(k.buffer) <= 1<<16 {
 		p.spare = append(p.spare, k)
 	}
-	return true
 }
 
 // newPacket returns a packet for a send. It reuses a completed packet and its buffer if
@@ -125,7 +176,7 @@ func (p *pair) newPacket(w *fakeverbs.Work) *packet {
 // sent completes a send.
 func (f *Fabric) sent(p *pair, w *fakeverbs.Work, status uint32) {
 	p.qp.Sent(w, status)
-	if status != abi.IB_WC_SUCCESS {
+	if status != abi.IB_WC_SUCCESS && !p.goesOn() {
 		p.end(f)
 	}
 }
@@ -144,13 +195,16 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 		return false
 	}
 	status, again := p.d.rules.deliver(f, p, k)
+	if status != abi.IB_WC_SUCCESS || again > 0 {
+		f.route = route{}
+	}
 	switch {
 	case len(p.inFlight) == 0: // the packet ended the connection
 		return false
 	case again > 0:
 		k.due = now.Add(again)
 	default:
-		k.status, k.reply = status, now.Add(f.wire.latency)
+		k.status, k.reply = status, f.delayed(now)
 		p.arrived++
 	}
 	return true
@@ -183,7 +237,7 @@ func (f *Fabric) launch(p *pair, now time.Time) bool {
 	if p.d.faults.strikeSend(k); k.status == abi.IB_WC_SUCCESS {
 		k.status = p.d.rules.check(f, p, k)
 	}
-	k.due = p.d.leave(now, len(k.data)).Add(f.wire.latency)
+	k.due = f.delayed(p.d.leave(now, len(k.data)))
 	switch {
 	case k.status != abi.IB_WC_SUCCESS || isLocal(w): // in its turn
 		k.due, k.local = time.Time{}, true
@@ -207,11 +261,31 @@ func (p *pair) next() (w *fakeverbs.Work, ok bool) {
 		w, ok = p.qp.TakeSend()
 	}
 	p.fenced = nil
-	if ok && w.Flags&abi.IB_SEND_FENCE != 0 && slices.ContainsFunc(p.inFlight, func(k *packet) bool { return fetches(k.w) }) {
+	if ok && (w.Flags&abi.IB_SEND_FENCE != 0 && slices.ContainsFunc(p.inFlight, func(k *packet) bool { return fetches(k.w) }) || !p.hasDepth(w)) {
 		p.fenced = w
 		return nil, false
 	}
 	return w, ok
+}
+
+// usesDepth reports whether a send counts as one of the READs and atomics that may be outstanding.
+func usesDepth(w *fakeverbs.Work) bool {
+	return fetches(w) || w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE
+}
+
+// hasDepth reports whether fewer READs and atomics are outstanding than the queue pair may have. With a depth
+// of 0, they wait for ever.
+func (p *pair) hasDepth(w *fakeverbs.Work) bool {
+	if !p.d.info.softRoCE || !usesDepth(w) || !carries(p.qp.Type, w) {
+		return true
+	}
+	n, _ := p.qp.Depths()
+	for _, k := range p.inFlight {
+		if n > 0 && usesDepth(k.w) {
+			n--
+		}
+	}
+	return n > 0
 }
 
 // arm sets the timer of the pair to the time when pump has to be called next.
@@ -232,11 +306,16 @@ func (f *Fabric) arm(p *pair, now time.Time) {
 	if !next.After(now) {
 		return
 	}
+	f.setTimer(p, next.Sub(now))
+}
+
+// setTimer makes pump be called after d.
+func (f *Fabric) setTimer(p *pair, d time.Duration) {
 	if p.timer == nil {
-		p.timer = time.AfterFunc(next.Sub(now), func() { f.rang(p.qp) })
+		p.timer = time.AfterFunc(d, func() { f.rang(p.qp) })
 		return
 	}
-	p.timer.Reset(next.Sub(now))
+	p.timer.Reset(d)
 }
 
 // rules define how a kind of device handles sends. A status is that of a completion.
@@ -255,8 +334,14 @@ type rules interface {
 	ended(f *Fabric, p *pair)
 }
 
-// roce are rules of devices over RoCE.
-type roce interface {
+// unordered are rules of devices whose messages and completions are in no order.
+type unordered interface {
+	// pump does everything that can be done now for a queue pair that can send.
+	pump(f *Fabric, p *pair)
+}
+
+// roceRules are rules of devices over RoCE.
+type roceRules interface {
 	// unfit returns the results of a SEND and of the receive that it took, if the message
 	// is too long for the receive or its memory can't be written.
 	unfit(long bool) (recv uint32, v verdict)
@@ -264,7 +349,7 @@ type roce interface {
 
 // isLocal reports whether a send needs no peer.
 func isLocal(w *fakeverbs.Work) bool {
-	return w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV || w.Opcode == abi.IB_UVERBS_WR_BIND_MW || w.Opcode == fakeverbs.NoOpcode
+	return w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV || w.Opcode == abi.IB_UVERBS_WR_BIND_MW || w.Opcode == fakeverbs.NoOpcode || w.Opcode == fakeverbs.NOP
 }
 
 // right returns the access right that a send needs at the peer. 0 means that it takes a
@@ -312,17 +397,17 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 		k.data = w.Inline
 		return true
 	}
-	if w.Len() > longest || !mayUse(qp, w.SGL, false) {
+	if w.Len() > longest {
 		return false
 	}
-	k.buffer = slices.Grow(k.buffer[:0], int(w.Len()))[:w.Len()]
+	k.room(int(w.Len()))
 	rest := k.buffer[copy(k.buffer, w.Front):]
 	rest = rest[copy(rest, w.Inline):]
 	for _, s := range w.SGL {
 		if s.Length == 0 {
 			continue // its address is not used
 		}
-		if qp.ReadSGE(s, rest[:s.Length]) != nil {
+		if !qp.ReadSGE(s, rest[:s.Length]) {
 			return false
 		}
 		rest = rest[s.Length:]
@@ -331,10 +416,16 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	return true
 }
 
-// mayUse reports whether the keys of an SGL allow reading or, with write, writing.
-func mayUse(qp *fakeverbs.QP, sgl []fakeverbs.SGE, write bool) bool {
+// room returns memory for n bytes, which is the packet's until it is completed.
+func (k *packet) room(n int) []byte {
+	k.buffer = slices.Grow(k.buffer[:0], n)[:n]
+	return k.buffer
+}
+
+// mayWrite reports whether the keys of an SGL allow writing.
+func mayWrite(qp *fakeverbs.QP, sgl []fakeverbs.SGE) bool {
 	for _, s := range sgl {
-		if !qp.LocalOK(s, write) {
+		if !qp.LocalOK(s, true) {
 			return false
 		}
 	}
@@ -364,7 +455,7 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 		if n == 0 {
 			continue
 		}
-		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.WriteSGE(s, b[:n]) != nil {
+		if s.Length = uint32(n); !qp.WriteSGE(s, b[:n]) {
 			return false
 		}
 		b = b[n:]
@@ -372,8 +463,8 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 	return true
 }
 
-// place writes data to the memory that the work request names.
-func place(to *pair, w *fakeverbs.Work, data []byte) {
+// place writes data to the memory that the work request names. It reports whether the memory is there.
+func place(to *pair, w *fakeverbs.Work, data []byte) bool {
 	m, addr := to.qp.RemoteMemory(w.RKey, w.RemoteAddr)
-	_ = m.Write(addr, data)
+	return m.Write(addr, data) == nil
 }

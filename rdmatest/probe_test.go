@@ -26,7 +26,7 @@ func TestProbe(t *testing.T) {
 					works++
 					continue
 				}
-				var e *uverbs.Error
+				var e *verbs.Error
 				if !errors.Is(err, verbs.ErrNotSupported) || !errors.As(err, &e) || e.Op == "" || e.Object == "" ||
 					e.Device != dev.Info().Name || e.Driver != dev.Info().Driver.String() {
 					t.Errorf("%s: %v", v, err)
@@ -56,7 +56,7 @@ var programs = map[uverbs.Verb]func(*testing.T, *uverbs.Device) error{
 	"MR.Rereg": func(t *testing.T, dev *uverbs.Device) error {
 		pd, other := closed(t, must(dev.AllocPD())(t)), must(dev.AllocPD())(t)
 		mr := must(pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
-		err := mr.Rereg(uverbs.ReregOptions{PD: other})
+		err := mr.Rereg(&uverbs.ReregOptions{PD: other})
 		if err == nil && mr.PD() != other {
 			err = errors.New("the PD is the old one")
 		}

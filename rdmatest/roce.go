@@ -2,10 +2,12 @@ package rdmatest
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/qpstate"
 )
 
 // mtu is the maximum length of a datagram.
@@ -13,8 +15,11 @@ const mtu = 1024
 
 // isReliable reports whether the queue pair retransmits until the peer answers.
 func isReliable(qp *fakeverbs.QP) bool {
-	return qp.Type == abi.IB_UVERBS_QPT_RC || qp.Type == abi.IB_UVERBS_QPT_XRC_INI
+	return qp.Type == abi.IB_UVERBS_QPT_RC || qp.Type == abi.IB_UVERBS_QPT_XRC_INI || isDC(qp)
 }
+
+// isDC reports whether the queue pair is one of the dynamically connected transport.
+func isDC(qp *fakeverbs.QP) bool { return qp.Type == abi.IB_UVERBS_QPT_DRIVER }
 
 // dropped reports whether a message is a WRITE_WITH_IMM over an unreliable connection without the
 // right to write. Such a message takes no receive from a queue pair's own queue.
@@ -30,45 +35,83 @@ func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 	if a.Timeout == 0 {
 		return 0, forever
 	}
-	const always = 7
-	if k.tries++; k.tries > int(a.RetryCnt) && (!p.d.info.retriesForever || a.RetryCnt != always) {
+	if k.tries++; k.tries > p.retries(&a) {
 		if p.qp.Migrate() {
 			k.tries = 0
 		} else {
 			k.givenUp = true
 		}
 	}
-	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)
+	return 0, answerTime(&a)
+}
+
+// retries returns how often an unanswered packet is sent again.
+func (p *pair) retries(a *abi.IbUverbsModifyQp) int {
+	const always = 7
+	if p.d.info.softRoCE && a.RetryCnt == always {
+		return math.MaxInt - 1
+	}
+	return int(a.RetryCnt)
+}
+
+func answerTime(a *abi.IbUverbsModifyQp) time.Duration {
+	return qpstate.AckTimeout(min(a.Timeout, 31))
 }
 
 // forever is longer than any test.
 const forever = 1 << 40 * time.Microsecond
 
 // notReady makes a packet wait because the peer has no receive. The peer's queue pair sets the
-// time, and the sender's the number of retries. 7 means no limit.
+// time, and the sender's the number of retries. 7 means no limit. With soft RoCE, the sender's
+// acknowledgement timeout expires meanwhile, and counts as an unanswered try each time.
 func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration) {
 	const always = 7
-	if n := p.qp.Attr().RnrRetry; n != always {
-		if k.rnr++; k.rnr > int(n) {
+	a := p.qp.Attr()
+	if a.RnrRetry != always {
+		if k.rnr++; k.rnr > int(a.RnrRetry) {
 			return abi.IB_WC_RNR_RETRY_EXC_ERR, 0
 		}
 	}
-	return 0, rnrTimer(to.qp.Attr().MinRnrTimer)
+	again = qpstate.RNRTimer(to.qp.Attr().MinRnrTimer)
+	if !p.d.info.softRoCE || a.Timeout == 0 {
+		return 0, again
+	}
+	left, timeout := p.retries(&a)-k.tries, answerTime(&a)
+	if expired := int(again / timeout); expired <= left {
+		k.tries += expired
+		return 0, again
+	}
+	k.givenUp = true
+	return 0, timeout * time.Duration(left+1)
 }
 
-// rnrTimer decodes an RNR timer: table 45 of the InfiniBand specification.
-func rnrTimer(n uint8) time.Duration {
-	const unit = 10 * time.Microsecond
-	units := [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
-		8192, 12288, 16384, 24576, 32768, 49152}
-	return time.Duration(units[n&31]) * unit
+// unlikeMTU reports whether the peer refuses a SEND or WRITE because the queue pairs have different path MTUs, and so
+// expect packets of different lengths.
+func (p *pair) unlikeMTU(to *pair, k *packet) bool {
+	if len(k.data) <= 256 { // a packet of any MTU has room for it
+		return false
+	}
+	own, other := p.qp.Attr().PathMtu, to.qp.Attr().PathMtu
+	return own != other && len(k.data) > 128<<min(own, other)
 }
 
 // connected returns the peer that the queue pair's address names, or nil if it can't be reached
 // or does not accept packets.
 func (f *Fabric) connected(p *pair) *pair {
+	if f.route.from == p {
+		return f.route.to
+	}
+	to := f.findConnected(p)
+	if to != nil && p.qp.Kernel().IsHeld() {
+		f.hold(to.qp)
+		f.route = route{p, to}
+	}
+	return to
+}
+
+func (f *Fabric) findConnected(p *pair) *pair {
 	a := p.qp.Attr()
-	d := f.at(p.d, a.Dest.Dgid, a.Dest.Dlid)
+	d := f.at(p.d, a.Dest.SgidIndex, a.Dest.Dgid, a.Dest.Dlid)
 	if d == nil || !f.hasPath(p.d, d) {
 		return nil
 	}
@@ -80,7 +123,7 @@ func (f *Fabric) connected(p *pair) *pair {
 		return nil
 	}
 	to := f.pairOf(qp)
-	if to != nil && p.d.lid != 0 && !f.migrates(p, to) {
+	if to != nil && p.d.verbs.IsInfiniBand() && !f.migrates(p, to) {
 		return nil
 	}
 	return to
@@ -141,22 +184,26 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	case to.qp.QPAccess()&right(k.w) != right(k.w):
 		f.mistake(to, "the queue pair does not allow its peer opcode %d", k.w.Opcode)
 		return invalid
+	case usesDepth(k.w) && to.d.info.softRoCE && !to.serves():
+		f.mistake(to, "the queue pair answers no READs and atomics, because its MaxDestRDAtomic is 0")
+		return invalid
 	case !isOpen(to, k):
-		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
-		if r != nil {
-			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_ACCESS_ERR}, false)
-		}
-		return refused
+		return f.deny(to, k, r)
 	case !aligned(k.w):
 		f.mistake(to, "opcode %d at %#x, which is not a multiple of 8", k.w.Opcode, k.w.RemoteAddr)
 		return invalid
+	case p.qp.FetchFrom(to.qp, k.w):
 	case fetches(k.w):
-		if data := f.fetch(to, k); !p.qp.KeepFetched(k.w, data) && !scatter(p.qp, k.w.SGL, data) {
+		data, ok := f.fetch(to, k)
+		if !ok {
+			return f.deny(to, k, r)
+		}
+		if !p.qp.KeepFetched(k.w, data) && !scatter(p.qp, k.w.SGL, data) {
 			f.mistake(p, "the local memory for the data read is not writable")
 			return verdict{status: abi.IB_WC_LOC_PROT_ERR}
 		}
-	case len(k.data) > 0:
-		place(to, k.w, k.data)
+	case len(k.data) > 0 && !place(to, k.w, k.data):
+		return f.deny(to, k, r)
 	}
 	if r != nil {
 		f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
@@ -164,11 +211,26 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	return fine
 }
 
+// serves reports whether the queue pair answers READs and atomics.
+func (p *pair) serves() bool {
+	_, n := p.qp.Depths()
+	return n > 0
+}
+
+// deny refuses a message access to the peer's memory; r is the receive that it took, or nil.
+func (f *Fabric) deny(to *pair, k *packet, r *fakeverbs.Recv) verdict {
+	f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+	if r != nil {
+		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_ACCESS_ERR}, false)
+	}
+	return refused
+}
+
 // message carries out a SEND at the peer.
 func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	if long := len(k.data) > roomIn(r.SGL); long || !to.qp.Keep(r, k.data) && !scatter(to.qp, r.SGL, k.data) {
 		f.mistake(to, "a message of %d bytes does not fit in its receive", len(k.data))
-		status, v := to.d.rules.(roce).unfit(long)
+		status, v := to.d.rules.(roceRules).unfit(long)
 		to.qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
 		if !isReliable(p.qp) {
 			v.status = abi.IB_WC_SUCCESS
@@ -233,20 +295,21 @@ func isOpen(to *pair, k *packet) bool {
 	return n == 0 && k.w.Opcode != abi.IB_UVERBS_WR_FLUSH || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
 }
 
-// fetch reads the memory that a message names, and carries out atomic operations.
-func (f *Fabric) fetch(to *pair, k *packet) []byte {
+// fetch reads the memory that a message names, and carries out atomic operations. It reports whether the memory is
+// there: the program may have unmapped it.
+func (f *Fabric) fetch(to *pair, k *packet) (data []byte, ok bool) {
 	from, addr := to.qp.RemoteMemory(k.w.RKey, k.w.RemoteAddr)
 	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {
-		b := make([]byte, k.w.Len())
-		_ = from.Read(addr, b)
-		return b
+		b := k.room(int(k.w.Len()))
+		return b, len(b) == 0 || from.Read(addr, b) == nil
 	}
-	old, _ := from.Load64(addr)
+	old, err := from.Load64(addr)
 	switch {
+	case err != nil:
 	case k.w.Opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
-		_ = from.Store64(addr, old+k.w.Compare)
+		err = from.Store64(addr, old+k.w.Compare)
 	case old == k.w.Compare:
-		_ = from.Store64(addr, k.w.Swap)
+		err = from.Store64(addr, k.w.Swap)
 	}
-	return binary.NativeEndian.AppendUint64(nil, old)
+	return binary.NativeEndian.AppendUint64(nil, old), err == nil
 }

@@ -30,3 +30,16 @@ func TestSendsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestSendsTarget: only the requests of a DCI have a target, with a builder of the provider's and without.
+func TestSendsTarget(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.MLX5, rdmatest.RXE} {
+		a, _ := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), verbs.QPTypeRC, 0)
+		q := a.qp.Sends()
+		q.SetDCAddr(nil, 1, 2, 0)
+		q.SendInline(1, 0, []byte("x"))
+		if n, err := q.Ring(); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
+			t.Errorf("%v: %d, %v", kind, n, err)
+		}
+	}
+}

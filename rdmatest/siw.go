@@ -21,7 +21,7 @@ func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 			status = abi.IB_WC_LOC_QP_OP_ERR
 		}
 	case fetches(k.w):
-		if !mayUse(p.qp, k.w.SGL, true) {
+		if !mayWrite(p.qp, k.w.SGL) {
 			status, event = abi.IB_WC_LOC_PROT_ERR, abi.IB_EVENT_QP_ACCESS_ERR
 		}
 	default:
@@ -58,7 +58,11 @@ func (siwRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again tim
 		if event != 0 {
 			to.qp.Raise(event)
 		}
-		to.qp.Break()
+		if fetches(k.w) { // it is the peer's answer that failed
+			to.qp.Drop()
+		} else {
+			to.qp.Break()
+		}
 		to.end(f)
 	}
 	return abi.IB_WC_SUCCESS, 0
@@ -73,8 +77,7 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 		f.mistake(to, "key %#x does not allow access to %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
 		switch {
 		case fetches(k.w) && to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, 0): // for a READ, siw only checks the key
-			scatter(p.qp, k.w.SGL, f.fetch(to, k))
-			return 0, true
+			return f.readSIW(p, to, k)
 		case fetches(k.w):
 			return abi.IB_EVENT_QP_REQ_ERR, false
 		case !to.qp.HasKey(k.w.RKey):
@@ -82,13 +85,26 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 		}
 		return abi.IB_EVENT_QP_ACCESS_ERR, false
 	}
-	if !fetches(k.w) {
-		if len(k.data) > 0 {
-			place(to, k.w, k.data)
-		}
+	if fetches(k.w) {
+		return f.readSIW(p, to, k)
+	}
+	if len(k.data) > 0 && !place(to, k.w, k.data) {
+		f.mistake(to, "%d bytes at %#x are not there", reach(k), k.w.RemoteAddr)
+		return abi.IB_EVENT_QP_ACCESS_ERR, false
+	}
+	return 0, true
+}
+
+// readSIW carries out a READ. siw invalidates the key of a READ_WITH_INV only for users in the kernel.
+func (f *Fabric) readSIW(p, to *pair, k *packet) (event uint32, ok bool) {
+	if p.qp.FetchFrom(to.qp, k.w) {
 		return 0, true
 	}
-	scatter(p.qp, k.w.SGL, f.fetch(to, k)) // siw invalidates the key of a READ_WITH_INV only for users in the kernel
+	data, ok := f.fetch(to, k)
+	if !ok || !scatter(p.qp, k.w.SGL, data) {
+		f.mistake(to, "%d bytes at %#x, or the memory for them, are not there", reach(k), k.w.RemoteAddr)
+		return abi.IB_EVENT_QP_REQ_ERR, false
+	}
 	return 0, true
 }
 

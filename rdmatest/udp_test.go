@@ -71,7 +71,7 @@ func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 		t.Fatal(err)
 	}
 	wcs := make([]verbs.WC, 1)
-	if _, err := service.RecvCQ().Wait(t.Context(), wcs); err != nil || wcs[0].SrcQP != c.QP().Num() {
+	if _, err := service.RecvCQ().Wait(t.Context(), wcs); err != nil || wcs[0].SrcQPN != c.QP().QPN() {
 		t.Fatal(wcs, err)
 	}
 	if got := string((*theirs).Bytes()[uverbs.GRHSize:][:5]); got != "hello" {
@@ -109,7 +109,7 @@ func TestMulticast(t *testing.T) {
 		t.Error(wcs, err)
 	}
 	for _, g := range groups {
-		if err := errors.Join(g.Leave()); err != nil {
+		if err := errors.Join(g.Close()); err != nil {
 			t.Error(err)
 		}
 	}

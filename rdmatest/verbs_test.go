@@ -85,7 +85,7 @@ func shares(t *testing.T, kind rdmatest.Kind) {
 			t.Errorf("message %d: %+v", i, wc)
 		}
 	}
-	if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != srq {
+	if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != verbs.EventSRQLimitReached || ev.SRQ != srq {
 		t.Error(ev, err)
 	}
 }

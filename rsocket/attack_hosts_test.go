@@ -26,7 +26,7 @@ func TestHostsVanish(t *testing.T) {
 
 func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 4)})
-	l, err := (&ListenConfig{Config: Config{KeepAlive: time.Second}}).Listen(t.Context(), f.Host(0).Addr()+":7471")
+	l, err := (&ListenConfig{Config: Config{MaxIdleTimeout: time.Second}}).Listen(t.Context(), f.Host(0).Addr()+":7471")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	}
 	dial := func(host int) net.Conn {
 		t.Helper()
-		d := &Dialer{Config: Config{KeepAlive: -1}}
+		d := &Dialer{Config: Config{MaxIdleTimeout: -1}}
 		c, err := d.DialContext(f.Host(host).Context(t.Context()), "rsocket", l.Addr().String())
 		if err == nil {
 			err = echo(c)
@@ -85,11 +85,8 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 			t.Fatal(err)
 		}
 	}
-	most := 2 // connections, of 6 objects each
-	if kind == rdmatest.SIW || kind == rdmatest.ERDMA {
-		most += 5 // TCP waits for the network longer than this
-	}
-	if n := len(f.Host(0).Device(0).Objects()); n > 6*most {
+	const most = 2 * 6 // two connections
+	if n := len(f.Host(0).Device(0).Objects()); n > most {
 		t.Errorf("%d objects are left on the server: %q", n, f.Host(0).Device(0).Objects())
 	}
 	heal()

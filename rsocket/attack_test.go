@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // strangerTo dials as rsocket does, and says nothing.
@@ -24,11 +25,8 @@ func strangerTo(t *testing.T, l net.Listener) (*Conn, *rdmacm.Conn) {
 		t.Fatal(err)
 	}
 	peer := newConn()
-	d := rdmacm.Dialer{Config: z.rdmacm(func(rc *rdmacm.Conn) error {
-		err := peer.verbs.prepare(rc, &z)
-		rc.SetPrivateData(peer.verbs.hello(&z).marshal())
-		return err
-	})}
+	d := rdmacm.Dialer{Config: z.rdmacm()}
+	d.Prepare = func(rc *rdmacm.Conn) error { return peer.prepare(rc, &z) }
 	rc, err := d.Dial(t.Context(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +41,7 @@ func TestCloseSilentPeer(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFabric(t, kind)
-				l, err := (&ListenConfig{Config: Config{KeepAlive: -1}}).Listen(t.Context(), fabricHost+":0")
+				l, err := (&ListenConfig{Config: Config{MaxIdleTimeout: -1}}).Listen(t.Context(), fabricHost+":0")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,7 +59,7 @@ func TestCloseSilentPeer(t *testing.T) {
 				default:
 				}
 				resume()
-				err, _ = c.calls.Freed(context.Background())
+				err, _ = c.conn.Freed(context.Background())
 				if d := time.Since(start); err != nil || d > silentLimit+time.Second {
 					t.Errorf("%v, after %v", err, d)
 				}
@@ -79,11 +77,11 @@ func TestFloodOfWords(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
 			a, b := f.pair(Config{RecvQueue: leastQueue})
-			flood := b.verbs.recvs
-			b.mu.Lock()
-			b.receive() // what both say at first
-			b.mu.Unlock()
-			a.mu.Lock()
+			flood := b.conn.Receives.Count
+			b.conn.Mu.Lock()
+			b.conn.Receive() // what both say at first
+			b.conn.Mu.Unlock()
+			a.conn.Mu.Lock()
 			for range flood {
 				m := message{word: newWord(opControl, ctrlKeepAlive)}
 				if err := a.verbs.post(&m); err != nil {
@@ -91,21 +89,21 @@ func TestFloodOfWords(t *testing.T) {
 				}
 			}
 			for sent := 0; sent < flood; {
-				n, err := a.sends.CQ.Wait(t.Context(), a.wcs[:])
+				n, err := a.conn.Sends.CQ.Wait(t.Context(), make([]verbs.WC, 16))
 				if err != nil {
 					t.Fatal(err)
 				}
 				sent += n
 			}
-			a.mu.Unlock()
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.verbs.recvs = 1 // the bound
-			if n := b.receive(); n != recvBatch {
+			a.conn.Mu.Unlock()
+			b.conn.Mu.Lock()
+			defer b.conn.Mu.Unlock()
+			b.conn.Receives.Count = 1 // the bound
+			if n := b.conn.Receive(); n != 16 {
 				t.Errorf("%d words of %d in a call", n, flood)
 			}
-			if n := b.receive(); n != flood-recvBatch {
-				t.Errorf("%d words are left, of %d", n, flood-recvBatch)
+			if n := b.conn.Receive(); n != flood-16 {
+				t.Errorf("%d words are left, of %d", n, flood-16)
 			}
 		})
 	}
@@ -113,64 +111,58 @@ func TestFloodOfWords(t *testing.T) {
 
 // A peer that leaves without a word right after it has connected ends the connection.
 func TestAbortAtOnce(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
-			for range 20 {
-				a, b := f.pair(Config{})
-				_ = a.SetLinger(0)
-				_ = a.Close()
-				_ = b.SetReadDeadline(time.Now().Add(time.Minute))
-				if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-					t.Fatal(err)
-				}
-				_ = b.Close()
+	anywhere(t, func(t *testing.T, f *fabric) {
+		for range 20 {
+			a, b := f.pair(Config{})
+			_ = a.SetLinger(0)
+			_ = a.Close()
+			_ = b.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatal(err)
 			}
-		})
-	}
+			_ = b.Close()
+		}
+	})
 }
 
 // Closes of all kinds at a time, with calls under way, leave nothing behind.
 func TestCloseStorm(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
-			before := runtime.NumGoroutine()
-			for round := range 16 {
-				c1, c2, _, err := f.pipe(Config{Mappings: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var all sync.WaitGroup
-				for _, end := range []net.Conn{c1, c2} {
-					c := end.(*Conn)
-					all.Go(func() { _, _ = c.Write(make([]byte, 300_000)) })
-					all.Go(func() { _, _ = io.ReadFull(c, make([]byte, 100_000)) })
-					all.Go(func() {
-						if m, err := c.Map(make([]byte, 4096), 0); err == nil {
-							_ = m.Close()
-						}
-					})
-					all.Go(func() { _ = c.CloseWrite() })
-					all.Go(func() { _ = c.SetLinger(round%3 - 1) })
-					for range 3 {
-						all.Go(func() { _ = c.SetDeadline(time.Now().Add(time.Hour)) })
-						all.Go(func() { _ = c.Close() })
-						all.Go(func() { _ = c.Shutdown(ctx) })
+	anywhere(t, func(t *testing.T, f *fabric) {
+		before := runtime.NumGoroutine()
+		for round := range 16 {
+			c1, c2, _, err := f.pipe(Config{Mappings: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for _, end := range []net.Conn{c1, c2} {
+				c := end.(*Conn)
+				all.Go(func() { _, _ = c.Write(make([]byte, 300_000)) })
+				all.Go(func() { _, _ = io.ReadFull(c, make([]byte, 100_000)) })
+				all.Go(func() {
+					if m, err := c.Map(make([]byte, 4096), 0); err == nil {
+						_ = m.Close()
 					}
-				}
-				cancel()
-				all.Wait()
-				for _, end := range []net.Conn{c1, c2} {
-					_, _ = end.(*Conn).calls.Freed(context.Background())
-				}
-			}
-			for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
-				if time.Since(start) > time.Minute {
-					t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+				})
+				all.Go(func() { _ = c.CloseWrite() })
+				all.Go(func() { _ = c.SetLinger(round%3 - 1) })
+				for range 3 {
+					all.Go(func() { _ = c.SetDeadline(time.Now().Add(time.Hour)) })
+					all.Go(func() { _ = c.Close() })
+					all.Go(func() { _ = c.Shutdown(ctx) })
 				}
 			}
-		})
-	}
+			cancel()
+			all.Wait()
+			for _, end := range []net.Conn{c1, c2} {
+				_, _ = end.(*Conn).conn.Freed(context.Background())
+			}
+		}
+		for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+			}
+		}
+	})
 }

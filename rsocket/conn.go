@@ -1,213 +1,241 @@
 package rsocket
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net"
-	"net/netip"
-	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// protocol is the name of the network in addresses and errors.
+const protocol = "rsocket"
+
+// Addr is the address of one end of a connection, or of a listener. It is a [net.Addr], and its AddrPort method returns
+// address and port as a [net/netip.AddrPort]. Package valkeyrdma has the same type. Network returns "rsocket" here.
+type Addr = netconn.Addr
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
 // It has no goroutine until Close, and makes progress only during calls of its methods. If several calls
 // wait, one of them polls the completions for all.
 type Conn struct {
-	rc            *rdmacm.Conn
-	local, remote netip.AddrPort
-	recvCQ        *uverbs.CQ
-	calls         netconn.Calls
-	mappings      mappings
-
-	mu     sync.Mutex // guards the fields below, and some of calls
-	verbs  transport
-	stream *stream
-	sends  netconn.Sends
-	broken bool // the connection has failed
-	closed bool
-	alive  *time.Timer // posts keep-alives
-	begun  time.Time
-	wcs    [recvBatch]verbs.WC
+	conn     netconn.Conn // its lock guards the fields below
+	verbs    transport
+	stream   *stream
+	mappings mappings // has a lock of its own
+	begun    time.Time
 }
 
 func newConn() *Conn {
 	c := new(Conn)
-	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
+	c.conn.Init(protocol, (*hooks)(c))
+	// The memory belongs to the program again when Close returns. A mapping that fails to close is
+	// tried again, and its error reported, when the connection is freed.
+	c.conn.Closed = func() { _ = c.mappings.Close() }
 	return c
+}
+
+// prepare registers memory, posts all receives and sets the private data for the peer.
+func (c *Conn) prepare(rc conn.Conn, cfg *Config) error {
+	if err := c.verbs.prepare(rc, cfg, &c.conn.Receives); err != nil {
+		return err
+	}
+	rc.SetPrivateData(c.verbs.hello(cfg).marshal())
+	return nil
 }
 
 // begin starts the protocol on an established connection. The side that dialled sends first. Over iWARP it
 // must, and the other side waits for that.
-func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
-	c.verbs.order = peer.order()
-	c.mappings.most = peer.mappings
-	rc.Own(&c.mappings)
-	c.stream = newStream(&c.verbs, c.verbs.memory(cfg), peer, cfg.SendQueue, uint16(cfg.RecvQueue), c.verbs.iwarp)
-	c.stream.silent = c.verbs.iwarp && !dialled
-	c.stream.settle()
-	c.begun = time.Now()
-	if period := cfg.KeepAlive; period > 0 {
-		c.alive = time.AfterFunc(period, func() { c.keepAlive(period) })
-	}
-}
-
-// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The side that accepted
-// must not send while that answer may still be under way. If the peer has sent nothing by then, it may be
-// gone. A keep-alive finds that out.
-const mpaTimeout = 10 * time.Second
-
-// keepAlive handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
-func (c *Conn) keepAlive(period time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.broken {
-		return
-	}
-	c.progress()
-	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
-	c.stream.keepAlive()
-	c.calls.Tend() // if no call waits, the next keep-alive detects a failure
-	c.alive.Reset(period)
+func (c *Conn) begin(rc conn.Conn, peer hello, cfg *Config, dialled bool) {
+	c.conn.Trace = cfg.Trace
+	c.conn.Begin(rc, cfg.MaxIdleTimeout, cfg.Linger, func() time.Duration {
+		c.verbs.order = peer.order()
+		c.mappings.most = peer.mappings
+		rc.Own(&c.mappings)
+		c.stream = newStream(&c.verbs, c.verbs.memory(cfg), peer, cfg.SendQueue, uint16(cfg.RecvQueue), c.verbs.iwarp)
+		c.stream.silent = c.verbs.iwarp && !dialled
+		c.stream.settle()
+		c.begun = time.Now()
+		return 0
+	})
 }
 
 // LocalAddr returns this end's address, an [Addr].
-func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
+func (c *Conn) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
 // RemoteAddr returns the peer's address, an [Addr].
-func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// Done returns a channel that is closed when the connection has ended: either side closed it, or it broke. Data that
+// arrived before can still be read.
+func (c *Conn) Done() <-chan struct{} { return c.conn.RC.Done() }
 
 // SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
 func (c *Conn) SetDeadline(t time.Time) error {
-	err := c.SetReadDeadline(t)
-	if err == nil {
-		err = c.SetWriteDeadline(t)
-	}
-	return err
+	return c.conn.SetDeadline(t, &c.conn.Reader, &c.conn.Writer)
 }
 
 // SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
 // to 500 µs late.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetDeadline(t, &c.conn.Reader) }
 
 // SetWriteDeadline sets the deadline of Write, WriteAt and Map, including calls that are under way.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.conn.SetDeadline(t, &c.conn.Writer) }
 
-func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
-	if c.isClosed() {
-		return c.fail("set", net.ErrClosed)
-	}
-	s.Deadline.Set(t)
-	return nil
+// Read reads received data into b. It blocks until data is available. After the end of the peer's data it returns
+// io.EOF. If the connection broke, it returns all data that had arrived, and then an error that matches
+// syscall.ECONNRESET.
+func (c *Conn) Read(b []byte) (int, error) { return c.conn.Read(b) }
+
+// Write writes b. It returns once all of it is sent or in the send buffer, even if the peer's program has
+// not read it.
+//
+// The first Write after the peer has closed its end succeeds and its data is discarded, as over TCP. A
+// program that writes before it reads can therefore still read the peer's last data. Later Writes return
+// an error that matches syscall.EPIPE.
+func (c *Conn) Write(b []byte) (int, error) { return c.conn.Write(b) }
+
+// CloseWrite ends this side's data: the peer's Read returns all data, and then io.EOF. Read is not
+// affected. A Write that is under way in another goroutine ends at once, with an error that matches
+// syscall.EPIPE, and so do later ones. A second CloseWrite does nothing.
+//
+// C: rshutdown with SHUT_WR
+func (c *Conn) CloseWrite() error { return c.conn.CloseWrite(func() { c.stream.end(false) }) }
+
+// SetLinger sets what Close does with data that the peer's machine has not taken yet, as
+// [net.TCPConn.SetLinger] does.
+//
+// If sec < 0, which is the default, Close returns at once. The data is sent in the
+// background, for at most 10 seconds.
+//
+// If sec == 0, Close discards the data and resets the connection. The peer's Read returns
+// an error that matches syscall.ECONNRESET.
+//
+// If sec > 0, Close waits until the peer's machine has taken the data. After sec seconds it
+// discards the rest and returns an error that is a timeout.
+//
+// C: rsetsockopt with SO_LINGER
+func (c *Conn) SetLinger(sec int) error { return c.conn.SetLinger(sec) }
+
+// Stats returns the connection's counts. Received bytes are those that Read has returned. Registered memory does not include that of
+// Mappings. Stats takes a lock for a moment, and may be called after Close.
+func (c *Conn) Stats() rdmacm.ConnStats {
+	return c.conn.Stats(func() int { return len(c.verbs.shared.Bytes()) + len(c.verbs.own.Bytes()) })
 }
 
-func (c *Conn) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
+// Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
+// says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
+// peer gets all data, even if it reads later. Mappings are closed before Close returns. A
+// peer that still writes to a mapping breaks the connection, and undelivered data is lost.
+// A second Close returns an error that matches net.ErrClosed.
+//
+// Unlike with TCP, the kernel discards unsent data when the process exits. A program
+// that exits right after its last Write should call [Conn.Shutdown] instead, or call
+// SetLinger with a positive number before Close.
+//
+// C: rclose
+func (c *Conn) Close() error {
+	if c == nil {
+		return netconn.CloseNil("connection")
+	}
+	return c.conn.Close()
 }
 
-func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
+// Shutdown closes the connection, and waits until the peer's machine has taken all data and
+// everything is freed. It may be called after Close, to wait for the work in the
+// background. If the connection broke before the data was taken, Shutdown returns the
+// cause. It is not an error if the peer closes its end meanwhile and takes no more data.
+//
+// If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
+// still sent in the background. The limits of [Conn.SetLinger] apply to Shutdown too. Without
+// them it gives up after 10 seconds, with an error that is a timeout.
+//
+// Over iWARP a send completes once this machine's TCP has taken it. Shutdown waits only for that,
+// as rclose does, and later losses are not reported. A program that must know that its data
+// arrived waits for an answer of its peer before it closes.
+func (c *Conn) Shutdown(ctx context.Context) error { return c.conn.Shutdown(ctx) }
 
-// progress polls both queues and acts on the completions. The caller holds the lock.
-func (c *Conn) progress() {
-	ended := c.hasEnded() // checked before the queues are emptied, because they hold the messages from before the end
-	n := c.receive()
-	n += c.reclaim()
-	if ended && n == 0 {
-		c.stream.fail(c.verbs.reset(nil))
-	}
-	c.stream.settle()
-	if c.stream.failed != nil && !c.broken {
-		c.broken = true
-		n++
-		_ = c.rc.Disconnect() // the connection may have ended already
-	}
-	if n > 0 {
-		c.calls.Changed()
-	}
-}
+// Format implements [fmt.Formatter]. It prints the addresses and the state, never memory.
+func (c *Conn) Format(f fmt.State, verb rune) { c.conn.Format(f, verb) }
 
-func (c *Conn) hasEnded() bool {
-	select {
-	case <-c.rc.Done():
-		return true
-	default:
+// hooks is the [netconn.Protocol] of a connection.
+type hooks Conn
+
+func (c *hooks) Received(wc *verbs.WC) bool {
+	w, err := c.verbs.received(wc, &c.conn.Receives)
+	if err != nil {
+		c.stream.violate(err)
 		return false
 	}
+	c.stream.arrived(w)
+	return true
 }
 
-// receive polls the words that have arrived and posts the receives again. It returns the number of
-// completions, which is about the number of receives at most, because a peer that sends words faster
-// than they are polled must not make it hold the lock forever. Callers poll again if there were any.
-func (c *Conn) receive() (total int) {
-	for total < c.verbs.recvs {
-		n, err := c.recvCQ.Poll(c.wcs[:])
-		if err != nil {
-			c.stream.fail(c.verbs.reset(err))
-			return total
-		}
-		again := 0
-		for i := range c.wcs[:n] {
-			wc := &c.wcs[i]
-			if wc.Status != verbs.StatusSuccess {
-				continue // the connection has ended; the rdmacm.Conn reports that
-			}
-			w, err := c.verbs.received(wc)
-			if err != nil {
-				c.stream.violate(err)
-				continue
-			}
-			c.stream.arrived(w)
-			c.verbs.fill(again, wc.WRID)
-			again++
-		}
-		if err := c.verbs.postRecvs(again); err != nil {
-			c.stream.fail(c.verbs.reset(err))
-		}
-		if total += n; n < len(c.wcs) {
-			break
-		}
+// Sent returns the slots and buffers of a completed message.
+func (c *hooks) Sent(wrid uint64) {
+	if wrid != 0 {
+		c.stream.completed(refund(wrid))
 	}
-	return total
 }
 
-// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
-func (c *Conn) reclaim() (total int) {
-	for {
-		n, err := c.sends.CQ.Poll(c.wcs[:])
-		if err != nil {
-			c.stream.fail(c.verbs.reset(err))
-			return total
-		}
-		var failed error
-		for i := range c.wcs[:n] {
-			wc := &c.wcs[i]
-			if err := wc.Err(); err != nil && failed == nil {
-				failed = err
-			}
-			if wc.WRID != 0 {
-				c.stream.completed(refund(wc.WRID))
-			}
-		}
-		if n > 0 {
-			c.sends.Polled()
-		}
-		left := n == len(c.wcs)
-		if total += n; failed != nil {
-			// The peer may have announced its end before.
-			total += c.receive()
-			c.stream.fail(c.verbs.reset(failed))
-		}
-		if !left {
-			return total
+func (c *hooks) Settle()                    { c.stream.settle() }
+func (c *hooks) Over(err error)             { c.stream.fail(err) }
+func (c *hooks) Failed() error              { return c.stream.failed }
+func (c *hooks) Sends() (int, bool)         { return c.stream.sent, c.stream.short }
+func (c *hooks) Read(b []byte) (int, error) { return c.stream.read(b) }
+func (c *hooks) Delivered() bool            { return c.stream.delivered() }
+
+func (c *hooks) Write(b []byte, n uint64) (int, error) {
+	if n == 0 && c.stream.discard() {
+		return len(b), nil
+	}
+	return c.stream.write(b)
+}
+
+// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The side that accepted
+// must not send while that answer may still be under way. If the peer has sent nothing by then, it may be
+// gone. A probe finds that out.
+const mpaTimeout = 10 * time.Second
+
+func (c *hooks) Tick() time.Duration { return 0 }
+
+func (c *hooks) Probe() {
+	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
+	c.stream.keepAlive()
+}
+
+// silentLimit is how long a closed connection waits for the first word of a peer that dialled
+// over iWARP. Such a peer must send first, and a correct peer does so as soon as it is connected.
+const silentLimit = 2 * time.Second
+
+// End sends DISCONNECT, once the peer has spoken or had the time to.
+func (c *hooks) End() (again time.Time) {
+	if c.stream.silent {
+		if speak := c.begun.Add(silentLimit); time.Until(speak) <= 0 {
+			c.stream.silent = false
+		} else {
+			again = speak
 		}
 	}
+	c.stream.end(true)
+	return again
+}
+
+// Lost returns the reason why data may not have been delivered. A peer that has read DISCONNECT, or the SHUTDOWN
+// behind its own, may disconnect before the last acknowledgement arrives here.
+func (c *hooks) Lost() error {
+	s := c.stream
+	switch {
+	case s.ends.gotDisconnect:
+		return nil
+	case (s.ends.sentDisconnect || s.ends.over()) && errors.Is(s.failed, rdmacm.ErrDisconnected):
+		return nil
+	}
+	return s.failed
 }

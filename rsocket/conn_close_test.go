@@ -49,7 +49,7 @@ func TestCloseReturnsAtOnce(t *testing.T) {
 			blocked <- err
 		}()
 		synctest.Wait()
-		m, err := a.mappings.add(a.rc.PD(), make([]byte, 8))
+		m, err := a.mappings.add(a.conn.RC.PD(), make([]byte, 8))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,77 +135,70 @@ func TestShutdown(t *testing.T) {
 
 // TestShutdownBroken: Shutdown reports that the connection broke before the data was taken.
 func TestShutdownBroken(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{})
-			if err := errors.Join(b.SetLinger(0), b.Close()); err != nil {
-				t.Error(err)
-			}
-			<-a.rc.Done()
-			if err := a.Shutdown(t.Context()); !errors.Is(err, syscall.ECONNRESET) {
-				t.Error(err)
-			}
-		})
-	}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{})
+		if err := errors.Join(b.SetLinger(0), b.Close()); err != nil {
+			t.Error(err)
+		}
+		<-a.conn.RC.Done()
+		if err := a.Shutdown(t.Context()); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestShutdownInOrder: when both directions have ended in order, it does not matter that the
 // peer has closed first.
 func TestShutdownInOrder(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{})
-			for _, c := range []*Conn{a, b} {
-				if err := c.CloseWrite(); err != nil {
-					t.Error(err)
-				}
-			}
-			for _, c := range []*Conn{a, b} {
-				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-					t.Error(n, err)
-				}
-			}
-			if err := b.Shutdown(t.Context()); err != nil {
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{})
+		for _, c := range []*Conn{a, b} {
+			if err := c.CloseWrite(); err != nil {
 				t.Error(err)
 			}
-			<-a.rc.Done()
-			if err := a.Shutdown(t.Context()); err != nil {
-				t.Error(err)
+		}
+		for _, c := range []*Conn{a, b} {
+			if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				t.Error(n, err)
 			}
-		})
-	}
+		}
+		if err := b.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-a.conn.RC.Done()
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestReset: with SetLinger(0) Close discards the data, resets the connection, and
 // has freed everything when it returns.
 func TestReset(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
-			a, b := f.pair(Config{})
-			signal(t, a, b)
-			if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
-				t.Error(err)
-			}
-			ended, end := context.WithCancel(t.Context())
-			end()
-			if _, canceled := a.calls.Freed(ended); canceled != nil {
-				t.Error("Close left something to free")
-			}
-			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-				t.Error(err)
-			}
-			if err := a.SetLinger(1); !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-		})
-	}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{})
+		signal(t, a, b)
+		if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
+			t.Error(err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, canceled := a.conn.Freed(ended); canceled != nil {
+			t.Error("Close left something to free")
+		}
+		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+		if err := a.SetLinger(1); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestCloseAgain: a second Close returns net.ErrClosed, and one of nothing os.ErrInvalid.
 func TestCloseAgain(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,111 +276,104 @@ func (f *fabric) pair(z Config) (a, b *Conn) {
 // TestBroken: a connection that breaks is ECONNRESET for both calls, after the data that had
 // arrived, and not io.EOF; Close does not mind.
 func TestBroken(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
-			a, b := f.pair(Config{})
-			if _, err := a.Write([]byte("last words")); err != nil {
-				t.Fatal(err)
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{})
+		if _, err := a.Write([]byte("last words")); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4)
+		if _, err := io.ReadFull(b, got); err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan error, 1)
+		go func() {
+			rest, err := io.ReadAll(b)
+			if string(rest) != " words" {
+				t.Errorf("%q", rest)
 			}
-			got := make([]byte, 4)
-			if _, err := io.ReadFull(b, got); err != nil {
-				t.Fatal(err)
-			}
-			read := make(chan error, 1)
-			go func() {
-				rest, err := io.ReadAll(b)
-				if string(rest) != " words" {
-					t.Errorf("%q", rest)
-				}
-				read <- err
-			}()
-			if err := a.rc.Close(); err != nil { // as when the program dies
-				t.Error(err)
-			}
-			var op *net.OpError
-			if err := <-read; !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) || op.Op != "read" {
-				t.Error(err)
-			}
-			if _, err := b.Write(got); !errors.Is(err, syscall.ECONNRESET) {
-				t.Error(err)
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+			read <- err
+		}()
+		if err := a.conn.RC.Close(); err != nil { // as when the program dies
+			t.Error(err)
+		}
+		var op *net.OpError
+		if err := <-read; !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) || op.Op != "read" {
+			t.Error(err)
+		}
+		if _, err := b.Write(got); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestHalfClose: each end ends its data when it likes, and hears all of the other's.
 func TestHalfClose(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{})
-			question, answer := bytes.Repeat([]byte("?"), 300000), bytes.Repeat([]byte("!"), 400000)
-			served := make(chan error, 1)
-			go func() {
-				got, err := io.ReadAll(b)
-				if !bytes.Equal(got, question) {
-					t.Errorf("%d bytes of the question", len(got))
-				}
-				if _, err := b.Write(answer); err != nil {
-					t.Error(err)
-				}
-				served <- errors.Join(err, b.CloseWrite(), b.CloseWrite())
-			}()
-			if _, err := a.Write(question); err != nil {
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{})
+		question, answer := bytes.Repeat([]byte("?"), 300000), bytes.Repeat([]byte("!"), 400000)
+		served := make(chan error, 1)
+		go func() {
+			got, err := io.ReadAll(b)
+			if !bytes.Equal(got, question) {
+				t.Errorf("%d bytes of the question", len(got))
+			}
+			if _, err := b.Write(answer); err != nil {
 				t.Error(err)
 			}
-			if err := a.CloseWrite(); err != nil {
-				t.Error(err)
-			}
-			if _, err := a.Write([]byte{1}); !errors.Is(err, syscall.EPIPE) {
-				t.Error(err)
-			}
-			if got, err := io.ReadAll(a); err != nil || !bytes.Equal(got, answer) {
-				t.Errorf("%d bytes of the answer, %v", len(got), err)
-			}
-			if err := errors.Join(<-served, a.Close(), b.Close()); err != nil {
-				t.Error(err)
-			}
-			if err := a.CloseWrite(); !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-			if err := a.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-		})
-	}
+			served <- errors.Join(err, b.CloseWrite(), b.CloseWrite())
+		}()
+		if _, err := a.Write(question); err != nil {
+			t.Error(err)
+		}
+		if err := a.CloseWrite(); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.Write([]byte{1}); !errors.Is(err, syscall.EPIPE) {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(a); err != nil || !bytes.Equal(got, answer) {
+			t.Errorf("%d bytes of the answer, %v", len(got), err)
+		}
+		if err := errors.Join(<-served, a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := a.CloseWrite(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if err := a.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestReadAndLeave: a program that has read all and then only writes has informed its peer of
 // the room, which a peer that waits to write more needs.
 func TestReadAndLeave(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
-			const n = 40
-			wrote := make(chan error, 1)
-			go func() {
-				for range n { // each is a message
-					if _, err := a.Write([]byte{1}); err != nil {
-						wrote <- err
-						return
-					}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
+		const n = 40
+		wrote := make(chan error, 1)
+		go func() {
+			for range n { // each is a message
+				if _, err := a.Write([]byte{1}); err != nil {
+					wrote <- err
+					return
 				}
-				wrote <- nil
-			}()
-			// The writer ends though nobody calls b any more, when 40 messages less those
-			// that the peer may leave unread were read.
-			if _, err := io.ReadFull(b, make([]byte, n-leastQueue/2)); err != nil {
-				t.Error(err)
 			}
-			if err := <-wrote; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+			wrote <- nil
+		}()
+		// The writer ends though nobody calls b any more, when 40 messages less those
+		// that the peer may leave unread were read.
+		if _, err := io.ReadFull(b, make([]byte, n-leastQueue/2)); err != nil {
+			t.Error(err)
+		}
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestSilent: over iWARP an acceptor sends nothing before the dialling side has.
@@ -427,37 +413,35 @@ func TestStreamAllocs(t *testing.T) {
 // TestWriteBehindClose: the first Write after the peer has closed succeeds, and the data that the peer
 // sent before can be read, as over TCP; later Writes fail.
 func TestWriteBehindClose(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{Mappings: 1})
-			signal(t, a, b)
-			// More than one poll of the receive queue takes.
-			for range 3 * recvBatch {
-				if _, err := b.Write([]byte{'a'}); err != nil {
-					t.Fatal(err)
-				}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{Mappings: 1})
+		signal(t, a, b)
+		// More than one poll of the receive queue takes.
+		for range 3 * 16 {
+			if _, err := b.Write([]byte{'a'}); err != nil {
+				t.Fatal(err)
 			}
-			if err := b.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
-			<-a.rc.Done()
-			if n, err := a.Write([]byte("more")); n != 4 || err != nil {
-				t.Error(n, err)
-			}
-			if _, err := a.Write([]byte("and more")); !errors.Is(err, syscall.EPIPE) {
-				t.Error(err)
-			}
-			if _, err := a.WriteAt([]byte("more"), 0); !errors.Is(err, syscall.EPIPE) {
-				t.Error(err)
-			}
-			if got, err := io.ReadAll(a); len(got) != 3*recvBatch || err != nil {
-				t.Errorf("%d bytes, %v", len(got), err)
-			}
-			if err := a.Shutdown(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+		}
+		if err := b.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-a.conn.RC.Done()
+		if n, err := a.Write([]byte("more")); n != 4 || err != nil {
+			t.Error(n, err)
+		}
+		if _, err := a.Write([]byte("and more")); !errors.Is(err, syscall.EPIPE) {
+			t.Error(err)
+		}
+		if _, err := a.WriteAt([]byte("more"), 0); !errors.Is(err, syscall.EPIPE) {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(a); len(got) != 3*16 || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestWordsBehindFailure: a send that fails is no reason to drop what arrived before, though
@@ -485,21 +469,26 @@ func TestWordsBehindFailure(t *testing.T) {
 }
 
 // TestRemoved: all calls that wait say that the device was removed, whoever heard of it
-// first.
+// first. Without a connection manager, only a device that leaves its programs says so.
 func TestRemoved(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
-			a, b := f.pair(Config{})
-			l, err := Listen(fabricHost + ":0")
+	anywhere(t, func(t *testing.T, f *fabric) {
+		if f.over != nil && f.Host(0).Device(0).Kind() == rdmatest.RXE {
+			return
+		}
+		a, b := f.pair(Config{})
+		waits := []func() error{
+			func() error { _, err := a.Read(make([]byte, 1)); return err },
+			func() error { _, err := b.Read(make([]byte, 1)); return err }}
+		if f.over == nil {
+			l, err := f.listen(Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			conntest.Removed(t, f.Host(0).Device(0),
-				func() error { _, err := a.Read(make([]byte, 1)); return err },
-				func() error { _, err := b.Read(make([]byte, 1)); return err },
-				func() error { _, err := l.Accept(); return err })
-		})
-	}
+			waits = append(waits, func() error { _, err := l.Accept(); return err })
+		} else {
+			waits = waits[:1] // the good-bye of the end that notices first may reach the other before
+		}
+		conntest.Removed(t, f.Host(0).Device(0), waits...)
+	})
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -44,14 +45,15 @@ type mappings struct {
 // C: riomap with PROT_WRITE
 func (c *Conn) Map(b []byte, offset int64) (*Mapping, error) {
 	if offset < 0 || len(b) == 0 || uint64(len(b)) > math.MaxUint32 {
-		return nil, c.fail("map", syscall.EINVAL)
+		return nil, c.conn.Fail("map", syscall.EINVAL)
 	}
-	m, err := c.mappings.add(c.rc.PD(), b)
+	m, err := c.mappings.add(c.conn.RC.PD(), b)
 	if err != nil {
-		return nil, c.fail("map", err)
+		return nil, c.conn.Fail("map", err)
 	}
 	entry := mapping{uint64(offset), offer{m.mr.Addr(), m.mr.RKey(), uint32(len(b))}}
-	if _, err := c.sendAll(entry.marshal(c.stream.peer.order()), uint64(m.index), (*stream).announce); err != nil {
+	announce := func(p netconn.Protocol, b []byte, i uint64) (int, error) { return p.(*hooks).stream.announce(b, i) }
+	if _, err := c.conn.Send(entry.marshal(c.stream.peer.order()), uint64(m.index), announce); err != nil {
 		_ = m.Close()
 		return nil, err
 	}
@@ -70,9 +72,9 @@ func (c *Conn) Map(b []byte, offset int64) (*Mapping, error) {
 // C: riowrite
 func (c *Conn) WriteAt(b []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, c.fail("write", syscall.EINVAL)
+		return 0, c.conn.Fail("write", syscall.EINVAL)
 	}
-	return c.sendAll(b, uint64(off), (*stream).writeAt)
+	return c.conn.Send(b, uint64(off), func(p netconn.Protocol, b []byte, off uint64) (int, error) { return p.(*hooks).stream.writeAt(b, off) })
 }
 
 // Close ends the mapping. The peer gets no notice, so the two programs must agree that it does not write
@@ -82,12 +84,12 @@ func (c *Conn) WriteAt(b []byte, off int64) (int, error) {
 // C: riounmap
 func (m *Mapping) Close() error {
 	if m == nil {
-		return os.ErrInvalid
+		return netconn.CloseNil("mapping")
 	}
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	if m.all.held[m.index] != m {
-		return &net.OpError{Op: "close", Net: protocol, Err: net.ErrClosed}
+		return netconn.OpError(protocol, "close", netip.AddrPort{}, netip.AddrPort{}, net.ErrClosed)
 	}
 	return m.close()
 }
@@ -218,3 +220,6 @@ func (s *stream) announce(entry []byte, i uint64) (int, error) {
 	s.m = message{word: newWord(opIOMap, uint32(i)), inline: entry, to: offer{s.peer.table.addr + at, s.peer.table.key, mappingSize}}
 	return mappingSize, s.sendCredited(0)
 }
+
+// Format implements [fmt.Formatter]. It prints the entry, never the memory.
+func (m *Mapping) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "rsocket mapping %d", m.index) }

@@ -41,32 +41,30 @@ func mapped(t *testing.T, c *Conn, b []byte, offset int64) *Mapping {
 // TestMap: a write to a mapping arrives before data that is written afterwards,
 // across mappings that adjoin, from both ends.
 func TestMap(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			c1, c2 := newFabric(t, kind).pair(Config{Mappings: 2, SendBuffer: leastBuffer})
-			for _, ends := range [][2]*Conn{{c1, c2}, {c2, c1}} {
-				owner, writer := ends[0], ends[1]
-				low, high := make([]byte, 10000), make([]byte, 5000)
-				mapped(t, owner, low, 1<<40)
-				mapped(t, owner, high, 1<<40+int64(len(low)))
-				signal(t, owner, writer)
-				want := make([]byte, len(low)+len(high))
-				for _, n := range []int{len(want), 9000, 64, 1, 0} {
-					at := (len(want) - n) / 2
-					for i := range n {
-						want[at+i] = byte(n + i/7)
-					}
-					if wrote, err := writer.WriteAt(want[at:][:n], 1<<40+int64(at)); wrote != n || err != nil {
-						t.Fatal(wrote, err)
-					}
-					signal(t, writer, owner)
-					if !bytes.Equal(low, want[:len(low)]) || !bytes.Equal(high, want[len(low):]) {
-						t.Errorf("%d bytes at %d do not lie there", n, at)
-					}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		c1, c2 := f.pair(Config{Mappings: 2, SendBuffer: leastBuffer})
+		for _, ends := range [][2]*Conn{{c1, c2}, {c2, c1}} {
+			owner, writer := ends[0], ends[1]
+			low, high := make([]byte, 10000), make([]byte, 5000)
+			mapped(t, owner, low, 1<<40)
+			mapped(t, owner, high, 1<<40+int64(len(low)))
+			signal(t, owner, writer)
+			want := make([]byte, len(low)+len(high))
+			for _, n := range []int{len(want), 9000, 64, 1, 0} {
+				at := (len(want) - n) / 2
+				for i := range n {
+					want[at+i] = byte(n + i/7)
+				}
+				if wrote, err := writer.WriteAt(want[at:][:n], 1<<40+int64(at)); wrote != n || err != nil {
+					t.Fatal(wrote, err)
+				}
+				signal(t, writer, owner)
+				if !bytes.Equal(low, want[:len(low)]) || !bytes.Equal(high, want[len(low):]) {
+					t.Errorf("%d bytes at %d do not lie there", n, at)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestMapNot: memory that can't be mapped, and writes to unmapped offsets.
@@ -139,53 +137,51 @@ func TestMapNone(t *testing.T) {
 // TestMapCredits: each mapping takes a credit, which comes back when the peer has heard of
 // it. One that can't be sent waits for that, or for the deadline, and leaves nothing behind.
 func TestMapCredits(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Config{Mappings: 1, RecvQueue: leastQueue})
-			memory := make([]byte, 8)
-			for range 4 * leastQueue {
-				signal(t, a, b)
-				m := mapped(t, a, memory, 0)
-				if err := m.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range leastQueue { // more than there are credits for, since b does nothing
-				if err := a.SetWriteDeadline(time.Now().Add(time.Millisecond)); err != nil {
-					t.Fatal(err)
-				}
-				m, err := a.Map(memory, 0)
-				if errors.Is(err, os.ErrDeadlineExceeded) {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := m.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := a.Map(memory, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("no credit is left:", err)
-			}
-			if err := a.SetWriteDeadline(time.Time{}); err != nil {
+	anywhere(t, func(t *testing.T, f *fabric) {
+		a, b := f.pair(Config{Mappings: 1, RecvQueue: leastQueue})
+		memory := make([]byte, 8)
+		for range 4 * leastQueue {
+			signal(t, a, b)
+			m := mapped(t, a, memory, 0)
+			if err := m.Close(); err != nil {
 				t.Fatal(err)
 			}
-			read := make(chan error, 1)
-			go func() {
-				_, err := b.Read(make([]byte, 1))
-				read <- err
-			}()
-			mapped(t, a, memory, 9)
-			if _, err := a.Write([]byte{1}); err != nil {
-				t.Error(err)
+		}
+		for range leastQueue { // more than there are credits for, since b does nothing
+			if err := a.SetWriteDeadline(time.Now().Add(time.Millisecond)); err != nil {
+				t.Fatal(err)
 			}
-			if err := <-read; err != nil {
-				t.Error(err)
+			m, err := a.Map(memory, 0)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
 			}
-			if _, err := b.WriteAt([]byte{1}, 9); err != nil {
-				t.Error(err)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.Map(memory, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("no credit is left:", err)
+		}
+		if err := a.SetWriteDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan error, 1)
+		go func() {
+			_, err := b.Read(make([]byte, 1))
+			read <- err
+		}()
+		mapped(t, a, memory, 9)
+		if _, err := a.Write([]byte{1}); err != nil {
+			t.Error(err)
+		}
+		if err := <-read; err != nil {
+			t.Error(err)
+		}
+		if _, err := b.WriteAt([]byte{1}, 9); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -22,14 +22,13 @@ import (
 // TestConn: a connection is a net.Conn, over both transports, also with the least queues
 // and buffers.
 func TestConn(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
+	anywhere(t, func(t *testing.T, f *fabric) {
 		for name, z := range map[string]Config{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer, SendQueue: leastQueue, RecvQueue: leastQueue}} {
-			t.Run(kind.String()+" "+name, func(t *testing.T) {
-				f := newFabric(t, kind)
+			t.Run(name, func(t *testing.T) {
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(z) })
 			})
 		}
-	}
+	})
 }
 
 // TestConnERDMARoCE is TestConn for eRDMA on RoCE v2.
@@ -76,7 +75,7 @@ func TestIdle(t *testing.T) {
 				for range n {
 					connect()
 				}
-				time.Sleep(2 * defaultKeepAlive)
+				time.Sleep(defaultMaxIdle)
 				synctest.Wait()
 				// Others of this process, such as those of timers, come and go.
 				if more := runtime.NumGoroutine() - goroutines; more > n/10 {
@@ -103,29 +102,29 @@ func TestTend(t *testing.T) {
 	stuck, resume := f.Pause()
 	defer resume()
 	alone := func() { // as if a call waited that had nothing under way when it began
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.calls.Waiting, a.sends.Armed = true, netconn.ArmedForNone
+		a.conn.Mu.Lock()
+		defer a.conn.Mu.Unlock()
+		a.conn.Waiting, a.conn.Sends.Armed = true, netconn.ArmedForNone
 	}
 	for name, call := range map[string]func() (int, error){
 		"Write": func() (int, error) { return a.Write([]byte("hello")) },
-		"Read":  func() (int, error) { n, _, err := a.tryRead(make([]byte, 1)); return n, err },
+		"Read":  func() (int, error) { n, _, err := a.conn.TryRead(make([]byte, 1)); return n, err },
 	} {
 		if name == "Read" {
-			a.mu.Lock()
+			a.conn.Mu.Lock()
 			a.stream.keepAlive() // what Read might send
-			a.mu.Unlock()
+			a.conn.Mu.Unlock()
 		}
 		alone()
 		if _, err := call(); err != nil {
 			t.Error(err)
 		}
-		a.mu.Lock()
-		if a.stream.sent == 0 || a.sends.Armed != netconn.ArmedForFailures {
-			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.sends.Armed)
+		a.conn.Mu.Lock()
+		if a.stream.sent == 0 || a.conn.Sends.Armed != netconn.ArmedForFailures {
+			t.Errorf("after %s: %d slots in use, armed %v", name, a.stream.sent, a.conn.Sends.Armed)
 		}
-		a.calls.Waiting = false
-		a.mu.Unlock()
+		a.conn.Waiting = false
+		a.conn.Mu.Unlock()
 	}
 	<-stuck
 }
@@ -146,24 +145,24 @@ func TestArmForRoom(t *testing.T) {
 		f := newFabric(t, tc.kind)
 		a, _ := f.pair(tc.cfg)
 		stuck, resume := f.Pause()
-		a.mu.Lock()
-		a.calls.Waiting = true // as if a Read waited
-		a.mu.Unlock()
+		a.conn.Mu.Lock()
+		a.conn.Waiting = true // as if a Read waited
+		a.conn.Mu.Unlock()
 		size := 4 * leastBuffer
 		if name == "queue" {
 			size = 1
 		}
 		for range leastQueue + 1 {
-			if _, _, err := a.trySend(make([]byte, size), 0, func(s *stream, b []byte, _ uint64) (int, error) { return s.write(b) }); err != nil {
+			if _, _, err := a.conn.TrySend(make([]byte, size), 0, netconn.Protocol.Write); err != nil {
 				t.Fatal(err)
 			}
 		}
-		a.mu.Lock()
-		if a.sends.Armed != tc.want {
-			t.Errorf("%s: armed for %v, want %v", name, a.sends.Armed, tc.want)
+		a.conn.Mu.Lock()
+		if a.conn.Sends.Armed != tc.want {
+			t.Errorf("%s: armed for %v, want %v", name, a.conn.Sends.Armed, tc.want)
 		}
-		a.calls.Waiting = false
-		a.mu.Unlock()
+		a.conn.Waiting = false
+		a.conn.Mu.Unlock()
 		<-stuck
 		resume()
 	}
@@ -177,11 +176,11 @@ func TestArmIgnored(t *testing.T) {
 		f := newFabric(t, rdmatest.ERDMA)
 		a, _ := f.pair(Config{})
 		post := func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.progress()
+			a.conn.Mu.Lock()
+			defer a.conn.Mu.Unlock()
+			a.conn.Progress()
 			a.stream.keepAlive()
-			a.watch()
+			a.conn.Watch()
 		}
 		_, resume := f.Pause()
 		post()
@@ -204,25 +203,22 @@ func TestArmIgnored(t *testing.T) {
 func TestKeepAliveArms(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, _ := f.pair(Config{})
-	a.alive = time.AfterFunc(time.Hour, func() {})
-	defer a.alive.Stop()
 	_, resume := f.Pause()
 	defer resume()
 	for _, waiting := range []bool{false, true} {
-		a.mu.Lock()
-		a.calls.Waiting = waiting
-		a.mu.Unlock()
-		a.keepAlive(time.Hour)
-		a.mu.Lock()
+		a.conn.Mu.Lock()
+		a.conn.Waiting = waiting
+		a.stream.keepAlive()
+		a.conn.Tend()
 		want := netconn.ArmedForNone
 		if waiting {
 			want = netconn.ArmedForFailures
 		}
-		if a.stream.sent == 0 || a.sends.Armed != want {
-			t.Errorf("waiting %v: %d slots in use, armed %v", waiting, a.stream.sent, a.sends.Armed)
+		if a.stream.sent == 0 || a.conn.Sends.Armed != want {
+			t.Errorf("waiting %v: %d slots in use, armed %v", waiting, a.stream.sent, a.conn.Sends.Armed)
 		}
-		a.calls.Waiting = false
-		a.mu.Unlock()
+		a.conn.Waiting = false
+		a.conn.Mu.Unlock()
 	}
 }
 
@@ -231,7 +227,7 @@ func TestKeepAliveArms(t *testing.T) {
 func TestKeepAliveSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.SIW)
-		l, err := (&ListenConfig{Config: Config{KeepAlive: 4 * time.Second}}).Listen(t.Context(), fabricHost+":0")
+		l, err := (&ListenConfig{Config: Config{MaxIdleTimeout: 4 * time.Second}}).Listen(t.Context(), fabricHost+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,11 +237,8 @@ func TestKeepAliveSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		peer := newConn()
-		d := rdmacm.Dialer{Config: z.rdmacm(func(rc *rdmacm.Conn) error {
-			err := peer.verbs.prepare(rc, &z)
-			rc.SetPrivateData(peer.verbs.hello(&z).marshal())
-			return err
-		})}
+		d := rdmacm.Dialer{Config: z.rdmacm()}
+		d.Prepare = func(rc *rdmacm.Conn) error { return peer.prepare(rc, &z) }
 		rc, err := d.Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -287,21 +280,18 @@ func acceptAndHold(l net.Listener) <-chan net.Conn {
 // TestCycles connects, talks and closes, again and again, over each kind of device: no
 // goroutine and no memory is left.
 func TestCycles(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			newFabric(t, kind)
-			l, err := Listen(fabricHost + ":0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			conntest.Cycles(t, 1, func() error { return cycle(l) })
-		})
-	}
+	anywhere(t, func(t *testing.T, f *fabric) {
+		l, err := f.listen(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		conntest.Cycles(t, 1, func() error { return f.cycle(l) })
+	})
 }
 
 // cycle is the life of a connection.
-func cycle(l net.Listener) error {
+func (f *fabric) cycle(l *Listener) error {
 	said := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
@@ -311,7 +301,7 @@ func cycle(l net.Listener) error {
 		}
 		said <- err
 	}()
-	c, err := Dial(context.Background(), l.Addr().String())
+	c, err := f.dial(context.Background(), l, Config{})
 	if err != nil {
 		return err
 	}

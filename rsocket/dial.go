@@ -1,12 +1,18 @@
 package rsocket
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/netconn"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
@@ -50,42 +56,68 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 // it can be used in an [net/http.Transport], for example. network is "rsocket" or "tcp",
 // with a "4" or "6" behind it to restrict the address family. The connection is a *Conn.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return netconn.AsNetConn(d.dial(ctx, network, address))
 }
 
 func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
-	fail := func(remote netip.AddrPort, err error) error { return opError("dial", d.LocalAddr, remote, err) }
 	cfg, err := d.Config.withDefaults()
 	if err != nil {
-		return nil, fail(netip.AddrPort{}, err)
+		return nil, netconn.OpError(protocol, "dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	one := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return d.dialAddr(ctx, addr, &cfg) }
-	return netconn.Connect(ctx, &netconn.Dial{Protocol: protocol, Timeout: d.Timeout, FallbackDelay: d.FallbackDelay, Resolver: d.Resolver, Fail: fail},
-		network, address, one)
+	dial := netconn.Dial[*Conn]{Network: protocol, Timeout: d.Timeout, LocalAddr: d.LocalAddr, Resolver: d.Resolver, FallbackDelay: d.FallbackDelay,
+		One: func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return d.dialAddr(ctx, addr, &cfg) }}
+	return dial.Dial(ctx, network, address)
 }
 
 func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
-	c := newConn()
-	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout, Config: cfg.rdmacm(func(rc *rdmacm.Conn) error {
-		if err := c.verbs.prepare(rc, cfg); err != nil {
-			return err
-		}
-		rc.SetPrivateData(c.verbs.hello(cfg).marshal())
-		return nil
-	})}
+	var c *Conn // of the last attempt
+	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, Config: cfg.rdmacm()}
+	cm.Prepare = func(rc *rdmacm.Conn) error {
+		c = newConn()
+		return c.prepare(rc, cfg)
+	}
 	rc, err := cm.Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
+	return c.start(rc, cfg)
+}
+
+// start returns the connection that a dial has made.
+func (c *Conn) start(rc conn.Conn, cfg *Config) (*Conn, error) {
 	peer, err := parseHello(rc.PrivateData())
 	if err != nil {
 		_ = rc.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", rdmacm.ErrOtherProtocol, err)
 	}
 	c.begin(rc, peer, cfg, true)
 	return c, nil
+}
+
+// DialOver connects to a [Listener] of [ListenConfig.ListenOver] over a stream that is connected to it, such as a TCP
+// or TLS connection. It needs no connection manager. LocalAddr, Resolver and FallbackDelay have no meaning. over sets
+// the protection domain, the device's port and the GID. DialOver ignores over's PrivateData, Prepare, PrepareQP, QP,
+// RecvCQEntries and TransportOptions. The stream belongs to the connection. RetryCount must not be negative. ctx bounds
+// the dial, and does not affect the connection. Errors are of type *net.OpError. See [oob.Dial].
+func (d *Dialer) DialOver(ctx context.Context, stream io.ReadWriteCloser, over *oob.Config) (*Conn, error) {
+	c, err := d.dialOver(ctx, stream, over)
+	if err != nil {
+		return nil, netconn.OpError(protocol, "dial", netip.AddrPort{}, netip.AddrPort{}, err)
+	}
+	return c, nil
+}
+
+func (d *Dialer) dialOver(ctx context.Context, stream io.ReadWriteCloser, over *oob.Config) (*Conn, error) {
+	cfg, err := d.Config.withDefaults()
+	if err != nil {
+		return nil, errors.Join(err, stream.Close())
+	}
+	c, base := newConn(), cfg.oob(over)
+	base.Timeout = cmp.Or(d.Timeout, base.Timeout)
+	base.Prepare = func(oc *oob.Conn) error { return c.prepare(oc, &cfg) }
+	oc, err := oob.Dial(ctx, stream, base)
+	if err != nil {
+		return nil, err
+	}
+	return c.start(oc, &cfg)
 }

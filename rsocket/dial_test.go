@@ -18,7 +18,7 @@ import (
 // Accept goes on to the next.
 func TestStrangers(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestStrangers(t *testing.T) {
 	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, helloSize)} {
 		var rejected *rdmacm.RejectedError
 		_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), l.Addr().String())
-		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
+		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectOtherProtocol {
 			t.Errorf("%q: %v", private, err)
 		}
 	}
@@ -113,7 +113,7 @@ func acceptAndClose(l net.Listener) <-chan error {
 // the error names both.
 func TestDialFamilies(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,10 @@ func TestDialFamilies(t *testing.T) {
 	there := l.Addr().(Addr).AddrPort()
 	nowhere, noOne := netip.MustParseAddrPort("[2001:db8::1]:1"), netip.AddrPortFrom(there.Addr(), 1)
 	dial := func(addrs ...netip.AddrPort) (*Conn, error) {
-		d := netconn.Dial{Fail: func(remote netip.AddrPort, err error) error { return opError("dial", netip.AddrPort{}, remote, err) }}
-		return netconn.Soonest(t.Context(), &d, addrs, func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+		d := netconn.Dial[*Conn]{Network: protocol, One: func(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 			return new(Dialer).dialAddr(ctx, addr, &cfg)
-		})
+		}}
+		return d.Soonest(t.Context(), addrs)
 	}
 	c, err := dial(nowhere, noOne, there)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestDialFamilies(t *testing.T) {
 // TestAcceptEnds: Close ends Accept.
 func TestAcceptEnds(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

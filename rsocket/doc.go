@@ -1,7 +1,7 @@
 // Package rsocket implements byte streams over RDMA, as net.Conn and net.Listener:
 //
-//	l, err := rsocket.Listen(":7471")
-//	conn, err := l.Accept()
+//	l, err := rsocket.Listen(ctx, ":7471")
+//	conn, err := l.AcceptConn(ctx)
 //	conn, err := rsocket.Dial(ctx, "10.0.0.1:7471")
 //
 // Packages that take a net.Conn, a net.Listener or a function that dials, such as net/http,
@@ -24,12 +24,13 @@
 //	)
 //
 //	func main() {
+//		ctx := context.Background()
 //		if len(os.Args) < 2 {
-//			l, err := rsocket.Listen(":7471")
+//			l, err := rsocket.Listen(ctx, ":7471")
 //			if err != nil {
 //				log.Fatal(err)
 //			}
-//			conn, err := l.Accept()
+//			conn, err := l.AcceptConn(ctx)
 //			if err != nil {
 //				log.Fatal(err)
 //			}
@@ -38,12 +39,12 @@
 //				log.Fatal(err)
 //			}
 //			// The process must live until all data has been sent.
-//			if err := conn.(*rsocket.Conn).Shutdown(context.Background()); err != nil {
+//			if err := conn.Shutdown(ctx); err != nil {
 //				log.Fatal(err)
 //			}
 //			return
 //		}
-//		conn, err := rsocket.Dial(context.Background(), os.Args[1]) // 10.0.0.1:7471
+//		conn, err := rsocket.Dial(ctx, os.Args[1]) // 10.0.0.1:7471
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -68,16 +69,16 @@
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
 // background, as over TCP, but if the process exits the data is lost. [Conn.Shutdown] waits
-// until the data is sent, and so does Close after [Conn.SetLinger] with a positive number. A
-// server of net/http, for example, can call SetLinger in its ConnState hook for new
-// connections.
+// until the data is sent, and so does Close if Config.Linger is positive. [Listener.Shutdown]
+// waits for what accepted connections still send, for instance after http.Server.Shutdown.
 //
 // A connection makes progress only during calls of its methods. A call that waits also
 // handles the completions of other calls. If the peer's program makes no calls, the peer
 // receives only as much data as fits into its receive buffer.
 //
 // io.EOF means that the peer ended its data in order, with CloseWrite or Close. If the peer
-// died or its program closed the device, the error matches syscall.ECONNRESET.
+// died or its program closed the device, the error matches syscall.ECONNRESET. A peer that is
+// silent for Config.MaxIdleTimeout is asked for a sign of life before that time ends.
 //
 // A dial waits until the other side calls Accept, because no kernel accepts connections
 // before that.
@@ -91,6 +92,16 @@
 //
 //	mapping, err := conn.Map(buffer, 0) // one program
 //	n, err := conn.WriteAt(b, 0)        // the other
+//
+// # Without a connection manager
+//
+// Where rdma_cm is missing, as in gVisor, two programs of this package connect over a stream that they have anyway, such as
+// a TCP or TLS connection: see [Dialer.DialOver] and [ListenConfig.ListenOver]. The stream stays open, and its end ends
+// the connection. Such addresses are those of the GIDs, with port 0. Nothing but the device's own calls report that the
+// device was removed.
+//
+//	l, err := new(rsocket.ListenConfig).ListenOver(netListener, &oob.Config{PD: pd})
+//	conn, err := new(rsocket.Dialer).DialOver(ctx, stream, &oob.Config{PD: pd})
 //
 // # Protocol
 //

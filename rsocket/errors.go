@@ -3,8 +3,6 @@ package rsocket
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 )
 
 // ErrProtocol is the error of a connection whose peer violated the rsocket protocol or does not speak it.
@@ -16,16 +14,4 @@ var ErrNotMapped = errors.New("the peer has mapped no memory there")
 // violation returns an error that names the rule that the peer violated.
 func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
-}
-
-// opError returns a *net.OpError, the type of error that connections of package net return.
-func opError(op string, local, remote netip.AddrPort, err error) error {
-	e := &net.OpError{Op: op, Net: protocol, Err: err}
-	if local.IsValid() {
-		e.Source = Addr{local}
-	}
-	if remote.IsValid() {
-		e.Addr = Addr{remote}
-	}
-	return e
 }

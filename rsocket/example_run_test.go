@@ -46,7 +46,7 @@ func exampleConns(z rsocket.Config) (client, server *rsocket.Conn) {
 // host, and a blank import of its provider.
 func Example() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := rsocket.Listen(fabric.Host(1).Addr() + ":0")
+	l, err := rsocket.Listen(context.Background(), fabric.Host(1).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func ExampleListenConfig() {
 // A listener that was asked for any port says which one it has.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := rsocket.Listen(fabric.Host(0).Addr() + ":0")
+	l, err := rsocket.Listen(context.Background(), fabric.Host(0).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // A web server over RDMA. It needs an RDMA link, so it is compiled but not run here.
 func ExampleListen() {
-	l, err := rsocket.Listen(":8080")
+	l, err := rsocket.Listen(context.Background(), ":8080")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleConn_SetLinger() {
 			}
 		},
 	}
-	l, err := rsocket.Listen(":8080")
+	l, err := rsocket.Listen(context.Background(), ":8080")
 	if err != nil {
 		log.Fatal(err)
 	}

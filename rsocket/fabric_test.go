@@ -1,10 +1,14 @@
 package rsocket
 
 import (
+	"cmp"
+	"context"
 	"net"
 	"net/netip"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/conntest"
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
@@ -12,6 +16,47 @@ import (
 type fabric struct {
 	*rdmatest.Fabric
 	t *testing.T
+	// over is for connections over streams, and nil if the connection manager connects.
+	over  *oob.Config
+	pipes map[*Listener]*conntest.Pipes
+}
+
+// anywhere runs a test over each kind of device, and then with connections over streams, on the devices that can have
+// them.
+func anywhere(t *testing.T, test func(t *testing.T, f *fabric)) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) { test(t, newFabric(t, kind)) })
+	}
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		t.Run("streams/"+kind.String(), func(t *testing.T) { test(t, newFabric(t, kind).streams()) })
+	}
+}
+
+// streams makes the connections run over streams.
+func (f *fabric) streams() *fabric {
+	f.over = &oob.Config{PD: conntest.OpenPD(f.t, f.Host(0).Device(0))}
+	f.pipes = make(map[*Listener]*conntest.Pipes)
+	return f
+}
+
+func (f *fabric) listen(z Config) (*Listener, error) {
+	lc := ListenConfig{Config: z}
+	if f.over == nil {
+		return lc.Listen(f.t.Context(), fabricHost+":0")
+	}
+	p := conntest.NewPipes()
+	l, err := lc.ListenOver(p, f.over)
+	f.pipes[l] = p
+	return l, err
+}
+
+// dial dials a listener of listen.
+func (f *fabric) dial(ctx context.Context, l *Listener, z Config) (*Conn, error) {
+	d := Dialer{Config: z}
+	if f.over == nil {
+		return d.Dial(ctx, l.Addr().String())
+	}
+	return d.DialOver(ctx, f.pipes[l].Dial(), f.over)
 }
 
 const fabricHost = "198.51.100.1"
@@ -24,14 +69,13 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *fabric {
 func newFabricOf(t *testing.T, d rdmatest.DeviceOptions) *fabric {
 	d.Addrs = []netip.Addr{netip.MustParseAddr(fabricHost)}
 	f := rdmatest.NewWith(t, &rdmatest.Options{Strict: true, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{d}}}})
-	return &fabric{f, t}
+	return &fabric{Fabric: f, t: t}
 }
 
 // pipe makes both ends of a connection.
 func (f *fabric) pipe(z Config) (dialled, accepted net.Conn, stop func(), err error) {
-	z.KeepAlive = -1
-	lc := ListenConfig{Config: z}
-	l, err := lc.Listen(f.t.Context(), fabricHost+":0")
+	z.MaxIdleTimeout = cmp.Or(z.MaxIdleTimeout, -1)
+	l, err := f.listen(z)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -42,8 +86,7 @@ func (f *fabric) pipe(z Config) (dialled, accepted net.Conn, stop func(), err er
 		accepted, err = l.Accept()
 		failed <- err
 	}()
-	d := Dialer{Config: z}
-	if dialled, err = d.DialContext(f.t.Context(), "tcp", l.Addr().String()); err != nil {
+	if dialled, err = f.dial(f.t.Context(), l, z); err != nil {
 		return nil, nil, nil, err
 	}
 	err = <-failed

@@ -57,61 +57,58 @@ func TestHTTP(t *testing.T) {
 		size >>= 4
 	}
 	want := (&pattern{size: size}).sum(t)
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			newFabric(t, kind)
-			l, err := Listen(fabricHost + ":0")
+	anywhere(t, func(t *testing.T, f *fabric) {
+		l, err := f.listen(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var conns atomic.Int32
+		server := &http.Server{Handler: http.HandlerFunc(serveHTTP), ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				conns.Add(1)
+			}
+		}}
+		served := make(chan error)
+		go func() { served <- server.Serve(l) }()
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return f.dial(ctx, l, Config{}) }}
+		post := func(path string, size int) (string, string) {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://rsocket"+path, &pattern{size: size})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var conns atomic.Int32
-			server := &http.Server{Handler: http.HandlerFunc(serveHTTP), ConnState: func(_ net.Conn, s http.ConnState) {
-				if s == http.StateNew {
-					conns.Add(1)
-				}
-			}}
-			served := make(chan error)
-			go func() { served <- server.Serve(l) }()
-			transport := &http.Transport{DialContext: new(Dialer).DialContext}
-			post := func(path string, size int) (string, string) {
-				t.Helper()
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+path, &pattern{size: size})
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := (&http.Client{Transport: transport}).Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer resp.Body.Close()
-				h := crc32.NewIEEE()
-				n, err := io.Copy(h, resp.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return fmt.Sprint(n), fmt.Sprintf("%08x", h.Sum32())
+			resp, err := (&http.Client{Transport: transport}).Do(req)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, size := range []int{size, 0, 100} {
-				n, sum := post("/echo", size)
-				if n != fmt.Sprint(size) || size > 100 && sum != want {
-					t.Errorf("%s of %d bytes came back, with the sum %s", n, size, sum)
-				}
+			defer resp.Body.Close()
+			h := crc32.NewIEEE()
+			n, err := io.Copy(h, resp.Body)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if conns.Load() != 1 {
-				t.Error(conns.Load(), "connections for requests one after the other")
+			return fmt.Sprint(n), fmt.Sprintf("%08x", h.Sum32())
+		}
+		for _, size := range []int{size, 0, 100} {
+			n, sum := post("/echo", size)
+			if n != fmt.Sprint(size) || size > 100 && sum != want {
+				t.Errorf("%s of %d bytes came back, with the sum %s", n, size, sum)
 			}
-			if n, _ := post("/hijack", 0); n != "4" {
-				t.Error(n, "bytes by a hijacked connection")
-			}
-			transport.CloseIdleConnections()
-			if err := server.Shutdown(context.WithoutCancel(t.Context())); err != nil {
-				t.Error(err)
-			}
-			if err := <-served; err != http.ErrServerClosed {
-				t.Error(err)
-			}
-		})
-	}
+		}
+		if conns.Load() != 1 {
+			t.Error(conns.Load(), "connections for requests one after the other")
+		}
+		if n, _ := post("/hijack", 0); n != "4" {
+			t.Error(n, "bytes by a hijacked connection")
+		}
+		transport.CloseIdleConnections()
+		if err := server.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+	})
 }
 
 // serveHTTP sends the body back while it comes, or takes the connection over.
@@ -142,60 +139,57 @@ func (b lateBody) Read([]byte) (int, error) {
 // TestHTTPAnswerAndClose: net/http gets the answer of a server that closes at once, though
 // its client writes once more behind that.
 func TestHTTPAnswerAndClose(t *testing.T) {
-	for _, kind := range rdmatest.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			newFabric(t, kind)
-			l, err := Listen(fabricHost + ":0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			closed := make(chan struct{})
-			client := make(chan *Conn, 1)
-			served := make(chan error, 1)
-			go func() {
-				served <- func() error {
-					c, err := l.Accept()
-					if err != nil {
-						return err
-					}
-					if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
-						return err
-					}
-					if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmine"); err != nil {
-						return err
-					}
-					err = c.(*Conn).Shutdown(t.Context())
-					<-(<-client).rc.Done()
-					close(closed)
+	anywhere(t, func(t *testing.T, f *fabric) {
+		l, err := f.listen(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		closed := make(chan struct{})
+		client := make(chan *Conn, 1)
+		served := make(chan error, 1)
+		go func() {
+			served <- func() error {
+				c, err := l.Accept()
+				if err != nil {
 					return err
-				}()
-			}()
-			transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				c, err := new(Dialer).DialContext(ctx, network, address)
-				if err == nil {
-					client <- c.(*Conn)
-					c = &writeFirst{Conn: c, closed: closed, wrote: make(chan struct{})}
 				}
-				return c, err
-			}}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String(), lateBody{closed})
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+					return err
+				}
+				if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmine"); err != nil {
+					return err
+				}
+				err = c.(*Conn).Shutdown(t.Context())
+				<-(<-client).conn.RC.Done()
+				close(closed)
+				return err
+			}()
+		}()
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := f.dial(ctx, l, Config{})
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
-			resp, err := transport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(errors.Join(err, <-served))
-			}
-			defer resp.Body.Close()
-			if b, err := io.ReadAll(resp.Body); string(b) != "mine" || err != nil {
-				t.Errorf("%q, %v", b, err)
-			}
-			if err := <-served; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+			client <- c
+			return &writeFirst{Conn: c, closed: closed, wrote: make(chan struct{})}, nil
+		}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://rsocket", lateBody{closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(errors.Join(err, <-served))
+		}
+		defer resp.Body.Close()
+		if b, err := io.ReadAll(resp.Body); string(b) != "mine" || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // writeFirst is a connection whose reader is late. It reads when a Write has succeeded since
@@ -234,7 +228,7 @@ func (c *writeFirst) Close() error {
 func TestHTTPServerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)
-		l, err := Listen(fabricHost + ":0")
+		l, err := Listen(t.Context(), fabricHost+":0")
 		if err != nil {
 			t.Fatal(err)
 		}

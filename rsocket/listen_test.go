@@ -26,7 +26,7 @@ func TestAcceptTemporary(t *testing.T) {
 	} {
 		t.Run(string(test.call), func(t *testing.T) {
 			f := newFabric(t, rdmatest.RXE)
-			l, err := Listen(fabricHost + ":0")
+			l, err := Listen(t.Context(), fabricHost+":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestAcceptPeersFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, rdmatest.RXE)
-			l, err := Listen(fabricHost + ":0")
+			l, err := Listen(t.Context(), fabricHost+":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestAcceptAbandoned(t *testing.T) {
 		for _, command := range []rdmatest.CMCommand{rdmatest.CMConnect, rdmatest.CMAccept} {
 			t.Run(kind.String()+" "+map[rdmatest.CMCommand]string{rdmatest.CMConnect: "connect", rdmatest.CMAccept: "accept"}[command], func(t *testing.T) {
 				f := newFabric(t, kind)
-				l, err := Listen(fabricHost + ":0")
+				l, err := Listen(t.Context(), fabricHost+":0")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +137,7 @@ func TestAcceptAbandoned(t *testing.T) {
 // TestHTTPGoesOn: net/http's server goes on after an error that concerns one peer.
 func TestHTTPGoesOn(t *testing.T) {
 	f := newFabric(t, rdmatest.SIW)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ type message struct {
 	to     offer    // the destination of the data
 	bare   bool     // there is no word
 	quiet  bool     // it needs no completion
+	probe  bool     // the peer's machine has to answer it; it has no data
 }
 
 func (m *message) hasData() bool { return len(m.inline) > 0 || m.data[0].n > 0 }

@@ -93,10 +93,10 @@ func (s *stream) postSpare(m message) {
 	_ = s.post(newRefund(0, 0, cost)) // an error is in s.failed
 }
 
-// keepAlive posts an empty WRITE. The peer's program does not notice it. It fails if the peer is gone.
+// keepAlive posts a message without data that the peer's machine answers. The peer's program does not notice it.
 func (s *stream) keepAlive() {
 	if (!s.silent || s.overdue) && s.failed == nil && !s.ends.over() && !s.ends.sentDisconnect && s.spare > endSlots {
-		s.postSpare(message{bare: true})
+		s.postSpare(message{bare: true, probe: true})
 	}
 }
 

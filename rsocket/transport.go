@@ -2,10 +2,9 @@ package rsocket
 
 import (
 	"encoding/binary"
-	"fmt"
-	"syscall"
 
-	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/internal/conn"
+	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -14,25 +13,21 @@ import (
 // data on InfiniBand and RoCE. On iWARP, which has no immediate data, it sends an RDMA WRITE and a SEND of
 // the word.
 type transport struct {
-	conn   *rdmacm.Conn
+	conn   conn.Conn
 	iwarp  bool
 	shared *uverbs.MR // the peer writes here: both tables, receive buffer
 	tables int        // bytes of the tables
 	own    *uverbs.MR // send buffer, then the words received on iWARP
 	sends  int        // bytes of the send buffer
-	recvs  int        // receives
 	order  binary.ByteOrder
 
-	wrs   [2]verbs.SendWR
-	sges  [2]verbs.SGE
-	word  [wordSize]byte
-	recv  [recvBatch]verbs.RecvWR
-	rsges [recvBatch]verbs.SGE
+	wrs  [2]verbs.SendWR
+	sges [2]verbs.SGE
+	word [wordSize]byte
 }
 
 const (
-	wordSize  = 4
-	recvBatch = 16
+	wordSize = 4
 	// spareRecvs is the number of receives beyond the credits. While a program does not read, its
 	// peer sends at most seven words without data. These are two offers and two credit limits in
 	// answer to the program's messages, its first offer, SHUTDOWN and DISCONNECT.
@@ -40,8 +35,9 @@ const (
 )
 
 // prepare registers memory and posts all receives.
-func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
-	v.conn, v.sends, v.recvs = c, cfg.SendBuffer, cfg.RecvQueue+spareRecvs
+func (v *transport) prepare(c conn.Conn, cfg *Config, receives *netconn.Receives) (err error) {
+	recvs := cfg.RecvQueue + spareRecvs
+	v.conn, v.sends = c, cfg.SendBuffer
 	// The buffer behind the tables is aligned.
 	v.tables = (tableEntries*offerSize + cfg.Mappings*mappingSize + 63) &^ 63
 	// librdmacm asks for the transport, not for what a device supports: erdma is iWARP and has
@@ -51,21 +47,15 @@ func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
 		return err
 	}
 	c.Own(v.shared)
-	if v.own, err = c.PD().AllocMR(v.sends+v.recvs*wordSize, verbs.AccessLocalWrite, nil); err != nil {
+	if v.own, err = c.PD().AllocMR(v.sends+recvs*wordSize, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(v.own)
-	for slot := 0; slot < v.recvs; {
-		n := min(recvBatch, v.recvs-slot)
-		for i := range n {
-			v.fill(i, uint64(slot+i))
-		}
-		if err := v.postRecvs(n); err != nil {
-			return err
-		}
-		slot += n
+	// On InfiniBand and RoCE words are immediate data, which needs no memory.
+	if !v.iwarp {
+		return receives.Init(c.QP(), recvs, nil, 0, 0)
 	}
-	return nil
+	return receives.Init(c.QP(), recvs, v.own, v.sends, wordSize)
 }
 
 func (v *transport) hello(cfg *Config) *hello {
@@ -82,31 +72,13 @@ func (v *transport) memory(cfg *Config) memory {
 		addr: v.shared.Addr() + uint64(v.tables), key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
 }
 
-// fill sets entry i of the batch to a receive of a word. On InfiniBand and RoCE words are immediate data, which
-// needs no memory.
-func (v *transport) fill(i int, slot uint64) {
-	v.recv[i] = verbs.RecvWR{WRID: slot}
-	if v.iwarp {
-		v.rsges[i] = v.own.SGE(v.sends+int(slot)*wordSize, wordSize)
-		v.recv[i].SGL = v.rsges[i : i+1]
-	}
-}
-
-func (v *transport) postRecvs(n int) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := v.conn.QP().PostRecv(v.recv[:n])
-	return err
-}
-
 // received returns the word of a completed receive.
-func (v *transport) received(wc *verbs.WC) (word, error) {
+func (v *transport) received(wc *verbs.WC, receives *netconn.Receives) (word, error) {
 	switch {
 	case !v.iwarp && wc.Flags&verbs.WCWithImm != 0 && wc.Opcode == verbs.WCRecvRDMAWithImm:
 		return word(wc.Imm), nil
-	case v.iwarp && wc.ByteLen == wordSize && wc.WRID < uint64(v.recvs):
-		return word(v.order.Uint32(v.own.Bytes()[v.sends+int(wc.WRID)*wordSize:])), nil
+	case v.iwarp && wc.ByteLen == wordSize:
+		return word(v.order.Uint32(receives.Bytes(wc.WRID))), nil
 	}
 	return 0, violation("a message of %d bytes that is not a control word", wc.ByteLen)
 }
@@ -128,6 +100,9 @@ func (v *transport) post(m *message) error {
 	}
 	n := 1
 	switch {
+	case m.probe:
+		v.sges[0] = verbs.SGE{} // siw wants one
+		wr.Opcode, wr.Imm, wr.SGL = netconn.ProbeOpcode(v.conn), 0, v.sges[:1]
 	case m.bare:
 		wr.Opcode, wr.Imm = verbs.OpRDMAWrite, 0
 	case v.iwarp:
@@ -136,14 +111,9 @@ func (v *transport) post(m *message) error {
 	_, err := v.conn.QP().PostSend(v.wrs[:n])
 	wr.Inline = nil // it belongs to the caller
 	if err != nil {
-		return v.reset(err)
+		return netconn.Reset(v.conn, err)
 	}
 	return nil
-}
-
-// reset returns the error for a connection that broke.
-func (v *transport) reset(cause error) error {
-	return fmt.Errorf("%w: %w", syscall.ECONNRESET, v.conn.Explain(cause))
 }
 
 // addSend adds a SEND of the word. It completes after the RDMA WRITE before it, which therefore needs no

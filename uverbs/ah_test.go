@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -81,7 +82,7 @@ func TestAHAttrFromWCRefused(t *testing.T) {
 	grh := &verbs.WC{Flags: verbs.WCGRH}
 	for _, c := range []struct {
 		name string
-		port uint32
+		port int
 		wc   *verbs.WC
 		grh  []byte
 		want string
@@ -146,4 +147,17 @@ func FuzzParseGRH(f *testing.F) {
 			t.Errorf("%x: %+v", b, g)
 		}
 	})
+}
+
+// TestAHNumber: an AH has a number if the provider gives it one.
+func TestAHNumber(t *testing.T) {
+	w := newSpyWorld(t, false)
+	ah := must[*uverbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1}))
+	defer closeAll(t, ah)
+	if n, ok := ah.Number(); n != 7 || !ok {
+		t.Error(n, ok)
+	}
+	if n, ok := new(uverbs.AH).Number(); n != 0 || ok {
+		t.Error(n, ok)
+	}
 }

@@ -3,11 +3,13 @@ package uverbs
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
+	"slices"
 	"sync"
+	"weak"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // AsyncEvent is an event of a device, a port or an object that no work request caused. At
@@ -15,77 +17,57 @@ import (
 //
 // C: struct ibv_async_event
 type AsyncEvent struct {
-	Type EventType
+	Type verbs.EventType
 	CQ   *CQ
 	QP   *QP
 	SRQ  *SRQ
 	WQ   *WQ
-	Port uint32 // for port events, counted from 1
+	Port int // for port events, counted from 1
 }
 
-// EventType is the kind of an asynchronous event.
-//
-// C: enum ibv_event_type
-type EventType uint32
+func knownEvent(t verbs.EventType) bool { return t <= verbs.EventWQFatal }
 
-// The events of the verbs specification.
-const (
-	EventCQErr            EventType = 0
-	EventQPFatal          EventType = 1
-	EventQPReqErr         EventType = 2
-	EventQPAccessErr      EventType = 3
-	EventCommEst          EventType = 4
-	EventSQDrained        EventType = 5
-	EventPathMig          EventType = 6
-	EventPathMigErr       EventType = 7
-	EventDeviceFatal      EventType = 8
-	EventPortActive       EventType = 9
-	EventPortErr          EventType = 10
-	EventLIDChange        EventType = 11
-	EventPKeyChange       EventType = 12
-	EventSMChange         EventType = 13
-	EventSRQErr           EventType = 14
-	EventSRQLimitReached  EventType = 15
-	EventQPLastWQEReached EventType = 16
-	EventClientReregister EventType = 17
-	EventGIDChange        EventType = 18
-	EventWQFatal          EventType = 19
-)
-
-var eventNames = [...]string{
-	"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established",
-	"SQ drained", "path migrated", "path migration error", "device fatal error", "port active", "port error",
-	"LID change", "P_Key change", "SM change", "SRQ error", "SRQ limit reached", "last WQE reached",
-	"client reregister", "GID change", "WQ fatal error",
-}
-
-func (t EventType) String() string {
-	if t.known() {
-		return eventNames[t]
-	}
-	return fmt.Sprintf("EventType(%d)", uint32(t))
-}
-
-func (t EventType) known() bool { return t < EventType(len(eventNames)) }
-
-func (t EventType) ofPort() bool {
+func ofPort(t verbs.EventType) bool {
 	switch t {
-	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
+	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventSMChange,
+		verbs.EventClientReregister, verbs.EventGIDChange:
 		return true
 	}
 	return false
 }
 
 // endsQP reports whether the event means that a QP of a connected type has failed.
-func (t EventType) endsQP() bool {
-	return t == EventQPFatal || t == EventQPReqErr || t == EventQPAccessErr
+func endsQP(t verbs.EventType) bool {
+	return t == verbs.EventQPFatal || t == verbs.EventQPReqErr || t == verbs.EventQPAccessErr
 }
 
-// asyncEvents is a device's event descriptor and the objects that its cookies identify.
+// asyncEvents is a device's event descriptor and the objects that its cookies identify. A goroutine reads
+// the events, so that they end QPs and waits also if the program never calls AsyncEvent. It must not keep
+// the device reachable, so the objects are held weakly.
 type asyncEvents struct {
-	reader  *wait.Reader
-	mu      sync.Mutex
-	objects map[uint64]AsyncEvent
+	reader *wait.Reader
+	some   chan struct{} // holds a token after an event was queued
+	ended  chan struct{} // closed when no more events can be read
+	err    error         // the reason; set before ended is closed
+
+	mu      sync.Mutex // guards the fields below
+	objects map[uint64]weakObject
+	queue   []asyncRecord // what AsyncEvent has not returned yet
+}
+
+// asyncRecord is a struct ib_uverbs_async_event_desc: the element (a cookie, or a port number), the type, and
+// a reserved word.
+type asyncRecord [16]byte
+
+// mostQueued is the number of events that wait for AsyncEvent.
+const mostQueued = 4096
+
+// weakObject is the object of an AsyncEvent. At most one is set.
+type weakObject struct {
+	cq  weak.Pointer[CQ]
+	qp  weak.Pointer[QP]
+	srq weak.Pointer[SRQ]
+	wq  weak.Pointer[WQ]
 }
 
 // openAsyncEvents creates the event descriptor for all objects. The kernel uses the first
@@ -101,13 +83,16 @@ func (d *Device) openAsyncEvents() (*asyncEvents, error) {
 	if err != nil {
 		return nil, d.fail("get the async events of", err, "")
 	}
-	return &asyncEvents{reader: wait.NewReader(f, asyncEventSize), objects: make(map[uint64]AsyncEvent)}, nil
+	a := &asyncEvents{reader: wait.NewReader(f, len(asyncRecord{})), some: make(chan struct{}, 1),
+		ended: make(chan struct{}), objects: make(map[uint64]weakObject)}
+	go a.serve()
+	return a, nil
 }
 
 func (a *asyncEvents) add(cookie uint64, e AsyncEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.objects[cookie] = e
+	a.objects[cookie] = weakObject{weak.Make(e.CQ), weak.Make(e.QP), weak.Make(e.SRQ), weak.Make(e.WQ)}
 }
 
 func (a *asyncEvents) remove(cookie uint64) {
@@ -118,43 +103,104 @@ func (a *asyncEvents) remove(cookie uint64) {
 
 func (a *asyncEvents) close() error { return a.reader.Close() }
 
-// AsyncEvent waits for the next asynchronous event. Several goroutines may wait; each event
-// goes to one of them. AsyncEvent skips events of objects that have been closed. It may
-// return an event of a QP from before the QP was put into RESET; such an event does not
-// affect the QP.
-//
-// C: ibv_get_async_event and ibv_ack_async_event
-func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+// serve reads events until the descriptor is closed or fails.
+func (a *asyncEvents) serve() {
+	a.err = a.reader.Serve(func(b []byte) { a.take(asyncRecord(b)) })
+	close(a.ended)
+}
+
+// take lets an event take effect, and then queues it for AsyncEvent.
+func (a *asyncEvents) take(record asyncRecord) {
+	e, ok := a.decode(record)
+	if !ok {
+		return
+	}
+	switch {
+	case e.QP != nil && endsQP(e.Type):
+		e.QP.onFatalEvent()
+	case e.CQ != nil && e.Type == verbs.EventCQErr:
+		e.CQ.onOverflow()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == mostQueued {
+		a.queue = slices.Delete(a.queue, 0, 1)
+	}
+	a.queue = append(a.queue, record)
+	a.signal()
+}
+
+// signal wakes one AsyncEvent.
+func (a *asyncEvents) signal() {
+	select {
+	case a.some <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the oldest event off the queue. It skips events of objects that are gone.
+func (a *asyncEvents) next() (AsyncEvent, bool) {
 	for {
-		record, err := d.events.reader.Read(ctx)
-		if err != nil {
-			return AsyncEvent{}, d.waitFailed(ctx, "wait for an event of", err)
+		a.mu.Lock()
+		if len(a.queue) == 0 {
+			a.mu.Unlock()
+			return AsyncEvent{}, false
 		}
-		if e, ok := d.events.decode([asyncEventSize]byte(record)); ok {
-			if e.QP != nil && e.Type.endsQP() {
-				e.QP.onFatalEvent()
-			}
-			return e, nil
+		record := a.queue[0]
+		if a.queue = slices.Delete(a.queue, 0, 1); len(a.queue) > 0 {
+			a.signal() // for the next AsyncEvent
+		}
+		a.mu.Unlock()
+		if e, ok := a.decode(record); ok {
+			return e, true
 		}
 	}
 }
 
-// asyncEventSize is the size of struct ib_uverbs_async_event_desc: the element
-// (a cookie, or a port number), the type, and a reserved word.
-const asyncEventSize = 16
+// AsyncEvent waits for the next asynchronous event. Several goroutines may wait; each event
+// goes to one of them. AsyncEvent skips events of objects that have been closed. It may
+// return an event of a QP from before the QP was put into RESET; such an event does not
+// affect the QP. Up to 4096 events wait for AsyncEvent; of more, the oldest are dropped.
+//
+// C: ibv_get_async_event and ibv_ack_async_event
+func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	const op = "wait for an event of"
+	if d.isZero() {
+		return AsyncEvent{}, d.fail(op, verbs.ErrClosed, "")
+	}
+	for ctx.Err() == nil {
+		if e, ok := d.events.next(); ok {
+			return e, nil
+		}
+		select {
+		case <-d.events.some:
+			continue
+		case <-ctx.Done():
+			continue
+		case <-d.events.ended:
+		}
+		if e, ok := d.events.next(); ok { // it came first
+			return e, nil
+		}
+		return AsyncEvent{}, d.waitFailed(ctx, op, d.events.err)
+	}
+	return AsyncEvent{}, d.waitFailed(ctx, op, ctx.Err())
+}
 
-func (a *asyncEvents) decode(record [asyncEventSize]byte) (AsyncEvent, bool) {
+func (a *asyncEvents) decode(record asyncRecord) (AsyncEvent, bool) {
 	element := binary.NativeEndian.Uint64(record[:])
-	typ := EventType(binary.NativeEndian.Uint32(record[8:]))
+	typ := verbs.EventType(binary.NativeEndian.Uint32(record[8:]))
 	switch {
-	case typ == EventDeviceFatal, !typ.known(): // the element of an unknown type may be anything
+	case typ == verbs.EventDeviceFatal, !knownEvent(typ): // the element of an unknown type may be anything
 		return AsyncEvent{Type: typ}, true
-	case typ.ofPort():
-		return AsyncEvent{Type: typ, Port: uint32(element)}, true
+	case ofPort(typ):
+		return AsyncEvent{Type: typ, Port: int(uint32(element))}, true
 	}
 	a.mu.Lock()
-	e, ok := a.objects[element]
+	o := a.objects[element]
 	a.mu.Unlock()
+	e := AsyncEvent{CQ: o.cq.Value(), QP: o.qp.Value(), SRQ: o.srq.Value(), WQ: o.wq.Value()}
+	ok := e != AsyncEvent{}
 	e.Type = typ
 	return e, ok
 }

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -46,9 +47,9 @@ func TestCloseNamesHolders(t *testing.T) {
 
 // TestCloseNil: Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
-	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*verbs.AH)(nil),
+	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*uverbs.AH)(nil),
 		(*uverbs.CompChannel)(nil), (*uverbs.CQ)(nil), (*uverbs.QP)(nil), (*uverbs.SRQ)(nil), (*uverbs.WQ)(nil), (*uverbs.RWQIndTable)(nil),
-		(*uverbs.XRCD)(nil), (*uverbs.DM)(nil), (*uverbs.DMAH)(nil), (*uverbs.Counters)(nil), (*uverbs.Flow)(nil)} {
+		(*uverbs.XRCD)(nil), (*uverbs.DM)(nil), (*uverbs.DMAH)(nil), (*uverbs.Counters)(nil), (*uverbs.Flow)(nil), (*uverbs.Endpoint)(nil)} {
 		if err := c.Close(); !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%T: %v", c, err)
 		}
@@ -73,7 +74,7 @@ func TestUseAfterClose(t *testing.T) {
 		"PostRecv": failed(w.qp.PostRecv(nil)), "SRQ.PostRecv": failed(w.srq.PostRecv(nil)), "Poll": failed(w.cq.Poll(wcs)),
 		"Arm": w.cq.Arm(false), "Wait": failed(w.cq.Wait(ctx, wcs)), "Modify": w.qp.Modify(&verbs.QPAttr{}, 0),
 		"QP.Query": failed(w.qp.Query()), "SRQ.Query": failed(w.srq.Query()), "SetLimit": w.srq.SetLimit(1),
-		"Device.Query": failed(w.dev.Query()), "QueryPort": failed(w.dev.QueryPort(1)), "GIDTable": failed(w.dev.GIDTable()),
+		"Device.QueryDevice": failed(w.dev.QueryDevice()), "QueryPort": failed(w.dev.QueryPort(1)), "GIDTable": failed(w.dev.GIDTable()),
 		"QueryGID": failed(w.dev.QueryGID(1, 0)), "AsyncEvent": failed(w.dev.AsyncEvent(ctx)),
 		"QP": w.qp.Close(), "SRQ": w.srq.Close(), "CQ": w.cq.Close(), "channel": w.channel.Close(), "MR": w.mr.Close(),
 		"PD": w.pd.Close(), "device": w.dev.Close(),
@@ -140,7 +141,7 @@ func (c calls) most() (n int64) {
 // TestConcurrentUse does everything at once, for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
-	w.kqp().Connect()
+	w.kqp().Connect(16, 16)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -226,7 +227,7 @@ func TestConcurrentClose(t *testing.T) {
 // the file, unmaps the queues and unpins memory.
 func TestForgottenDevice(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverSIW))
-	live := mmap.Live()
+	live := regions.Live()
 	func() {
 		dev := must[*uverbs.Device](t)(openOn(siw0, k))
 		pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -235,9 +236,9 @@ func TestForgottenDevice(t *testing.T) {
 		cq := must[*uverbs.CQ](t)(dev.CreateCQ(4, &uverbs.CQOptions{Channel: ch}))
 		must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	}()
-	for end := time.Now().Add(patience); !k.Closed() || mmap.Live() != live; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !k.Closed() || regions.Live() != live; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("closed %v, %d regions live, %d at the start", k.Closed(), mmap.Live(), live)
+			t.Fatalf("closed %v, %d regions live, %d at the start", k.Closed(), regions.Live(), live)
 		}
 		runtime.GC()
 	}
@@ -268,7 +269,7 @@ func TestRoCEHolders(t *testing.T) {
 func TestRoCEUseAfterClose(t *testing.T) {
 	w := newRoCE(t)
 	access := verbs.AccessLocalWrite
-	reset := uverbs.ReregOptions{PD: w.pd, Access: &access}
+	reset := &uverbs.ReregOptions{PD: w.pd, Access: &access}
 	other := must[*uverbs.MR](t)(w.other.AllocMR(1, 0, nil))
 	closeAll(t, w.ud, w.ah, w.mw)
 	w.close(t)
@@ -281,7 +282,7 @@ func TestRoCEUseAfterClose(t *testing.T) {
 			t.Errorf("%s after close: %v", name, err)
 		}
 	}
-	if w.ah.Data() != nil {
+	if driver.AHData(w.ah) != nil {
 		t.Error("a closed AH still has a number")
 	}
 	if err := other.Close(); err != nil {
@@ -311,7 +312,7 @@ func TestClosedAH(t *testing.T) {
 		t.Fatal("nothing was sent")
 	}
 	w.k.Tamper = func(call string, _ *ioctl.Request) {
-		if w.ah.Data() != nil {
+		if driver.AHData(w.ah) != nil {
 			t.Error("the number of a destroyed AH can still be posted")
 		}
 	}
@@ -320,7 +321,7 @@ func TestClosedAH(t *testing.T) {
 	}
 	w.k.Tamper = nil
 	n, err := w.ud.PostSend(w.datagram())
-	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
+	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "needs an open AH") {
 		t.Errorf("%d sent, %v, %v", n, ok, err)
 	}
 }

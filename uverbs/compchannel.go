@@ -2,10 +2,14 @@ package uverbs
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // CompChannel is a completion channel. It receives the events of any number of CQs. The
@@ -16,11 +20,16 @@ import (
 type CompChannel struct {
 	object
 	dev   *Device
-	fd    int32
+	fd    int32 // unless polled is set
 	waits *wait.Channel
+
+	polled bool // the kernel has no completion channels
+	mu     sync.Mutex
+	armed  map[*CQ]struct{} // if polled is set; guarded by mu
 }
 
-// CreateCompChannel creates a completion channel.
+// CreateCompChannel creates a completion channel. If the kernel refuses to, as gVisor does, the channel polls its armed CQs
+// while a goroutine waits, with pauses of up to a millisecond.
 //
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
@@ -32,7 +41,7 @@ func (d *Device) CreateCompChannel() (*CompChannel, error) {
 		ch.detach()
 		return nil, ch.fail("create", err, createHint(err))
 	}
-	ch.setNumber(uint32(ch.fd))
+	ch.created(ch, uint32(ch.fd))
 	return ch, nil
 }
 
@@ -42,7 +51,12 @@ func (ch *CompChannel) open() error {
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(ch.dev.file); err != nil {
-		return err
+		if !ioctl.Unsupported(err) && !errors.Is(err, syscall.EINVAL) { // the command has nothing that could be invalid
+			return err
+		}
+		ch.polled, ch.armed = true, make(map[*CQ]struct{})
+		ch.waits = wait.NewChannel(wait.Poll(ch.due))
+		return nil
 	}
 	ch.fd = int32(resp.Fd)
 	f, err := ch.dev.file.Events(ch.fd)
@@ -62,6 +76,43 @@ func (ch *CompChannel) Close() error {
 	}
 	return ch.close(noop, ch.waits.Close)
 }
+
+// arm implements [CQ.Arm] if the channel polls.
+func (ch *CompChannel) arm(cq *CQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.armed[cq] = struct{}{}
+}
+
+// disarm forgets a CQ that is closed.
+func (ch *CompChannel) disarm(cq *CQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	delete(ch.armed, cq)
+}
+
+// due returns the cookie of an armed CQ that may have a completion.
+func (ch *CompChannel) due() (cookie uint64, ok bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for cq := range ch.armed {
+		if cq.mayHave() {
+			delete(ch.armed, cq)
+			return cq.cookie, true
+		}
+	}
+	return 0, false
+}
+
+// mayHave reports whether the CQ may have a completion.
+func (cq *CQ) mayHave() bool {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return len(cq.old)+len(cq.made) > 0 || !cq.peek.Empty()
+}
+
+// hasEvents reports whether the kernel reports completions.
+func (ch *CompChannel) hasEvents() bool { return ch != nil && !ch.polled }
 
 // asObject returns nil for a nil channel.
 func (ch *CompChannel) asObject() *object {
@@ -89,9 +140,13 @@ func (ch *CompChannel) events() *wait.Channel {
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
+	const op = "wait for an event of"
+	if ch.isZero() {
+		return nil, ch.fail(op, verbs.ErrClosed, "")
+	}
 	l, err := ch.waits.Get(ctx)
 	if err != nil {
-		return nil, ch.waitFailed(ctx, "wait for an event of", err)
+		return nil, ch.waitFailed(ctx, op, err)
 	}
 	return l.Owner.(*CQ), nil
 }

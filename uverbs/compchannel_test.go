@@ -20,7 +20,7 @@ func (w *world) cqs(t *testing.T, n int) []*uverbs.CQ {
 	t.Helper()
 	all := make([]*uverbs.CQ, n)
 	for i := range all {
-		all[i] = must[*uverbs.CQ](t)(w.dev.CreateCQ(4, &uverbs.CQOptions{Channel: w.channel}))
+		all[i] = must[*uverbs.CQ](t)(w.dev.CreateCQ(256, &uverbs.CQOptions{Channel: w.channel}))
 		t.Cleanup(func() {
 			if err := all[i].Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)

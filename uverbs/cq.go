@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,14 +27,16 @@ type CQ struct {
 	handle  uint32
 	cookie  uint64
 
-	events  *wait.Listener
-	ended   atomic.Pointer[error] // set by end
-	ring    driver.CQ             // never changes
-	peek    *mmap.Peek            // of ring; guarded by mu
-	cleaner driver.Cleaner
-	counter driver.EventCounter
-	ext     driver.ExtPoller // nil if the CQ was created without Ext
-	memory  *memory
+	events *wait.Listener
+	ended  atomic.Pointer[error] // set by end
+	// overflowed means that completions were lost, so outstanding work may never complete.
+	overflowed atomic.Bool
+	ring       driver.CQ  // never changes
+	peek       *mmap.Peek // of ring; guarded by mu
+	cleaner    driver.Cleaner
+	counter    driver.EventCounter
+	ext        driver.ExtPoller // nil if the CQ was created without Ext
+	memory     *memory
 
 	mu       driver.Lock // guards the fields below and the methods of ring
 	cqe      int
@@ -42,8 +45,11 @@ type CQ struct {
 	made     []verbs.WC    // made by a provider; polled after the ring
 	qps      map[uint32]*QP
 	closed   bool
-	slowPath bool // Poll takes the slow path: see setSlowPath
-	armable  bool // the CQ is open and has a channel
+	fastPath bool // Poll takes completions off the ring only: see setFastPath
+	armable  bool // the CQ is open and has a channel with events
+
+	reporting int // goroutines that report failures among the completions in old
+	reported  sync.Cond
 }
 
 // CQOptions are the options of [Device.CreateCQ]. A nil pointer and the zero value mean a
@@ -66,19 +72,23 @@ type CQOptions struct {
 	MaxInline uint32
 }
 
-// CreateCQ creates a completion queue with room for at least entries completions. A CQ
-// that overflows loses completions. Make it large enough for all work requests that can be
-// outstanding on its QPs.
+// CreateCQ creates a completion queue with room for at least entries completions, which is 1 or more. A CQ
+// that overflows loses completions: [CQ.Wait] fails, and so do the connections of package rdmacm that use
+// the CQ. Make it large enough for all work requests that can be outstanding on its QPs.
 //
 // C: ibv_create_cq
 func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 	if d.provider == nil {
 		return nil, d.noProvider("create", "CQ")
 	}
+	if entries <= 0 {
+		return nil, &verbs.Error{Op: "create", Object: "CQ", Device: d.info.Name, Err: syscall.EINVAL, Hint: entriesHint(entries)}
+	}
 	if opts == nil {
 		opts = &CQOptions{}
 	}
 	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie()}
+	cq.reported.L = &cq.mu
 	cq.events = wait.NewListener(opts.Channel.events(), cq.cookie, cq)
 	if err := cq.attach("CQ", &d.object, opts.Channel.asObject()); err != nil {
 		return nil, err
@@ -87,7 +97,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 		cq.detach()
 		return nil, cq.fail("create", err, cq.createHint(err, entries, opts.CompVector))
 	}
-	cq.setNumber(cq.handle)
+	cq.created(cq, cq.handle)
 	return cq, nil
 }
 
@@ -96,7 +106,7 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 		return fmt.Errorf("%w: inline messages of %d bytes in completions", verbs.ErrNotSupported, opts.MaxInline)
 	}
 	c := cq.dev.creation(nil)
-	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil,
+	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel.hasEvents(),
 		Flags: opts.Flags, Ext: opts.Ext, MaxInline: opts.MaxInline}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueCreate(r, u, extra) }
 	ring, err := cq.dev.provider.CreateCQ(r)
@@ -111,7 +121,8 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
 	cq.cleaner, _ = ring.(driver.Cleaner)
 	cq.counter, _ = ring.(driver.EventCounter)
-	cq.peek, cq.armable = peekOf(ring), cq.channel != nil
+	cq.peek, cq.armable = peekOf(ring), cq.channel.hasEvents()
+	cq.setFastPath()
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.counter != nil {
 		cq.events.Counted = cq.countEvent
@@ -125,10 +136,16 @@ func peekOf(ring driver.CQ) *mmap.Peek {
 	if p, ok := ring.(driver.Peeker); ok {
 		return p.Peek()
 	}
-	return mmap.NewHiddenPeek()
+	p := new(mmap.Peek)
+	p.Hide()
+	return p
 }
 
-func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
+// entryCount converts a positive number. No device has as many as the largest result.
+func entryCount(n int) uint32 { return uint32(min(n, math.MaxInt32)) }
+
+// entriesHint explains that a number of entries is too small.
+func entriesHint(n int) string { return fmt.Sprintf("a CQ has at least 1 entry, not %d", n) }
 
 func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr) error {
 	var granted uint32
@@ -138,7 +155,7 @@ func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, r.CQE)
 	q.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, cq.cookie)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, r.Vector)
-	if cq.channel != nil {
+	if cq.channel.hasEvents() {
 		q.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, cq.channel.fd)
 	}
 	if flags := cqFlags(r); flags != 0 {
@@ -185,7 +202,7 @@ func (cq *CQ) Poll(wcs []verbs.WC) (int, error) {
 	if !cq.mu.TryLock() {
 		return cq.pollContended(wcs)
 	}
-	if cq.slowPath {
+	if !cq.fastPath {
 		return cq.pollSlow(wcs)
 	}
 	if peek.Empty() {
@@ -194,7 +211,7 @@ func (cq *CQ) Poll(wcs []verbs.WC) (int, error) {
 	}
 	n, bad, err := ring.Poll(wcs)
 	if bad || err != nil {
-		return cq.finishPoll(wcs, 0, n, err)
+		return cq.finishPoll(wcs, n, err)
 	}
 	cq.mu.Unlock()
 	return n, nil
@@ -206,13 +223,14 @@ func (cq *CQ) pollContended(wcs []verbs.WC) (int, error) {
 	return cq.pollSlow(wcs)
 }
 
-// setSlowPath recomputes whether Poll must take the slow path. The caller holds the lock.
-func (cq *CQ) setSlowPath() { cq.slowPath = cq.closed || len(cq.old)+len(cq.made) > 0 }
+// setFastPath recomputes whether Poll may take the fast path, which a zero value never does. The caller
+// holds the lock.
+func (cq *CQ) setFastPath() { cq.fastPath = !cq.closed && len(cq.old)+len(cq.made) == 0 }
 
 // pollSlow is Poll of a CQ that is closed or has completions that are not on the ring. The
 // caller holds the lock; pollSlow releases it.
 func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
-	if cq.closed {
+	if cq.closed || cq.ring == nil {
 		cq.mu.Unlock()
 		return 0, cq.fail("poll", verbs.ErrClosed, "")
 	}
@@ -221,15 +239,16 @@ func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
-	cq.setSlowPath()
-	n, err = cq.finishPoll(wcs, old, n, err)
-	return n + made, err
+	cq.setFastPath()
+	cq.awaitReports(wcs[:old])
+	n, err = cq.finishPoll(wcs[old:], n-old, err)
+	return old + n + made, err
 }
 
-// finishPoll finishes a Poll that returned an error, or failed completions in wcs[from:n].
+// finishPoll finishes a Poll that returned an error, or failed completions in wcs[:n].
 // It releases the lock.
-func (cq *CQ) finishPoll(wcs []verbs.WC, from, n int, err error) (int, error) {
-	failed := cq.failures(wcs[from:n])
+func (cq *CQ) finishPoll(wcs []verbs.WC, n int, err error) (int, error) {
+	failed := cq.failures(wcs[:n])
 	cq.mu.Unlock()
 	handleFailures(failed)
 	if err != nil {
@@ -255,7 +274,7 @@ func (cq *CQ) complete(wcs []verbs.WC) {
 	}
 	cq.mu.Lock()
 	cq.made = append(cq.made, wcs...)
-	cq.setSlowPath()
+	cq.setFastPath()
 	cq.mu.Unlock()
 	cq.events.Wake()
 }
@@ -288,7 +307,7 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 	cq.mu.Lock()
 	if !cq.armable {
 		cq.mu.Unlock()
-		return cq.cannotArm()
+		return cq.armSlow(solicitedOnly)
 	}
 	err := ring.Arm(solicitedOnly)
 	cq.mu.Unlock()
@@ -298,14 +317,18 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 	return nil
 }
 
-func (cq *CQ) cannotArm() error {
-	cq.mu.Lock()
-	closed := cq.closed
-	cq.mu.Unlock()
-	if closed {
-		return cq.fail("arm", verbs.ErrClosed, "")
-	}
-	return cq.fail("arm", verbs.ErrNotSupported, "it was created without a CompChannel")
+// armSlow is Arm of a CQ that has no channel, or one that polls, is closed, or is being closed. It waits for the result of Close.
+func (cq *CQ) armSlow(solicitedOnly bool) error {
+	return cq.using("arm", func() error {
+		if cq.channel == nil {
+			return cq.fail("arm", verbs.ErrNotSupported, "it was created without a CompChannel")
+		}
+		if cq.channel.polled {
+			cq.channel.arm(cq)
+			return nil
+		}
+		return cq.Arm(solicitedOnly)
+	})
 }
 
 // cqFlags returns the kernel's flags for a CQ.
@@ -341,9 +364,10 @@ func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
 	n += old
 	made := take(wcs[n:], &cq.made)
 	clear(ext[n : n+made])
-	cq.setSlowPath()
-	n, err = cq.finishPoll(wcs, old, n, err)
-	return n + made, err
+	cq.setFastPath()
+	cq.awaitReports(wcs[:old])
+	n, err = cq.finishPoll(wcs[old:], n-old, err)
+	return old + n + made, err
 }
 
 // Moderate delays the event of an armed CQ until count completions have arrived, or until
@@ -383,6 +407,9 @@ func (cq *CQ) moderateHint(err error) string {
 //
 // C: ibv_resize_cq
 func (cq *CQ) Resize(entries int) error {
+	if entries <= 0 {
+		return cq.fail("resize", syscall.EINVAL, entriesHint(entries))
+	}
 	return cq.using("resize", func() error {
 		cq.mu.Lock()
 		defer cq.mu.Unlock()
@@ -441,24 +468,43 @@ func (cq *CQ) Close() error {
 	return cq.close(cq.destroy, cq.release)
 }
 
-// destroy destroys the kernel's CQ. It holds the lock, so that Arm never passes a destroyed
-// CQ to the kernel.
+// destroy destroys the kernel's CQ. Other goroutines may poll the CQ until the kernel has destroyed it. They
+// can't arm it, so that Arm never passes a destroyed CQ to the kernel.
 func (cq *CQ) destroy() error {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	err := destroy(cq.ring, func() error { return cq.issueDestroy(cq.handle) })
-	cq.closed = err == nil
-	cq.armable = cq.armable && !cq.closed
-	cq.setSlowPath()
+	cq.setClosing(true)
+	err := destroy(cq.ring, func() error {
+		err := cq.issueDestroy(cq.handle)
+		if err == nil {
+			cq.setClosed()
+		}
+		return err
+	})
+	if err != nil {
+		cq.setClosing(false)
+	}
 	return err
 }
 
-func (cq *CQ) release() error {
+func (cq *CQ) setClosing(closing bool) {
 	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.armable = cq.channel.hasEvents() && !closing
+}
+
+func (cq *CQ) setClosed() {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.closed = true
+	cq.setFastPath()
+}
+
+func (cq *CQ) release() error {
 	err := cq.memory.free()
-	cq.mu.Unlock()
 	cq.dev.events.remove(cq.cookie)
 	cq.events.End()
+	if cq.channel != nil {
+		cq.channel.disarm(cq)
+	}
 	return err
 }
 

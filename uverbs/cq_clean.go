@@ -6,48 +6,30 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cqCleanup cleans a QP's CQs after the kernel has put the QP into RESET or destroyed it.
+// cleanCQs cleans the QP's CQs after the kernel has put the QP into RESET or destroyed it.
 // No more completions of the QP can arrive then. Those that are still on the rings must not
 // be attributed to the QP's next generation, or to the next QP with its number, which may
-// exist already. The CQs are locked from begin to end.
-type cqCleanup struct {
-	qp       *QP
-	begun    bool
-	failures []failure // of other QPs, found on the rings
-}
-
-// begin locks the CQs and cleans them. It is called after the kernel's call, perhaps twice.
-func (c *cqCleanup) begin() {
-	if c.begun {
-		return
-	}
-	c.begun = true
-	for _, cq := range c.qp.cqs() {
+// exist already. cleanCQs returns the failures that it found on the rings, of other QPs as well.
+func (qp *QP) cleanCQs() (found []failure) {
+	for _, cq := range qp.cqs() {
 		cq.mu.Lock()
-		c.failures = append(c.failures, cq.clean(c.qp)...)
-	}
-}
-
-func (c *cqCleanup) end() {
-	if !c.begun {
-		return
-	}
-	for _, cq := range c.qp.cqs() {
+		found = append(found, cq.clean(qp)...)
 		cq.mu.Unlock()
 	}
+	return found
 }
 
-// cqs returns the QP's CQs in the order in which they must be locked.
+// cqs returns the QP's CQs.
 func (qp *QP) cqs() []*CQ {
 	switch a, b := qp.sendCQ, qp.recvCQ; {
-	case a == nil: // it has no queues
+	case a == nil && b == nil: // it has no queues
 		return nil
 	case b == nil, a == b:
 		return []*CQ{a}
-	case a.handle < b.handle:
-		return []*CQ{a, b}
+	case a == nil:
+		return []*CQ{b}
 	default:
-		return []*CQ{b, a}
+		return []*CQ{a, b}
 	}
 }
 
@@ -55,7 +37,7 @@ func (qp *QP) cqs() []*CQ {
 // caller holds the CQ.
 func (cq *CQ) clean(qp *QP) []failure {
 	switch {
-	case cq.qps[qp.num] != qp:
+	case cq.qps[qp.num.Load()] != qp:
 		return nil
 	case cq.cleaner != nil:
 		cq.cleaner.Clean(qp.ring)
@@ -64,26 +46,35 @@ func (cq *CQ) clean(qp *QP) []failure {
 	return cq.drain()
 }
 
+// joinCQs attributes completions with qp's number to qp.
+func (qp *QP) joinCQs() {
+	for _, cq := range qp.cqs() {
+		cq.addQP(qp)
+	}
+}
+
 // addQP attributes completions with qp's number to qp from now on. A QP that is being
 // destroyed may still have the number, and the completions on the ring belong to it.
 func (cq *CQ) addQP(qp *QP) {
 	cq.mu.Lock()
 	var failed []failure
-	if former := cq.qps[qp.num]; former != nil && former != qp {
+	if former := cq.qps[qp.num.Load()]; former != nil && former != qp {
 		failed = cq.clean(former)
 	}
 	if cq.qps == nil {
 		cq.qps = make(map[uint32]*QP)
 	}
-	cq.qps[qp.num] = qp
+	cq.qps[qp.num.Load()] = qp
 	cq.mu.Unlock()
 	handleFailures(failed)
 }
 
-// removeQP removes qp from the CQ's table of QPs. The caller holds the CQ.
+// removeQP removes qp from the CQ's table of QPs. A Poll that found qp before is over when removeQP returns.
 func (cq *CQ) removeQP(qp *QP) {
-	if cq.qps[qp.num] == qp {
-		delete(cq.qps, qp.num)
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.qps[qp.num.Load()] == qp {
+		delete(cq.qps, qp.num.Load())
 	}
 }
 
@@ -103,7 +94,7 @@ func (cq *CQ) drain() (failed []failure) {
 			break
 		}
 	}
-	cq.setSlowPath()
+	cq.setFastPath()
 	return failed
 }
 

@@ -36,7 +36,8 @@ func newInside(t *testing.T) (*Device, *CQ) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cq.peek = mmap.NewHiddenPeek() // which looks at no ring of the test's
+	cq.peek = new(mmap.Peek)
+	cq.peek.Hide() // which looks at no ring of the test's
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{cq, ch, dev} {
 			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {

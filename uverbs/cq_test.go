@@ -3,6 +3,7 @@ package uverbs_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -128,14 +129,14 @@ func TestResizeCQ(t *testing.T) {
 		w.complete(t, id, room)
 		w.polled(t, id, room-2)
 		w.complete(t, id+room, 1)
-		live := mmap.Live()
+		live := regions.Live()
 		if err := w.cq.Resize(entries); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.cq.Cap(); got < entries || got > 2*entries || uint32(got) != w.kcq().Entries {
 			t.Errorf("room for %d, asked for %d, the kernel has %d", got, entries, w.kcq().Entries)
 		}
-		if n := mmap.Live(); n != live {
+		if n := regions.Live(); n != live {
 			t.Errorf("%d regions, %d before", n, live)
 		}
 		w.polled(t, id+room-2, 3)
@@ -149,13 +150,26 @@ func TestResizeCQ(t *testing.T) {
 func TestResizeRefused(t *testing.T) {
 	w := newRoCE(t)
 	w.complete(t, 0, 5)
-	for _, entries := range []int{4, 0, -1} {
-		err := w.cq.Resize(entries)
-		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the number of completions in the CQ", entries)) {
-			t.Error(err)
-		}
+	err := w.cq.Resize(4)
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "4 is more than the device allows (DeviceAttr.MaxCQE), or less than the number of completions in the CQ") {
+		t.Error(err)
 	}
 	w.polled(t, 0, 5)
+}
+
+// TestNoEntries: a CQ has at least one entry, as Linux's drivers and rdma-core have it.
+func TestNoEntries(t *testing.T) {
+	w := newRoCE(t)
+	for _, entries := range []int{0, -1, math.MinInt} {
+		want := fmt.Sprintf("a CQ has at least 1 entry, not %d", entries)
+		cq, err := w.dev.CreateCQ(entries, nil)
+		if cq != nil || !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("CreateCQ: %v, %v", cq, err)
+		}
+		if err := w.cq.Resize(entries); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Resize: %v", err)
+		}
+	}
 }
 
 // TestResizeKeepsOld: completions of an earlier QP, which are off the ring during Resize, are polled
@@ -178,7 +192,7 @@ func TestResizeKeepsOld(t *testing.T) {
 // After, only the queue is lost.
 func TestResizeFails(t *testing.T) {
 	w := newRoCE(t)
-	alive, live := w.k.Alive(), mmap.Live()
+	alive, live := w.k.Alive(), regions.Live()
 	w.complete(t, 0, 3)
 	w.k.Fail("RESIZE_CQ", 0, syscall.ENOMEM)
 	if err := w.cq.Resize(100); !errors.Is(err, syscall.ENOMEM) || w.cq.Cap() != 31 {
@@ -191,8 +205,8 @@ func TestResizeFails(t *testing.T) {
 		resp.Mi.Size = 1
 		ioctl.Answer(r, abi.UVERBS_ATTR_UHW_OUT, &resp)
 	}
-	if err := w.cq.Resize(100); err == nil || mmap.Live() != live {
-		t.Errorf("%v, %d regions, %d before", err, mmap.Live(), live)
+	if err := w.cq.Resize(100); err == nil || regions.Live() != live {
+		t.Errorf("%v, %d regions, %d before", err, regions.Live(), live)
 	}
 	w.k.Tamper = nil
 	w.k.Fail("MMAP", 0, syscall.ENOMEM)
@@ -204,8 +218,8 @@ func TestResizeFails(t *testing.T) {
 			t.Errorf("%d completions, %v", n, err)
 		}
 	}
-	if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
-		t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+	if !slices.Equal(w.k.Alive(), alive) || regions.Live() != live {
+		t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 	}
 	closeAll(t, w.ud, w.qp)
 	if err := w.cq.Close(); err != nil {

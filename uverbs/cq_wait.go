@@ -16,12 +16,13 @@ import (
 // Wait takes completions off the CQ and stores them in wcs, which must have room for one. It
 // blocks the goroutine until the CQ has a completion, ctx is done, or the CQ is closed. On a
 // CQ that belongs to an rdmacm.Conn, it also returns when the connection has ended and no
-// more completions will arrive. Wait may notice cancellation, Close, and completions made in
+// more completions will arrive. After an overflow, Wait returns the completions that the CQ still has, and then
+// an error that matches ErrCQOverflow. Wait may notice cancellation, Close, and completions made in
 // user space up to 500 µs late.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
-	if len(wcs) == 0 {
+	if len(wcs) == 0 || cq.isZero() {
 		return 0, cq.fail("wait for", syscall.EINVAL, "no room for a completion")
 	}
 	cq.events.Join()
@@ -98,8 +99,11 @@ func (cq *CQ) waitIdle(ctx context.Context) error {
 }
 
 // isIdle reports whether all QPs of the CQ have failed or are closed, and have no work
-// requests outstanding.
+// requests outstanding. After an overflow nothing more is waited for.
 func (cq *CQ) isIdle() bool {
+	if cq.overflowed.Load() {
+		return true
+	}
 	cq.mu.Lock()
 	qps := slices.Collect(maps.Values(cq.qps))
 	cq.mu.Unlock()
@@ -113,6 +117,9 @@ func (qp *QP) isIdle() bool {
 	defer qp.rq.Unlock()
 	if qp.closed || !qp.hasFailed() {
 		return qp.closed
+	}
+	if slices.ContainsFunc(qp.cqs(), func(cq *CQ) bool { return cq.overflowed.Load() }) {
+		return true // some of the work requests may never complete
 	}
 	ring, ok := qp.ring.(driver.Idler)
 	return !ok || ring.Idle()

@@ -18,7 +18,6 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
-	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -296,23 +295,23 @@ func TestAsyncEvents(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
 		element uint64
-		typ     uverbs.EventType
+		typ     verbs.EventType
 		want    uverbs.AsyncEvent
 	}{
-		{w.kcq().Cookie, uverbs.EventCQErr, uverbs.AsyncEvent{Type: uverbs.EventCQErr, CQ: w.cq}},
-		{w.kqp().Cookie, uverbs.EventQPAccessErr, uverbs.AsyncEvent{Type: uverbs.EventQPAccessErr, QP: w.qp}},
-		{w.k.SRQs()[0].Cookie, uverbs.EventSRQLimitReached, uverbs.AsyncEvent{Type: uverbs.EventSRQLimitReached, SRQ: w.srq}},
-		{1, uverbs.EventPortActive, uverbs.AsyncEvent{Type: uverbs.EventPortActive, Port: 1}},
+		{w.kcq().Cookie, verbs.EventCQErr, uverbs.AsyncEvent{Type: verbs.EventCQErr, CQ: w.cq}},
+		{w.kqp().Cookie, verbs.EventQPAccessErr, uverbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: w.qp}},
+		{w.k.SRQs()[0].Cookie, verbs.EventSRQLimitReached, uverbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: w.srq}},
+		{1, verbs.EventPortActive, uverbs.AsyncEvent{Type: verbs.EventPortActive, Port: 1}},
 		{1, 99, uverbs.AsyncEvent{Type: 99}}, // of a newer kernel, with a number that is also a cookie
-		{0, uverbs.EventDeviceFatal, uverbs.AsyncEvent{Type: uverbs.EventDeviceFatal}},
+		{0, verbs.EventDeviceFatal, uverbs.AsyncEvent{Type: verbs.EventDeviceFatal}},
 	} {
-		w.k.Async(1<<40, uint32(uverbs.EventQPFatal)) // of an object that is gone: skipped
+		w.k.Async(1<<40, uint32(verbs.EventQPFatal)) // of an object that is gone: skipped
 		w.k.Async(c.element, uint32(c.typ))
 		if got, err := w.dev.AsyncEvent(context.Background()); err != nil || got != c.want {
 			t.Errorf("%v: %+v, %v", c.typ, got, err)
 		}
 	}
-	if s := uverbs.EventType(99).String(); s != "EventType(99)" {
+	if s := verbs.EventType(99).String(); s != "EventType(99)" {
 		t.Error(s)
 	}
 }
@@ -376,10 +375,10 @@ func toError(t *testing.T, qp *uverbs.QP) {
 func start(t *testing.T, w *world) {
 	t.Helper()
 	if w.dev.Info().Driver == verbs.DriverSIW {
-		w.kqp().Connect()
+		w.kqp().Connect(16, 16)
 		return
 	}
-	attr := &verbs.QPAttr{DestQPN: w.qp.Num(), AH: *address}
+	attr := &verbs.QPAttr{DestQPN: w.qp.QPN(), AH: *address}
 	if err := errors.Join(w.qp.Init(attr), w.qp.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}
@@ -414,8 +413,8 @@ func testEndOfCQ(t *testing.T) {
 			}()
 		}
 		until(t, "armed", w.kcq().Armed)
-		hooks.End(w.cq, io.EOF)
-		hooks.End(w.cq, io.ErrClosedPipe) // is no longer the first
+		hook.End(w.cq, io.EOF)
+		hook.End(w.cq, io.ErrClosedPipe) // is no longer the first
 		parked()
 		select {
 		case r := <-results:
@@ -459,7 +458,7 @@ func TestEndOfCQContext(t *testing.T) { synctest.Test(t, testEndOfCQContext) }
 func testEndOfCQContext(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
 		w := bubbleWorldOn(t, info)
-		hooks.End(w.cq, io.EOF)
+		hook.End(w.cq, io.EOF)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := w.cq.Wait(ctx, make([]verbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", info.Name, err)
@@ -482,7 +481,7 @@ func TestEndOfCQWakesGet(t *testing.T) {
 		}
 		return err
 	})
-	hooks.End(w.cq, io.EOF)
+	hook.End(w.cq, io.EOF)
 	if err := within(t, "Get", got); err != nil {
 		t.Error(err)
 	}
@@ -491,10 +490,10 @@ func TestEndOfCQWakesGet(t *testing.T) {
 // When a caller sees a failed completion, the hook has been called with the first one.
 func TestOnError(t *testing.T) {
 	w := newWorld(t)
-	w.kqp().Connect()
+	w.kqp().Connect(16, 16)
 	var heard []error
 	hear := func(s error) { heard = append(heard, s) }
-	hooks.OnError(w.qp, hear)
+	hook.OnError(w.qp, hear)
 	wcs := make([]verbs.WC, 1)
 	poll := func(want verbs.Status) {
 		t.Helper()
@@ -502,12 +501,12 @@ func TestOnError(t *testing.T) {
 			t.Fatalf("%+v, %v", wcs[0], err)
 		}
 	}
-	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.Num())})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.QPN())})
 	if poll(verbs.StatusSuccess); len(heard) != 0 {
 		t.Error("of a success", heard)
 	}
-	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
-	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_WR_FLUSH_ERR})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.QPN()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.QPN()), Status: abi.SIW_WC_WR_FLUSH_ERR})
 	if poll(verbs.StatusRemAccessErr); len(heard) != 1 || heard[0] != verbs.StatusRemAccessErr {
 		t.Error("of the first failure", heard)
 	}
@@ -520,13 +519,13 @@ func TestOnError(t *testing.T) {
 // A hook that is set late is called for an earlier failure.
 func TestOnErrorLate(t *testing.T) {
 	w := newWorld(t)
-	w.kqp().Connect()
-	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	w.kqp().Connect(16, 16)
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.QPN()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	if _, err := w.cq.Wait(t.Context(), make([]verbs.WC, 1)); err != nil {
 		t.Fatal(err)
 	}
 	var heard error
-	if hooks.OnError(w.qp, func(s error) { heard = s }); heard != verbs.StatusRemAccessErr {
+	if hook.OnError(w.qp, func(s error) { heard = s }); heard != verbs.StatusRemAccessErr {
 		t.Error(heard)
 	}
 }
@@ -535,9 +534,9 @@ func TestOnErrorLate(t *testing.T) {
 // the hook, the hook may use the QP and its CQ.
 func TestOnErrorUnlocked(t *testing.T) {
 	w := newWorld(t)
-	w.kqp().Connect()
+	w.kqp().Connect(16, 16)
 	fail := func(id uint64) {
-		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.QPN()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	}
 	poll := func() error {
 		n, err := w.cq.Poll(make([]verbs.WC, 1))
@@ -547,7 +546,7 @@ func TestOnErrorUnlocked(t *testing.T) {
 		return err
 	}
 	var other <-chan error
-	hooks.OnError(w.qp, func(error) {
+	hook.OnError(w.qp, func(error) {
 		fail(3)
 		other = run(poll)
 		for range 100 {
@@ -588,14 +587,14 @@ func TestEndWaitsForDevice(t *testing.T) {
 			}
 			w.k.Fail("MODIFY_QP", 0, syscall.EIO) // for it would flush at once
 			complete := func(id uint64) {
-				fakerxe.CQOf(w.kcq()).Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.Num()})
+				fakerxe.CQOf(w.kcq()).Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.QPN()})
 			}
 			wcs := make([]verbs.WC, 1)
 			complete(9)
 			if _, err := w.cq.Wait(t.Context(), wcs); err != nil {
 				t.Fatal(err)
 			}
-			hooks.End(w.cq, io.EOF)
+			hook.End(w.cq, io.EOF)
 			done := run(func() error { return failed(w.cq.Wait(context.Background(), wcs)) })
 			parked()
 			select {

@@ -18,8 +18,8 @@ import (
 // Device is an open RDMA device.
 //
 // The driver decides what the removal of the RDMA device does to a Device. With mlx5, erdma and most
-// other drivers, AsyncEvent returns [EventDeviceFatal] once. From then on all waits, and all calls that
-// reach the kernel, fail with EIO, except Close. The drivers rxe, siw and efa report nothing, and the
+// other drivers, AsyncEvent returns [verbs.EventDeviceFatal] once. From then on all waits, and all calls that
+// reach the kernel, fail with EIO, except Close. The drivers siw and efa, and rxe before Linux 7.3, report nothing, and the
 // Device works as before: the kernel waits, and so does the command that removes the device, until
 // every process has closed it. In both cases no process can find the device or open it any more, and
 // connections of package rdmacm end with an error.
@@ -62,7 +62,7 @@ func (d *Device) start(getContext func(*Device) error) error {
 	if err != nil {
 		return errors.Join(err, d.closeProvider())
 	}
-	d.events = events
+	d.events, d.file.events = events, events
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (d *Device) Close() error {
 	}
 	return d.close(noop, func() error {
 		d.cleanup.Stop()
-		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())
+		return errors.Join(d.closeProvider(), d.file.Close())
 	})
 }
 
@@ -139,12 +139,18 @@ func (d *Device) request(object, method uint16) *ioctl.Request {
 	return ioctl.New(uint32(d.info.Driver), object, method)
 }
 
+// noDevice stands for the device of objects that have none.
+var noDevice = &Device{file: &deviceFile{closed: true, pins: make(map[*runtime.Pinner]struct{})}}
+
 // noProvider returns the error of creating an object with queues without a provider.
 func (d *Device) noProvider(op, object string) error {
-	if d.mismatch != "" {
-		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.mismatch}
+	if d.isZero() {
+		return d.fail("use", verbs.ErrNoProvider, "")
 	}
-	return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider,
+	if d.mismatch != "" {
+		return &verbs.Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.mismatch}
+	}
+	return &verbs.Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider,
 		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
 }
 
@@ -159,10 +165,10 @@ func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
 
-// Query asks the kernel for the device's attributes.
+// QueryDevice asks the kernel for the device's attributes.
 //
 // C: ibv_query_device_ex
-func (d *Device) Query() (*verbs.DeviceAttr, error) {
+func (d *Device) QueryDevice() (*verbs.DeviceAttr, error) {
 	p, ok := d.provider.(driver.AttrExtender)
 	if !ok || p.AttrBytes() == 0 {
 		return d.query(nil)
@@ -196,7 +202,7 @@ func (d *Device) Attr() (*verbs.DeviceAttr, error) {
 	a := d.attr.Load()
 	if a == nil {
 		var err error
-		if a, err = d.Query(); err != nil {
+		if a, err = d.QueryDevice(); err != nil {
 			return nil, err
 		}
 		d.attr.Store(a)
@@ -218,7 +224,7 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
 		AtomicCap: verbs.AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
 		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
 		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
-		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
+		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: int(b.PhysPortCnt),
 		TimestampMask: resp.TimestampMask, HCACoreClock: resp.HcaCoreClock, MaxDMSize: resp.MaxDmSize,
 		ODP: newODPCaps(resp),
 	}
@@ -324,6 +330,7 @@ func (d *Device) Supports(t verbs.QPType, op verbs.Opcode) bool {
 // descriptor. That is safe, because a queue in use keeps its Device reachable.
 type deviceFile struct {
 	ioctl.File
+	events *asyncEvents // nil until they are open
 	calls  sync.RWMutex // held for reading by calls, for writing by Close
 	closed bool
 	mu     sync.Mutex                   // guards the fields below
@@ -338,6 +345,9 @@ func newDeviceFile(f ioctl.File) *deviceFile {
 // Ioctl refuses calls after Close, because the descriptor's number may belong to another
 // file then.
 func (f *deviceFile) Ioctl(r *ioctl.Request) error {
+	if f == nil { // of a zero Device
+		return verbs.ErrClosed
+	}
 	f.calls.RLock()
 	defer f.calls.RUnlock()
 	if f.closed {
@@ -380,12 +390,15 @@ func (f *deviceFile) unpin(p *runtime.Pinner) {
 // alive. Closed objects have freed theirs; the mappings of the provider for the whole device
 // remain.
 func (f *deviceFile) Close() error {
+	var errs []error
+	if f.events != nil {
+		errs = append(errs, f.events.close()) // first, because their goroutine makes calls
+	}
 	f.calls.Lock()
 	defer f.calls.Unlock()
 	f.closed = true
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var errs []error
 	for c := range f.memory {
 		errs = append(errs, c.Close())
 	}

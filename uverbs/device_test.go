@@ -14,19 +14,20 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestQueries(t *testing.T) {
 	w := newWorld(t)
-	attr := must[*verbs.DeviceAttr](t)(w.dev.Query())
-	if attr.NodeGUID != fakeverbs.NodeGUID || attr.MaxQP != fakeverbs.MaxQP || attr.CapFlags != 0x200000 || attr.MaxMRSize != 1<<64-1 || attr.PhysPortCnt != 1 {
+	attr := must[*verbs.DeviceAttr](t)(w.dev.QueryDevice())
+	if attr.NodeGUID != fakeverbs.NodeGUID || attr.MaxQP != 102400 || attr.CapFlags != 0x200000 || attr.MaxMRSize != 1<<64-1 || attr.PhysPortCnt != 1 {
 		t.Errorf("%+v", attr)
 	}
 	port := must[*verbs.PortAttr](t)(w.dev.QueryPort(1))
 	want := &verbs.PortAttr{State: verbs.PortState(4), PhysState: verbs.PhysState(5), LinkLayer: verbs.LinkEthernet,
-		MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU1024, MaxMsgSize: 1<<31 - 1, GIDTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1}
+		MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU1024, MaxMsgSize: 1<<32 - 1, CapFlags: 0x90000, GIDTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1}
 	if diff := cmp.Diff(want, port); diff != "" {
 		t.Error(diff)
 	}
@@ -57,7 +58,7 @@ func TestQueries(t *testing.T) {
 // TestAttr: each caller gets a copy, for which the kernel is asked once.
 func TestAttr(t *testing.T) {
 	_, dev := openSIW(t)
-	want := *must[*verbs.DeviceAttr](t)(dev.Query())
+	want := *must[*verbs.DeviceAttr](t)(dev.QueryDevice())
 	for range 3 {
 		attr := must[*verbs.DeviceAttr](t)(dev.Attr())
 		if *attr != want {
@@ -85,22 +86,28 @@ func hasReferences(t reflect.Type) bool {
 	return t.Kind() > reflect.Uint64 || t.Kind() == reflect.Invalid
 }
 
-// TestModify carries every attribute to the kernel and back.
+// TestModify checks that Query does not return what siw leaves in the kernel's memory. TestQPAttrRoundTrip is of a
+// driver that sets all attributes.
 func TestModify(t *testing.T) {
 	w := newWorld(t)
-	attr := &verbs.QPAttr{
-		State: verbs.QPStateInit, CurState: verbs.QPStateInit, PathMTU: verbs.MTU2048, QKey: 1, RQPSN: 2, SQPSN: 3, DestQPN: 4,
-		Access: verbs.AccessRemoteRead, PKeyIndex: 5, MaxRDAtomic: 6, MaxDestRDAtomic: 7, MinRNRTimer: 8, Port: 9, Timeout: 10,
-		RetryCnt: 11, RNRRetry: 12,
-		AH: verbs.AHAttr{DGID: fakeverbs.GID, FlowLabel: 13, SGIDIndex: 14, HopLimit: 15, TrafficClass: 16, Global: true,
-			DLID: 17, SL: 18, SrcPathBits: 19, StaticRate: 20, Port: 21},
-		AltAH: verbs.AHAttr{DLID: 22, Port: 23}, AltPKeyIndex: 24, AltPort: 25, AltTimeout: 26, PathMigState: 2,
-		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2},
-	}
-	if err := w.qp.Modify(attr, verbs.QPAttrState); err != nil {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(attr, must[*verbs.QPAttr](t)(w.qp.Query())); diff != "" {
+	want := &verbs.QPAttr{State: verbs.QPStateInit, CurState: verbs.QPStateInit, PathMTU: verbs.MTU1024,
+		Access: verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
+		Cap:    verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 80}}
+	if diff := cmp.Diff(want, must[*verbs.QPAttr](t)(w.qp.Query())); diff != "" {
+		t.Error(diff)
+	}
+	w.k.Tamper = func(call string, r *ioctl.Request) {
+		if call == "QUERY_QP" {
+			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &abi.IbUverbsQueryQpResp{QpState: abi.IB_QPS_INIT, PathMtu: 3, QpAccessFlags: 7,
+				MaxSendWr: 4, MaxRecvWr: 4, MaxSendSge: 2, MaxRecvSge: 2, MaxInlineData: 80,
+				CurQpState: 210, Qkey: 1, RqPsn: 2, SqPsn: 3, DestQpNum: 4, PkeyIndex: 5, MinRnrTimer: 6, Timeout: 7, RetryCnt: 8, RnrRetry: 9,
+				Dest: abi.IbUverbsQpDest{Dlid: 10}, AltDest: abi.IbUverbsQpDest{Dlid: 11}, PortNum: 12, AltPortNum: 13, SqDraining: 14})
+		}
+	}
+	if diff := cmp.Diff(want, must[*verbs.QPAttr](t)(w.qp.Query())); diff != "" {
 		t.Error(diff)
 	}
 	err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
@@ -133,7 +140,7 @@ func TestNoProvider(t *testing.T) {
 	defer pd.Close()
 	mr := must[*uverbs.MR](t)(pd.AllocMR(1, 0, nil))
 	defer mr.Close()
-	if _, err := dev.Query(); err != nil {
+	if _, err := dev.QueryDevice(); err != nil {
 		t.Error(err)
 	}
 	for _, err := range []error{failed(dev.CreateCQ(1, nil)), failed(pd.CreateQP(nil)), failed(pd.CreateSRQ(nil))} {
@@ -150,7 +157,7 @@ func TestOtherABI(t *testing.T) {
 	info.ABI = 2
 	dev := must[*uverbs.Device](t)(openOn(info, k))
 	defer dev.Close()
-	if _, err := dev.Query(); err != nil {
+	if _, err := dev.QueryDevice(); err != nil {
 		t.Error(err)
 	}
 	_, err := dev.CreateCQ(1, nil)
@@ -171,7 +178,7 @@ func TestOpensWithoutProvider(t *testing.T) {
 			noLeaks(t, k)
 			// An ABI that no provider of these tests knows.
 			dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: fmt.Sprint(id, 0), Driver: id, ABI: 99}, k))
-			if _, err := dev.Query(); err != nil {
+			if _, err := dev.QueryDevice(); err != nil {
 				t.Error(err)
 			}
 			if _, err := dev.QueryPort(1); err != nil {
@@ -244,8 +251,8 @@ func TestInfoProvider(t *testing.T) {
 	}{
 		{siw0, ""},
 		{rxe0, ""},
-		{uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, ABI: 1}, "uverbs: use device on qib0: no provider: this program links no provider for driver qib"},
-		{uverbs.DeviceInfo{Name: "rxe9", Driver: verbs.DriverRXE, ABI: 9}, "uverbs: use device on rxe9: no provider: the kernel's rxe driver has ABI 9, the linked provider supports 2 to 2"},
+		{uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, ABI: 1}, "use device on qib0: no provider: this program links no provider for driver qib"},
+		{uverbs.DeviceInfo{Name: "rxe9", Driver: verbs.DriverRXE, ABI: 9}, "use device on rxe9: no provider: the kernel's rxe driver has ABI 9, the linked provider supports 2 to 2"},
 	} {
 		err := test.info.Provider()
 		switch {
@@ -328,16 +335,7 @@ func TestRegMRAt(t *testing.T) {
 	if got, err := mr.Query(); err != nil || got.IOVA != iova || got.Length != 8192 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := w.k.User.Write(iova+100, []byte{42}); err != nil || b[100] != 42 {
-		t.Error(err, b[100])
-	}
 	if _, err := w.pd.RegMRAt(b, iova+8, 0); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "different offsets within a page") {
 		t.Error(err)
-	}
-	if err := mr.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := w.k.User.Check(iova, 1); err == nil {
-		t.Error("the address still leads to memory")
 	}
 }

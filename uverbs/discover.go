@@ -24,7 +24,7 @@ type DeviceInfo struct {
 	ABI      uint32         // version of the driver's private ABI
 	NodeType verbs.NodeType
 	NodeGUID verbs.GUID
-	Ports    uint32 // 0 if it was found in sysfs
+	Ports    int    // 0 if it was found in sysfs
 	Node     string // path of the device node
 	rdev     uint64 // required number of the node; 0 if it has none
 
@@ -41,17 +41,21 @@ func Devices() ([]DeviceInfo, error) {
 }
 
 // list is Devices, and also returns why it skipped devices. Devices of registered kernels
-// come last. If there are any, an error of the running kernel is only returned as skipped.
+// come last. If there are any, an error of the running kernel is only returned as skipped, and not at
+// all if that kernel has no RDMA.
 func list() (infos []DeviceInfo, skipped, err error) {
 	infos, skipped, err = listRunning()
 	for _, k := range kernel.Registered() {
 		more, why, failed := devicesFromNetlink(k.Netlink())
 		infos, skipped = append(infos, more...), errors.Join(skipped, why, failed)
 	}
-	if err != nil && len(infos) > 0 {
-		return infos, errors.Join(err, skipped), nil
+	switch {
+	case err == nil || len(infos) == 0:
+		return infos, skipped, err
+	case errors.Is(err, errors.ErrUnsupported):
+		return infos, skipped, nil
 	}
-	return infos, skipped, err
+	return infos, errors.Join(err, skipped), nil
 }
 
 func listRunning() (infos []DeviceInfo, skipped, err error) {
@@ -61,13 +65,18 @@ func listRunning() (infos []DeviceInfo, skipped, err error) {
 	}
 	infos, sysErr := devicesFromSysfs("/sys")
 	if sysErr != nil {
-		return nil, nil, &Error{Op: "list", Object: "devices", Err: errors.Join(err, sysErr), Hint: "is the RDMA core loaded? (`modprobe ib_uverbs`)"}
+		return nil, nil, &verbs.Error{Op: "list", Object: "devices", Err: errors.Join(err, sysErr), Hint: "is the RDMA core loaded? (`modprobe ib_uverbs`)"}
 	}
 	return infos, nil, nil
 }
 
 func devicesFromNetlink(k netlinkrdma.Kernel) (infos []DeviceInfo, skipped, err error) {
 	nl := netlinkrdma.Client{Kernel: k}
+	if k == nil {
+		var s netlinkrdma.Socket
+		defer s.Close()
+		nl.Kernel = &s
+	}
 	devices, err := nl.Devices()
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +105,7 @@ func devicesFromNetlink(k netlinkrdma.Kernel) (infos []DeviceInfo, skipped, err 
 func (info DeviceInfo) Open() (*Device, error) {
 	f, err := kernel.OpenDevice(info.Node, info.rdev)
 	if err != nil {
-		return nil, &Error{Op: "open", Object: "device", Device: info.Name, Err: err, Hint: nodeHint(err, info)}
+		return nil, &verbs.Error{Op: "open", Object: "device", Device: info.Name, Err: err, Hint: nodeHint(err, info)}
 	}
 	return info.openOn(f)
 }
@@ -232,5 +241,5 @@ func (info DeviceInfo) mismatch(p driver.Driver) string {
 }
 
 func (info DeviceInfo) noProvider(why string) error {
-	return &Error{Op: "use", Object: "device", Device: info.Name, Err: verbs.ErrNoProvider, Hint: why}
+	return &verbs.Error{Op: "use", Object: "device", Device: info.Name, Err: verbs.ErrNoProvider, Hint: why}
 }

@@ -131,7 +131,7 @@ func TestMRHints(t *testing.T) {
 		{syscall.EINVAL, verbs.AccessRemoteRead, ""},
 		{syscall.EIO, 0, ""},
 	} {
-		if got := mrHint(c.err, c.access, 128<<10); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+		if got := noDevice.mrHint(c.err, c.access, 128<<10); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%v: %q", c.err, got)
 		}
 	}

@@ -24,7 +24,7 @@ type DM struct {
 	object
 	dev    *Device
 	handle uint32
-	length uint64
+	length int
 	data   driver.DM
 	memory *memory
 	lent   bool // imported: another process owns the kernel's object
@@ -42,22 +42,25 @@ var (
 // Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_alloc_dm
-func (d *Device) AllocDM(length, align uint64) (*DM, error) {
+func (d *Device) AllocDM(length, align int) (*DM, error) {
 	if d.provider == nil {
 		return nil, d.noProvider("allocate", "DM")
 	}
-	if align != 0 && bits.OnesCount64(align) != 1 {
-		return nil, &Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "align is not a power of two"}
+	if length <= 0 {
+		return nil, &verbs.Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "the length is not positive"}
+	}
+	if align < 0 || align&(align-1) != 0 {
+		return nil, &verbs.Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "align is not a power of two"}
 	}
 	dm := &DM{dev: d, length: length}
 	if err := dm.attach("DM", &d.object); err != nil {
 		return nil, err
 	}
-	if err := dm.create(uint32(bits.TrailingZeros64(max(align, 1)))); err != nil {
+	if err := dm.create(uint32(bits.TrailingZeros(uint(max(align, 1))))); err != nil {
 		dm.detach()
 		return nil, dm.fail("allocate", err, d.dmHint(err, length))
 	}
-	dm.setNumber(dm.handle)
+	dm.created(dm, dm.handle)
 	return dm, nil
 }
 
@@ -67,7 +70,7 @@ func (dm *DM) create(logAlign uint32) error {
 		return verbs.ErrNotSupported
 	}
 	c := dm.dev.creation(nil)
-	r := &driver.AllocDM{Call: c, Length: dm.length, LogAlign: logAlign}
+	r := &driver.AllocDM{Call: c, Length: uint64(dm.length), LogAlign: logAlign}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error { return dm.issueAlloc(r, u, extra) }
 	data, err := p.AllocDM(r)
 	if err = c.made(err, func() error { return dm.issueFree(r.Handle) }); err != nil {
@@ -90,15 +93,15 @@ func (dm *DM) issueAlloc(r *driver.AllocDM, u driver.UHW, extra []driver.Attr) e
 	return nil
 }
 
-func (d *Device) dmHint(err error, length uint64) string {
-	if a, failed := d.Attr(); failed == nil && length > a.MaxDMSize && !errors.Is(err, verbs.ErrNotSupported) {
+func (d *Device) dmHint(err error, length int) string {
+	if a, failed := d.Attr(); failed == nil && uint64(length) > a.MaxDMSize && !errors.Is(err, verbs.ErrNotSupported) {
 		return fmt.Sprintf("%d bytes is more than the device has (%d)", length, a.MaxDMSize)
 	}
 	return createHint(err)
 }
 
 // Len returns the length in bytes.
-func (dm *DM) Len() uint64 { return dm.length }
+func (dm *DM) Len() int { return dm.length }
 
 // ReadAt implements io.ReaderAt. If the access exceeds the memory, ReadAt copies the bytes before
 // its end and returns io.EOF.
@@ -120,7 +123,7 @@ func (dm *DM) copy(op string, b []byte, offset int64, do func([]byte) error) (n 
 	if offset < 0 {
 		return 0, dm.fail(op, syscall.EINVAL, "the offset is negative")
 	}
-	inside := b[:min(uint64(len(b)), dm.length-min(uint64(offset), dm.length))]
+	inside := b[:min(int64(len(b)), int64(dm.length)-min(offset, int64(dm.length)))]
 	err = dm.using(op, func() error {
 		if len(inside) == 0 {
 			return nil
@@ -194,7 +197,10 @@ type DMAHOptions struct {
 // Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_alloc_dmah
-func (d *Device) AllocDMAH(opts DMAHOptions) (*DMAH, error) {
+func (d *Device) AllocDMAH(opts *DMAHOptions) (*DMAH, error) {
+	if opts == nil {
+		opts = &DMAHOptions{}
+	}
 	h := &DMAH{dev: d}
 	if err := h.attach("DMAH", &d.object); err != nil {
 		return nil, err
@@ -203,11 +209,11 @@ func (d *Device) AllocDMAH(opts DMAHOptions) (*DMAH, error) {
 		h.detach()
 		return nil, h.fail("allocate", err, d.methodHint(err, "DMAH", "DMAH_ALLOC"))
 	}
-	h.setNumber(h.handle)
+	h.created(h, h.handle)
 	return h, nil
 }
 
-func (h *DMAH) issueAlloc(opts DMAHOptions) error {
+func (h *DMAH) issueAlloc(opts *DMAHOptions) error {
 	r := h.dev.request(abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC)
 	defer r.Free()
 	r.NewObject(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE)

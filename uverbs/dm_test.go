@@ -3,7 +3,6 @@ package uverbs_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -83,7 +81,7 @@ func TestDM(t *testing.T) {
 
 func TestDMRefused(t *testing.T) {
 	w := newDM(t)
-	reg := func(dm *uverbs.DM, offset uint64, length int) error { return failed(w.pd.RegDM(dm, offset, length, 0)) }
+	reg := func(dm *uverbs.DM, offset, length int) error { return failed(w.pd.RegDM(dm, offset, length, 0)) }
 	for want, err := range map[string]error{
 		"not a power of two":         failed(w.dev.AllocDM(8, 3)),
 		"no device memory given":     reg(nil, 0, 1),
@@ -112,16 +110,14 @@ func TestDMRefused(t *testing.T) {
 // newestWorld is a device on Linux 7.2, with a DMA handle and a region for it.
 type newestWorld struct {
 	*hard
-	dmah    *uverbs.DMAH
-	mr      *uverbs.MR
-	counter *uverbs.CompCounter
-	qp      *uverbs.QP
+	dmah *uverbs.DMAH
+	mr   *uverbs.MR
 }
 
 var (
 	someCPU, somePH = uint32(3), uint8(2)
 	someMemory      = verbs.TPHMemPersistent
-	someHints       = uverbs.DMAHOptions{CPU: &someCPU, MemType: &someMemory, PH: &somePH}
+	someHints       = &uverbs.DMAHOptions{CPU: &someCPU, MemType: &someMemory, PH: &somePH}
 )
 
 func newNewest(t testing.TB) *newestWorld {
@@ -131,9 +127,7 @@ func newNewest(t testing.TB) *newestWorld {
 	w.k.Newest = true
 	w.dmah = must[*uverbs.DMAH](t)(w.dev.AllocDMAH(someHints))
 	w.mr = must[*uverbs.MR](t)(w.pd.RegMRFor(make([]byte, 100), w.dmah, verbs.AccessLocalWrite))
-	w.counter = must[*uverbs.CompCounter](t)(w.dev.CreateCompCounter())
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
-	t.Cleanup(func() { closeAll(t, w.qp, w.counter, w.mr, w.dmah) })
+	t.Cleanup(func() { closeAll(t, w.mr, w.dmah) })
 	return w
 }
 
@@ -152,92 +146,13 @@ func TestNewestEveryErrno(t *testing.T) {
 			}
 			return w.dmah.Close()
 		}},
-		{"QueryCompCounterCaps", []string{"QUERY_COMP_CNTR_CAPS"}, "query the completion counters of device on hollow0", func(w *newestWorld) error {
-			return failed(w.dev.QueryCompCounterCaps())
-		}},
-		{"CreateCompCounter", []string{"COMP_CNTR_CREATE"}, "create completion counter on hollow0", func(w *newestWorld) error {
-			return closing(w.dev.CreateCompCounter())
-		}},
-		{"CompCounter.Set", []string{"COMP_CNTR_MODIFY"}, "modify completion counter ", func(w *newestWorld) error { return w.counter.Set(1) }},
-		{"CompCounter.Read", []string{"COMP_CNTR_READ"}, "read completion counter ", func(w *newestWorld) error { return failed(w.counter.Read()) }},
-		{"AttachCompCounter", []string{"QP_ATTACH_COMP_CNTR"}, "attach a completion counter to QP ", func(w *newestWorld) error {
-			return w.qp.AttachCompCounter(w.counter, verbs.CompCounterSend)
-		}},
-		{"CompCounter.Close", []string{"COMP_CNTR_DESTROY"}, "close completion counter ", func(w *newestWorld) error { return w.counter.Close() }},
 	})
-}
-
-// TestCompCounter: both numbers are set, added to and read; attached QPs keep the counter open.
-func TestCompCounter(t *testing.T) {
-	w := newNewest(t)
-	caps, err := w.dev.QueryCompCounterCaps()
-	if want := (verbs.CompCounterCaps{MaxCounters: fakeverbs.MaxCompCounters, MaxValue: fakeverbs.MaxCompCounterValue, Ops: fakeverbs.CompCounterOps}); caps != want || err != nil {
-		t.Errorf("%+v, %v", caps, err)
-	}
-	if got := caps.Ops.String(); got != "Send|Read|RemoteRead|Write|RemoteWrite" {
-		t.Error(got)
-	}
-	if err := errors.Join(w.counter.Set(10), w.counter.Add(5), w.counter.SetErrors(3), w.counter.AddErrors(1)); err != nil {
-		t.Error(err)
-	}
-	if n, err := w.counter.Read(); n != 15 || err != nil {
-		t.Error(n, err)
-	}
-	if n, err := w.counter.ReadErrors(); n != 4 || err != nil {
-		t.Error(n, err)
-	}
-	if err := w.counter.Set(caps.MaxValue + 1); !errors.Is(err, syscall.EINVAL) {
-		t.Error(err)
-	}
-	if err := w.qp.AttachCompCounter(w.counter, verbs.CompCounterRecv); !errors.Is(err, syscall.EINVAL) {
-		t.Error(err)
-	}
-	ops := verbs.CompCounterWrite | verbs.CompCounterRemoteWrite
-	if err := w.qp.AttachCompCounter(w.counter, ops); err != nil || w.k.CompCounters()[0].Ops[w.qp.Num()] != uint32(ops) {
-		t.Errorf("%v: %+v", err, w.k.CompCounters()[0])
-	}
-	if err := w.counter.Close(); !errors.Is(err, verbs.ErrInUse) {
-		t.Error("a counter with a QP:", err)
-	}
-	closeAll(t, w.qp, w.counter)
-	if _, err := w.counter.Read(); !errors.Is(err, verbs.ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := newHard(t).dev.CreateCompCounter(); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "newer than Linux 7.2") {
-		t.Error(err)
-	}
-}
-
-// TestCompCounterRequests compares the requests with those of libibverbs 65 (libibverbs/cmd_comp_cntr.c):
-// attributes, lengths and values.
-func TestCompCounterRequests(t *testing.T) {
-	w := newNewest(t)
-	var got []string
-	w.k.Tamper = func(call string, r *ioctl.Request) {
-		if strings.Contains(call, "COMP_CNTR") {
-			got = append(got, call+describe(r))
-		}
-	}
-	w.dev.QueryCompCounterCaps()
-	c := must[*uverbs.CompCounter](t)(w.dev.CreateCompCounter())
-	errs := errors.Join(c.Set(7), c.AddErrors(9), failed(c.Read()), failed(c.ReadErrors()), w.qp.AttachCompCounter(c, verbs.CompCounterSend|verbs.CompCounterWrite))
-	closeAll(t, w.qp, c)
-	if errs != nil {
-		t.Error(errs)
-	}
-	want := []string{
-		"QUERY_COMP_CNTR_CAPS 0:4 1:8 2:4", "COMP_CNTR_CREATE 0:0", "COMP_CNTR_MODIFY 0:0 1:8=0 2:8=0 3:8=7", "COMP_CNTR_MODIFY 0:0 1:8=1 2:8=1 3:8=9",
-		"COMP_CNTR_READ 0:0 1:8=0 2:8", "COMP_CNTR_READ 0:0 1:8=1 2:8", "QP_ATTACH_COMP_CNTR 0:0 1:0 2:4=17", "COMP_CNTR_DESTROY 0:0",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
 }
 
 // TestDMAH: the kernel gets the hints that are given, and the region with its handle.
 func TestDMAH(t *testing.T) {
 	w := newNewest(t)
-	only := must[*uverbs.DMAH](t)(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: new(uint8)}))
+	only := must[*uverbs.DMAH](t)(w.dev.AllocDMAH(&uverbs.DMAHOptions{PH: new(uint8)}))
 	want := []fakeverbs.DMAH{{CPU: 3, MemType: 1, PH: 2, HasCPU: true, HasMem: true, HasPH: true}, {HasPH: true}}
 	var got []fakeverbs.DMAH
 	for _, h := range w.k.DMAHs() {
@@ -257,9 +172,9 @@ func TestDMAH(t *testing.T) {
 		err  error
 		want error
 	}{
-		"no hint":        {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{})), syscall.EINVAL},
-		"a PH of 4":      {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: &bad})), syscall.EINVAL},
-		"a kind of 4":    {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: &somePH, MemType: (*verbs.TPHMemType)(&bad)})), verbs.ErrNotSupported},
+		"no hint":        {closing(w.dev.AllocDMAH(&uverbs.DMAHOptions{})), syscall.EINVAL},
+		"a PH of 4":      {closing(w.dev.AllocDMAH(&uverbs.DMAHOptions{PH: &bad})), syscall.EINVAL},
+		"a kind of 4":    {closing(w.dev.AllocDMAH(&uverbs.DMAHOptions{PH: &somePH, MemType: (*verbs.TPHMemType)(&bad)})), verbs.ErrNotSupported},
 		"no memory":      {closing(w.pd.RegMRFor(nil, only, 0)), syscall.EINVAL},
 		"no handle":      {closing(w.pd.RegMRFor(make([]byte, 8), nil, 0)), syscall.EINVAL},
 		"no local write": {closing(w.pd.RegMRFor(make([]byte, 8), only, verbs.AccessRemoteWrite)), syscall.EINVAL},
@@ -307,15 +222,4 @@ func TestNotNewest(t *testing.T) {
 		t.Error(err)
 	}
 	w.k.Newest = true
-}
-
-// describe lists the attributes of a request by id and length, with the values of those that have one.
-func describe(r *ioctl.Request) (text string) {
-	for _, a := range r.Attrs() {
-		text += fmt.Sprintf(" %d:%d", a.AttrId, a.Len)
-		if a.Len > 0 && a.Data < 1<<20 { // no address
-			text += fmt.Sprintf("=%d", a.Data)
-		}
-	}
-	return text
 }

@@ -3,7 +3,7 @@
 //
 // [Open] returns a [Device]. A Device creates completion queues ([CQ]) and protection domains
 // ([PD]). A PD creates memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]),
-// shared receive queues ([SRQ]) and address handles for datagrams ([verbs.AH]). Posting and
+// shared receive queues ([SRQ]) and address handles for datagrams ([AH]). Posting and
 // polling run in user space, on queues shared with the device, through a provider. A provider
 // is a package that knows the queues of one driver. Link the providers that a program needs
 // with blank imports:
@@ -53,9 +53,9 @@
 // # Ownership
 //
 // Every object keeps its parents reachable. Close of an object that others use returns
-// [verbs.ErrInUse], so close children first. All objects must be closed. As the only
-// exception, the runtime closes a Device that became unreachable together with all of its
-// objects.
+// [verbs.ErrInUse], so close children first. An [Endpoint] closes all that was created on it, in
+// that order. All objects must be closed. The one exception is a Device that becomes unreachable
+// together with all of its objects: the runtime then closes it.
 //
 // # Concurrency
 //
@@ -69,8 +69,8 @@
 //
 // # Errors
 //
-// Errors name the operation, the object, the device and, if it is known, the remedy. With
-// errors.Is, they match the kernel's errno and the sentinels of package verbs. The
+// Errors are of type [verbs.Error]. They name the operation, the object, the device and, if it is known,
+// the remedy. With errors.Is, they match the kernel's errno and the sentinels of package verbs. The
 // [verbs.Status] of a completion is an error as well.
 package uverbs
 
@@ -83,11 +83,15 @@ package uverbs
 // for that. A failed destroy leaves the object open, as in the kernel. The cleanup of an unreachable
 // Device unmaps its queues, because each mapping keeps the kernel's context alive.
 //
-// Locks. They are taken in this order: send queue, receive queue, CQs by handle, SRQ, then the
-// provider's own. Package uverbs takes all but the last, with one exception: a provider whose CQ
-// frees entries of an SRQ while it is polled takes driver.CreateSRQ.Lock.
+// Locks. They are taken in this order: send queue, receive queue, CQ, SRQ, then the provider's own.
+// Package uverbs takes all but the last, with one exception: a provider whose CQ frees entries of an SRQ
+// while it is polled takes driver.CreateSRQ.Lock. Two CQs are never locked at once. A system call holds
+// the lock of its own queue at most: posts wait for a Modify of their QP, but no CQ waits for a QP, and
+// nothing waits for the destruction of an object.
 //
-// Events. An event contains the cookie of its object, a number that is never used twice. An event
+// Events. A goroutine for each open device reads its asynchronous events (async.go). An event that says that
+// a QP has failed or that a CQ has overflowed takes effect at once, and then waits for Device.AsyncEvent.
+// An event contains the cookie of its object, a number that is never used twice. An event
 // that arrives after its object was destroyed finds no object. So, unlike libibverbs, Close does not wait
 // until all events have been acknowledged.
 //
@@ -97,12 +101,14 @@ package uverbs
 // completions from before a RESET; these have no effect. A post to a failed QP takes the slow
 // path: Flush is called after it, and the room on the CQ limits it. siw needs that, because its
 // kernel flushes the queues only when the QP enters ERR. rxe's kernel flushes receives whenever the
-// QP is moved to ERR, so uverbs moves it again after each post. One failure can't be detected: siw
-// may put a QP into ERR while no work is outstanding and no goroutine reads the device's events. Its
-// doorbell still succeeds then, and the program waits forever for what it posts, as with libsiw.
-// rdmacm reads the events.
+// QP is moved to ERR, so uverbs moves it again after each post. siw may put a QP into ERR while no work is
+// outstanding, and its doorbell still succeeds then. Only an event reports that.
+//
+// Overflows. A CQ that overflows ends its waits, because completions that they wait for may be lost. It
+// moves QPs to ERR only if they belong to connections of rdmacm: a program that polls may go on with what the
+// device allows, as in C.
 //
 // RESET and Close (cq_clean.go). After the kernel's call, no more completions of the QP can arrive.
-// So both CQs are locked and cleaned, and stay locked until the provider is done. The kernel may
+// So both CQs are cleaned, one after the other, before the provider reuses the queues. The kernel may
 // give the number of a destroyed QP to a new one before the CQs are cleaned; then the new QP cleans
-// them.
+// them. The queues are unmapped after the QP was removed from both CQs, when no Poll can be reading them.

@@ -33,7 +33,7 @@ func ExampleXRCD() {
 		log.Fatal(err)
 	}
 	defer target.Close()
-	fmt.Println("other processes open it with OpenQP:", target.Num())
+	fmt.Println("other processes open it with OpenQP:", target.QPN())
 }
 
 // Peers access memory on the card without crossing the bus.
@@ -60,7 +60,7 @@ func ExampleDMAH() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
 	processor, memory, use := uint32(3), verbs.TPHMemVolatile, uint8(2)
-	dmah, err := dev.AllocDMAH(uverbs.DMAHOptions{CPU: &processor, MemType: &memory, PH: &use})
+	dmah, err := dev.AllocDMAH(&uverbs.DMAHOptions{CPU: &processor, MemType: &memory, PH: &use})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -172,13 +172,30 @@ func ExampleQP_CreateFlow() {
 // rawEnd has a raw packet QP in RTS.
 func rawEnd(h *rdmatest.Host) (e exampleEnd) {
 	e.dev = try(uverbs.Open(h.Device(0).Name()))
-	e.pd = try(e.dev.AllocPD())
-	e.cq = try(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: try(e.dev.CreateCompChannel())}))
-	e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: e.cq, RecvCQ: e.cq,
+	own := try(e.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 16}))
+	e.pd, e.cq = own.PD, own.SendCQ
+	e.qp = try(own.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket,
 		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
 	try(0, e.qp.Init(nil))
 	try(0, e.qp.Connect(nil))
 	return e
+}
+
+// The device counts the peer's writes, which make no completions here.
+func ExampleCompCounter() {
+	var qp *uverbs.QP // in INIT
+	counter, err := qp.PD().Device().CreateCompCounter()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer counter.Close()
+	if err := qp.AttachCompCounter(counter, verbs.CompCounterRemoteWrite); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := counter.Wait(context.Background(), 1000); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("1000 writes have arrived")
 }
 
 // A program asks before it chooses between its ways.
@@ -192,23 +209,4 @@ func ExampleVerb() {
 	default:
 		log.Fatal(err)
 	}
-}
-
-// The device counts the peer's writes, which make no completions here.
-func ExampleCompCounter() {
-	var dev *uverbs.Device
-	var qp *uverbs.QP
-	counter, err := dev.CreateCompCounter()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer counter.Close()
-	if err := qp.AttachCompCounter(counter, verbs.CompCounterRemoteWrite); err != nil {
-		log.Fatal(err)
-	}
-	n, err := counter.Read()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(n, "writes have arrived")
 }

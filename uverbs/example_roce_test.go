@@ -37,7 +37,7 @@ func ExampleQP_Connect() {
 	if _, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, mr.Len())}}}); err != nil {
 		log.Fatal(err)
 	}
-	own, peer := endpoint{GID: gid.GID, QPN: qp.Num(), PSN: 0x123456}, endpoint{}
+	own, peer := endpoint{GID: gid.GID, QPN: qp.QPN(), PSN: 0x123456}, endpoint{}
 	if err := gob.NewEncoder(conn).Encode(own); err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ExamplePD_AHFromWC() {
 	}
 	_, err = qp.PostSend([]verbs.SendWR{{
 		Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: message,
-		AH: ah, RemoteQPN: wc.SrcQP, RemoteQKey: 0x11111111, // as the peers agreed
+		AH: ah, RemoteQPN: wc.SrcQPN, RemoteQKey: 0x11111111, // as the peers agreed
 	}})
 	if err != nil {
 		log.Fatal(err)

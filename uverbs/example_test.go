@@ -24,7 +24,7 @@ func ExampleDevices() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		for port := uint32(1); port <= info.Ports; port++ {
+		for port := 1; port <= info.Ports; port++ {
 			attr, err := dev.QueryPort(port)
 			if err != nil {
 				log.Fatal(err)
@@ -45,36 +45,26 @@ func ExampleDevices() {
 }
 
 // Create a queue pair with everything that it needs, and close it all in order.
-func ExamplePD_CreateQP() {
+func ExampleDevice_CreateEndpoint() {
 	dev, err := uverbs.Open("siw0")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer dev.Close()
-	pd, err := dev.AllocPD()
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 64, RecvCQEntries: 64})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pd.Close()
-	channel, err := dev.CreateCompChannel()
+	defer end.Close() // and all that is created on it
+	mr, err := end.PD.AllocMR(4096, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer channel.Close()
-	cq, err := dev.CreateCQ(128, &uverbs.CQOptions{Channel: channel})
+	qp, err := end.CreateQP(&uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer cq.Close()
-	qp, err := pd.CreateQP(&uverbs.QPOptions{
-		SendCQ: cq, RecvCQ: cq,
-		Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer qp.Close()
-	fmt.Println("QP number", qp.Num(), "holds", qp.Cap().MaxSendWR, "sends")
+	fmt.Println("QP", qp.QPN(), "holds", qp.Cap().MaxSendWR, "sends from", mr.Len(), "bytes")
 }
 
 // Read a peer's memory. Package rdmacm makes the connection, and the peer sends its address
@@ -159,15 +149,14 @@ func examplePairOf(kind rdmatest.Kind) (a, b exampleEnd, end func()) {
 		e := &ends[i]
 		e.dev = try(uverbs.Open(fabric.Host(i).Device(0).Name()))
 		e.gid = try(e.dev.ChooseGID(1, nil))
-		e.pd = try(e.dev.AllocPD())
-		channel := try(e.dev.CreateCompChannel())
-		e.cq = try(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel}))
-		e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{SendCQ: e.cq, RecvCQ: e.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
+		own := try(e.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 16}))
+		e.pd, e.cq = own.PD, own.SendCQ
+		e.qp = try(own.CreateQP(&uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
 		try(0, e.qp.Init(&verbs.QPAttr{Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
 	}
 	for i, e := range ends {
 		peer := ends[1-i]
-		try(0, e.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.Num(), AH: verbs.AHAttr{Global: true, DGID: peer.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}))
+		try(0, e.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.QPN(), AH: verbs.AHAttr{Global: true, DGID: peer.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}))
 	}
 	return ends[0], ends[1], func() {
 		for _, f := range t.ends {

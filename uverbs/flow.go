@@ -33,7 +33,7 @@ type Flow struct {
 // C: struct ibv_flow_attr
 type FlowOptions struct {
 	Type     flow.Type
-	Port     uint32 // 0 means 1
+	Port     int    // 0 means 1
 	Priority uint16 // 0 is matched first
 	Flags    flow.Flags
 	Specs    []flow.Spec // at most 10: headers, the outermost first, then actions
@@ -50,7 +50,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 		opts = &FlowOptions{}
 	}
 	specs, counters, err := encodeSpecs(opts.Specs)
-	if opts.Port > math.MaxUint8 {
+	if opts.Port < 0 || opts.Port > math.MaxUint8 {
 		err = fmt.Errorf("port %d: the kernel takes at most %d", opts.Port, math.MaxUint8)
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 		f.detach()
 		return nil, f.fail("create", err, qp.flowHint(err))
 	}
-	f.setNumber(f.handle)
+	f.created(f, f.handle)
 	return f, nil
 }
 
@@ -141,7 +141,7 @@ func (qp *QP) flowHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL) && qp.typ != verbs.QPTypeRawPacket && qp.typ != verbs.QPTypeUD:
 		return "only RAW_PACKET and UD QPs take flows"
-	case unsupported(err):
+	case ioctl.Unsupported(err), errors.Is(err, errors.ErrUnsupported):
 		return "the device does not support this flow rule for this type of QP, or no flow rules at all"
 	}
 	return createHint(err)
@@ -207,7 +207,7 @@ func (d *Device) CreateCounters() (*Counters, error) {
 		c.detach()
 		return nil, c.fail("create", err, createHint(err))
 	}
-	c.setNumber(c.handle)
+	c.created(c, c.handle)
 	return c, nil
 }
 

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/netif"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -44,7 +44,7 @@ func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
 // QueryGID returns one slot of a port's GID table. For an empty slot the error is ENODATA.
 //
 // C: ibv_query_gid_ex
-func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
+func (d *Device) QueryGID(port int, index uint32) (*verbs.GIDEntry, error) {
 	var entry abi.IbUverbsGidEntry
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY)
 	defer r.Free()
@@ -60,29 +60,34 @@ func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
 }
 
 func newGIDEntry(e *abi.IbUverbsGidEntry) verbs.GIDEntry {
-	return verbs.GIDEntry{GID: gidBytes(&e.Gid), Type: verbs.GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
+	return verbs.GIDEntry{GID: gidBytes(&e.Gid), Type: verbs.GIDType(e.GidType), Port: int(e.PortNum), Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
 }
 
 // GIDChoice restricts the GIDs that [Device.ChooseGID] may choose. Nil and the zero value
 // allow all GIDs.
 type GIDChoice struct {
-	Addr netip.Addr    // local IP address of the GID; the zero Addr allows any
+	// Addr is the local IP address of the GID. The zero Addr allows any. The zone of an IPv6
+	// address is an interface of the caller's network namespace, and allows only its GIDs: a
+	// VLAN usually has the same link-local address as the device below it.
+	Addr netip.Addr
 	Type verbs.GIDType // GIDTypeIB, the zero value, allows any
 	// IPv4 and IPv6 allow only GIDs of that family; both or none allow either.
 	IPv4, IPv6 bool
 }
 
 // ChooseGID chooses a GID of a port. Ports count from 1. Use the Index of the result as the
-// SGIDIndex of addresses. ChooseGID prefers RoCE v2 to v1, IPv4 to IPv6, and link-local
-// addresses least. Among equals, and on InfiniBand, it chooses the first. Both ends of a
-// connection need GIDs of the same type and family. The port must be active.
+// SGIDIndex of addresses. A device may be shared by several network namespaces, and its table
+// then has GIDs of all of them. Therefore ChooseGID prefers GIDs of interfaces in the caller's
+// namespace. Then it prefers RoCE v2 to v1, any address to a link-local one (169.254.0.0/16,
+// fe80::/10), and IPv4 to IPv6. Among equals, and on InfiniBand, it chooses the first. Both ends
+// of a connection need GIDs of the same type and family. The port must be active.
 //
 // If no GID is allowed, the error matches ErrNoGID and lists the GIDs of the port. On RoCE, the
 // kernel derives GIDs from the IP addresses of the network device; after an address is added,
 // this takes a moment.
 //
 // libibverbs leaves the choice to its users.
-func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*verbs.GIDEntry, error) {
+func (d *Device) ChooseGID(port int, choice *GIDChoice) (*verbs.GIDEntry, error) {
 	if choice == nil {
 		choice = &GIDChoice{}
 	}
@@ -99,23 +104,58 @@ func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*verbs.GIDEntry, err
 		return nil, err
 	}
 	table = slices.DeleteFunc(table, func(e verbs.GIDEntry) bool { return e.Port != port })
-	allowed := slices.DeleteFunc(slices.Clone(table), func(e verbs.GIDEntry) bool { return !choice.allows(&e) })
+	zone, err := netif.ZoneIndex(choice.Addr)
+	if err != nil {
+		return nil, d.fail(op, verbs.ErrNoGID, err.Error())
+	}
+	allowed := slices.DeleteFunc(slices.Clone(table), func(e verbs.GIDEntry) bool { return !choice.allows(&e, zone) })
 	if len(allowed) == 0 {
 		return nil, d.fail(op, verbs.ErrNoGID, choice.advice(table, attr.LinkLayer))
 	}
-	best := slices.MinFunc(allowed, func(a, b verbs.GIDEntry) int {
-		if attr.LinkLayer != verbs.LinkEthernet {
-			return cmp.Compare(a.Index, b.Index)
-		}
-		return cmp.Or(cmp.Compare(b.Type, a.Type), cmp.Compare(familyRank(a.GID), familyRank(b.GID)), cmp.Compare(a.Index, b.Index))
-	})
-	return &best, nil
+	if attr.LinkLayer != verbs.LinkEthernet {
+		best := slices.MinFunc(allowed, func(a, b verbs.GIDEntry) int { return cmp.Compare(a.Index, b.Index) })
+		return &best, nil
+	}
+	return bestGID(allowed, make(namespace)), nil
 }
 
-func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
+// bestGID returns the GID of a RoCE or iWARP port that ChooseGID prefers.
+func bestGID(allowed []verbs.GIDEntry, ns namespace) *verbs.GIDEntry {
+	best := slices.MinFunc(allowed, func(a, b verbs.GIDEntry) int {
+		return cmp.Or(ns.rank(&a)-ns.rank(&b), cmp.Compare(b.Type, a.Type), familyRank(a.GID)-familyRank(b.GID), cmp.Compare(a.Index, b.Index))
+	})
+	return &best
+}
+
+// namespace holds those interfaces of the caller's network namespace that have been looked up, by index. An index
+// without an interface has one that has no GID.
+type namespace map[uint32]netif.Interface
+
+// has reports whether the entry's interface is in the namespace. The index alone does not say so: it may be
+// that of another namespace.
+func (ns namespace) has(e *verbs.GIDEntry) bool {
+	i, known := ns[e.NetdevIndex]
+	if !known {
+		i, _ = netif.ByIndex(e.NetdevIndex)
+		ns[e.NetdevIndex] = i
+	}
+	return i.Has(e.GID)
+}
+
+func (ns namespace) rank(e *verbs.GIDEntry) int {
+	if ns.has(e) {
+		return 0
+	}
+	return 1
+}
+
+// allows reports whether the entry meets the restrictions. zone is the index of the address's zone, or 0.
+func (c *GIDChoice) allows(e *verbs.GIDEntry, zone uint32) bool {
 	ip := e.GID.Addr()
 	switch {
 	case c.Addr.IsValid() && c.Addr.WithZone("").Unmap() != ip:
+		return false
+	case zone != 0 && zone != e.NetdevIndex:
 		return false
 	case e.Index > math.MaxUint8: // an address has room for 8 bits
 		return false
@@ -130,13 +170,15 @@ func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
 // familyRank returns a lower rank for an address that is likely to be reachable from more
 // hosts.
 func familyRank(g verbs.GID) int {
-	switch ip := g.Addr(); {
-	case ip.Is4():
-		return 0
-	case ip.IsLinkLocalUnicast():
-		return 2
+	ip := g.Addr()
+	rank := 0
+	if ip.IsLinkLocalUnicast() {
+		rank += 2
 	}
-	return 1
+	if !ip.Is4() {
+		rank++
+	}
+	return rank
 }
 
 // advice returns a hint for a port without an allowed GID. It lists the GIDs of the port and
@@ -146,8 +188,8 @@ func (c *GIDChoice) advice(table []verbs.GIDEntry, link verbs.LinkLayer) string 
 	netdev := "the network device"
 	if len(table) > 0 {
 		have = "the port has GIDs " + gidList(table)
-		if i, err := net.InterfaceByIndex(int(table[0].NetdevIndex)); err == nil {
-			netdev = i.Name
+		if ns := make(namespace); ns.has(&table[0]) {
+			netdev = ns[table[0].NetdevIndex].Name
 		}
 	}
 	switch {

@@ -3,6 +3,7 @@ package uverbs_test
 import (
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func openPort(t testing.TB, p *port1) (*fakeverbs.Kernel, *uverbs.Device) {
 			var entries [16]abi.IbUverbsGidEntry
 			n := uint64(len(p.gids))
 			for i, g := range p.gids {
-				entries[i] = abi.IbUverbsGidEntry{GidType: uint32(g.Type), GidIndex: g.Index, PortNum: g.Port, NetdevIfindex: g.NetdevIndex,
+				entries[i] = abi.IbUverbsGidEntry{GidType: uint32(g.Type), GidIndex: g.Index, PortNum: uint32(g.Port), NetdevIfindex: g.NetdevIndex,
 					Gid: [2]uint64{binary.NativeEndian.Uint64(g.GID[:]), binary.NativeEndian.Uint64(g.GID[8:])}}
 			}
 			ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, &entries)
@@ -68,6 +69,46 @@ var both = []verbs.GIDEntry{
 	gidEntry(256, "10.0.0.3", verbs.GIDTypeRoCEv2),
 }
 
+// vlan has the link-local address of a device, and of a VLAN above it.
+var vlan = []verbs.GIDEntry{gidEntry(0, "fe80::1", verbs.GIDTypeRoCEv2),
+	{GID: verbs.GIDFromAddr(netip.MustParseAddr("fe80::1")), Type: verbs.GIDTypeRoCEv2, Index: 1, Port: 1, NetdevIndex: 12345}}
+
+// addresses returns a table of RoCE v2 GIDs.
+func addresses(addrs ...string) (table []verbs.GIDEntry) {
+	for i, a := range addrs {
+		table = append(table, gidEntry(uint32(i), a, verbs.GIDTypeRoCEv2))
+	}
+	return table
+}
+
+// TestChooseGIDNamespace checks that a GID of an interface of this network namespace is chosen before those of others, though
+// they have better addresses, or their interfaces the number of one of this namespace.
+func TestChooseGIDNamespace(t *testing.T) {
+	ifis, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ifi := range ifis {
+		addrs, err := ifi.Addrs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range addrs {
+			ip := netip.MustParsePrefix(a.String()).Addr()
+			table := append(addresses("198.18.77.1", "198.18.77.2", "169.254.77.9"), gidEntry(3, ip.String(), verbs.GIDTypeRoCEv1))
+			for i := range table {
+				table[i].NetdevIndex = uint32(ifi.Index)
+			}
+			table[0].NetdevIndex = 1 << 30
+			if _, dev := openPort(t, &port1{verbs.LinkEthernet, active, table}); dev != nil {
+				if e, err := dev.ChooseGID(1, nil); err != nil || e.Index != 3 {
+					t.Errorf("%v on %s: %+v, %v", ip, ifi.Name, e, err)
+				}
+			}
+		}
+	}
+}
+
 func TestChooseGID(t *testing.T) {
 	addr := netip.MustParseAddr
 	ib := []verbs.GIDEntry{gidEntry(0, "fe80::1", verbs.GIDTypeIB), gidEntry(1, "2001:db8::1", verbs.GIDTypeIB)}
@@ -87,7 +128,12 @@ func TestChooseGID(t *testing.T) {
 		{"IPv4 address", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("10.0.0.2")}, 6},
 		{"mapped address", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("::ffff:10.0.0.2")}, 6},
 		{"IPv6 address", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("2001:db8::1")}, 3},
-		{"address with a zone", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("fe80::1%eth0")}, 1},
+		{"address with a zone", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("fe80::1%1")}, 1},
+		{"link-local of a VLAN", verbs.LinkEthernet, vlan, &uverbs.GIDChoice{Addr: addr("fe80::1%12345")}, 1},
+		{"link-local below a VLAN", verbs.LinkEthernet, vlan, &uverbs.GIDChoice{Addr: addr("fe80::1%1")}, 0},
+		{"IPv4 before link-local IPv4", verbs.LinkEthernet, addresses("169.254.7.7", "10.0.0.1"), nil, 1},
+		{"IPv6 before link-local IPv4", verbs.LinkEthernet, addresses("fe80::1", "169.254.7.7", "fd00::8"), nil, 2},
+		{"link-local IPv4 before link-local IPv6", verbs.LinkEthernet, addresses("fe80::1", "169.254.7.7"), nil, 1},
 		{"address and type", verbs.LinkEthernet, both, &uverbs.GIDChoice{Addr: addr("fe80::1"), Type: verbs.GIDTypeRoCEv1}, 0},
 		{"link-local v2 before IPv4 v1", verbs.LinkEthernet, []verbs.GIDEntry{both[4], both[1]}, nil, 1},
 		{"InfiniBand", verbs.LinkInfiniBand, ib, nil, 0},
@@ -115,6 +161,8 @@ func TestChooseGIDRefused(t *testing.T) {
 		{"no such address", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("10.9.9.9")}, []string{"5 10.0.0.1 (RoCE v2)", "add 10.9.9.9 to"}},
 		{"beyond 255", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("10.0.0.3")}, []string{"256 10.0.0.3"}},
 		{"InfiniBand", port1{verbs.LinkInfiniBand, active, nil}, nil, []string{"the port has no GIDs"}},
+		{"unknown zone", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("fe80::1%no such name")}, []string{"interface of fe80::1%no such name"}},
+		{"another zone", port1{verbs.LinkEthernet, active, both}, &uverbs.GIDChoice{Addr: netip.MustParseAddr("fe80::1%2")}, []string{"1 fe80::1 (RoCE v2)"}},
 	} {
 		_, dev := openPort(t, &c.port)
 		_, err := dev.ChooseGID(1, c.choice)

@@ -27,7 +27,7 @@ const GRHSize = 40
 func ParseGRH(b []byte) (GRH, error) {
 	g, why := parseGRH(b)
 	if why != "" {
-		return GRH{}, &Error{Op: "read", Object: "GRH", Err: syscall.EINVAL, Hint: why}
+		return GRH{}, &verbs.Error{Op: "read", Object: "GRH", Err: syscall.EINVAL, Hint: why}
 	}
 	return g, nil
 }

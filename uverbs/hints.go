@@ -62,6 +62,24 @@ func lacked(a *verbs.DeviceAttr, access verbs.Access) (missing verbs.Access) {
 	return missing | access&^accessDefined
 }
 
+// mrHint explains why memory could not be registered.
+func (d *Device) mrHint(err error, access verbs.Access, size int) string {
+	if !errors.Is(err, syscall.ENOMEM) && !errors.Is(err, syscall.EPERM) {
+		return registerHint(err, access)
+	}
+	if own, ok := d.file.File.(ioctl.MemoryLimiter); ok {
+		if limit, ok := own.MemoryLimit(); ok && limit >= 0 {
+			return fmt.Sprintf("the device's host allows %d KiB of pinned memory and the region needs %d KiB more than is pinned already: raise the limit (rdmatest.Host.SetMemlock)", limit>>10, kib(size))
+		} else if ok {
+			return ""
+		}
+	}
+	return memlockHint(size)
+}
+
+// kib returns a size in KiB, rounded up.
+func kib(size int) int { return (size + 1023) >> 10 }
+
 // accessHint explains which flag is missing, or returns "".
 func accessHint(access verbs.Access) string {
 	if access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0 {

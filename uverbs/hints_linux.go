@@ -10,15 +10,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mrHint explains why memory could not be registered.
-func mrHint(err error, access verbs.Access, size int) string {
+// registerHint explains why memory could not be registered, other than for a limit of memory.
+func registerHint(err error, access verbs.Access) string {
 	switch {
-	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
-		return memlockHint(size)
 	case errors.Is(err, unix.EAGAIN):
 		return limitHint
 	case errors.Is(err, unix.EFAULT):
-		return "the memory is not mapped, or not writable although the access flags say so"
+		return "the memory is not mapped, or not writable although the access flags say so, or a shared mapping of a file on disk: Linux pins pages of those for reading only (use a private mapping, tmpfs or hugetlbfs)"
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
 		return accessHint(access)
 	}
@@ -33,7 +31,7 @@ func memlockHint(size int) string {
 		return ""
 	}
 	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB more than is pinned already: raise the limit (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or grant CAP_IPC_LOCK (for siw of Linux 6.1 only the limit counts)",
-		lim.Cur>>10, (size+1023)>>10)
+		lim.Cur>>10, kib(size))
 }
 
 func makedev(major, minor uint32) uint64 { return unix.Mkdev(major, minor) }

@@ -6,7 +6,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func mrHint(error, verbs.Access, int) string { return "" }
+func registerHint(error, verbs.Access) string { return "" }
+
+func memlockHint(int) string { return "" }
 
 func makedev(uint32, uint32) uint64 { return 0 }
 

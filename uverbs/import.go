@@ -84,12 +84,12 @@ func (d *Device) ImportPD(handle uint32) (*PD, error) {
 		pd.detach()
 		return nil, pd.fail("import", err, importHint(err))
 	}
-	pd.setNumber(handle)
+	pd.created(pd, handle)
 	return pd, nil
 }
 
 func (pd *PD) identify() (err error) {
-	p, ok := pd.dev.provider.(driver.PDImporter)
+	p, ok := pd.device().provider.(driver.PDImporter)
 	if !ok {
 		return verbs.ErrNotSupported
 	}
@@ -107,7 +107,7 @@ func (pd *PD) identify() (err error) {
 //
 // C: ibv_import_mr
 func (pd *PD) ImportMR(handle uint32) (*MR, error) {
-	mr := &MR{pd: pd, handle: handle, memory: &memory{file: pd.dev.file}, lent: true}
+	mr := &MR{pd: pd, handle: handle, memory: &memory{file: pd.device().file}, lent: true}
 	if err := mr.attach("MR", &pd.object); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (pd *PD) ImportMR(handle uint32) (*MR, error) {
 		mr.detach()
 		return nil, mr.fail("import", err, importHint(err))
 	}
-	mr.setNumber(handle)
+	mr.created(mr, handle)
 	return mr, nil
 }
 
@@ -150,7 +150,7 @@ func (d *Device) ImportDM(handle uint32) (*DM, error) {
 		dm.detach()
 		return nil, dm.fail("import", err, importHint(err))
 	}
-	dm.setNumber(handle)
+	dm.created(dm, handle)
 	return dm, nil
 }
 
@@ -161,7 +161,10 @@ func (dm *DM) identify() (err error) {
 	}
 	r := &driver.ImportDM{Memory: dm.memory, Handle: dm.handle}
 	dm.data, err = p.ImportDM(r)
-	dm.length = r.Length
+	if r.Length > math.MaxInt {
+		return errors.Join(err, syscall.EOVERFLOW)
+	}
+	dm.length = int(r.Length)
 	return err
 }
 

@@ -85,7 +85,7 @@ func TestImportCloses(t *testing.T) {
 		t.Error(s.dev.CompVectors())
 	}
 	access := verbs.AccessLocalWrite
-	if err := s.mr.Rereg(uverbs.ReregOptions{Access: &access}); !errors.Is(err, syscall.EPERM) {
+	if err := s.mr.Rereg(&uverbs.ReregOptions{Access: &access}); !errors.Is(err, syscall.EPERM) {
 		t.Error("an imported region is changed:", err)
 	}
 	if err := s.pd.Close(); !errors.Is(err, verbs.ErrInUse) {

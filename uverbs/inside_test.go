@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"io"
+	"math"
 	"syscall"
 	"testing"
 
@@ -43,6 +45,23 @@ func TestParentThatIsClosing(t *testing.T) {
 	}
 	if err := other.close(noop, noop); !errors.Is(err, verbs.ErrInUse) {
 		t.Error("a move that was refused changed the parent:", err)
+	}
+}
+
+// An object whose creation is not over is left to who creates it, and so is what it uses.
+func TestCloseAllWhileCreating(t *testing.T) {
+	_, parent, _ := family(t)
+	parent.created(io.NopCloser(nil), 1)
+	child := new(object)
+	if err := child.attach("MR", parent); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.closeAll(); !errors.Is(err, verbs.ErrInUse) {
+		t.Error(err)
+	}
+	child.detach()
+	if err := parent.closeAll(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -193,7 +212,7 @@ func TestRegionsWrite(t *testing.T) {
 func TestUnknownNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{verbs.Status(27).String(), "Status(27)"}, {verbs.WCOpcode(27).String(), "WCOpcode(27)"}, {verbs.Opcode(27).String(), "Opcode(27)"},
-		{verbs.QPState(27).String(), "QPState(27)"}, {verbs.QPType(27).String(), "QPType(27)"}, {EventType(1<<32 - 1).String(), "EventType(4294967295)"},
+		{verbs.QPState(27).String(), "QPState(27)"}, {verbs.QPType(27).String(), "QPType(27)"}, {verbs.EventType(1<<32 - 1).String(), "EventType(4294967295)"},
 		{verbs.DriverID(99).String(), "DriverID(99)"}, {verbs.GIDType(27).String(), "GIDType(27)"}, {verbs.LinkLayer(27).String(), "LinkLayer(27)"},
 		{verbs.QPAttrMask(1<<26 | 1).String(), "State|0x4000000"},
 	} {
@@ -203,5 +222,18 @@ func TestUnknownNumbers(t *testing.T) {
 	}
 	if verbs.MTU(0).Bytes() != 0 || verbs.MTU4096.Bytes() != 4096 || verbs.MTU(200).Bytes() != 0 {
 		t.Error("MTU")
+	}
+}
+
+// TestSGEOfLargeRegion checks that an SGE of a region of more than 4 GiB has BadLength if the length does not fit.
+func TestSGEOfLargeRegion(t *testing.T) {
+	mr := &MR{length: math.MaxInt, iova: 0x1000}
+	for n, want := range map[uint64]uint32{1<<32 - 2: 1<<32 - 2, 1<<32 - 1: verbs.BadLength, 1 << 32: verbs.BadLength, 5 << 32: verbs.BadLength} {
+		if n > math.MaxInt {
+			continue
+		}
+		if got := mr.SGE(8, int(n)); got.Length != want || got.Addr != 0x1008 {
+			t.Errorf("%d bytes: %+v", n, got)
+		}
 	}
 }

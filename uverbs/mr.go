@@ -56,7 +56,7 @@ func (pd *PD) AllocMR(size int, access verbs.Access, opts *MROptions) (*MR, erro
 	}
 	region, err := mmap.Anonymous(size, &mmap.AnonymousOptions{Huge: opts.Huge, Align: opts.Align})
 	if err != nil {
-		return nil, &Error{Op: "allocate memory for", Object: "MR", Device: pd.dev.info.Name, Err: err}
+		return nil, &verbs.Error{Op: "allocate memory for", Object: "MR", Device: pd.device().info.Name, Err: err}
 	}
 	mr := &MR{pd: pd, data: region.Bytes()[:size:size], length: size, iova: region.Addr(), own: region}
 	if err := mr.register(access); err != nil {
@@ -89,11 +89,11 @@ func (pd *PD) RegMR(b []byte, access verbs.Access) (*MR, error) {
 // C: ibv_reg_mr_iova
 func (pd *PD) RegMRAt(b []byte, iova uint64, access verbs.Access) (*MR, error) {
 	if len(b) == 0 {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
+		return nil, &verbs.Error{Op: "create", Object: "MR", Device: pd.device().info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
 	}
-	mr := &MR{pd: pd, data: b, length: len(b), iova: iova, pin: pd.dev.file.pin(b)}
+	mr := &MR{pd: pd, data: b, length: len(b), iova: iova, pin: pd.device().file.pin(b)}
 	if err := mr.register(access); err != nil {
-		pd.dev.file.unpin(mr.pin)
+		pd.device().file.unpin(mr.pin)
 		return nil, err
 	}
 	return mr, nil
@@ -102,13 +102,13 @@ func (pd *PD) RegMRAt(b []byte, iova uint64, access verbs.Access) (*MR, error) {
 func (mr *MR) register(access verbs.Access) error {
 	pd := mr.pd
 	return mr.made(access, mr.create, func(err error) (string, error) {
-		if hint := mrHint(err, access, len(mr.data)); hint != "" {
+		if hint := pd.device().mrHint(err, access, len(mr.data)); hint != "" {
 			return hint, err
 		}
 		if page := uint64(os.Getpagesize() - 1); errors.Is(err, syscall.EINVAL) && (mr.iova^address(mr.data))&page != 0 {
 			return "the memory and iova have different offsets within a page", err
 		}
-		return pd.dev.lack(err, access)
+		return pd.device().lack(err, access)
 	})
 }
 
@@ -125,7 +125,7 @@ func (mr *MR) made(access verbs.Access, create func(verbs.Access) error, remedy 
 	}
 	mr.access = access
 	mr.enlist()
-	mr.setNumber(mr.handle)
+	mr.created(mr, mr.handle)
 	return nil
 }
 
@@ -217,15 +217,15 @@ func (mr *MR) LKey() uint32 {
 // RKey returns the key that a peer needs to read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }
 
-// SGE returns a scatter/gather entry for n bytes of the region at offset off. The device checks
-// the bounds of the region when it executes the work request.
+// SGE returns a scatter/gather entry for n bytes of the region at offset off. If they are not all
+// within the region, or the region is closed, its Length is [verbs.BadLength], which PostSend,
+// PostRecv and AdviseMR refuse.
 //
-// An SGE can have at most 4 GiB minus two bytes. For a larger n, a negative n or a negative off,
-// its Length is [verbs.BadLength], which PostSend, PostRecv and AdviseMR refuse. A device's limit
-// may be smaller: no message is longer than MaxMsgSize of [verbs.PortAttr].
+// An SGE can have at most 4 GiB minus two bytes. For a larger n, its Length is BadLength, too. A
+// device's limit may be smaller: no message is longer than MaxMsgSize of [verbs.PortAttr].
 func (mr *MR) SGE(off, n int) verbs.SGE {
 	length := uint32(verbs.BadLength)
-	if off >= 0 && n >= 0 && uint64(n) < verbs.BadLength {
+	if off >= 0 && n >= 0 && n <= mr.length-off && uint64(n) < verbs.BadLength && !mr.gone.Load() {
 		length = uint32(n)
 	}
 	return verbs.SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
@@ -242,7 +242,7 @@ func (mr *MR) Close() error {
 		return closeNil("MR")
 	}
 	err := mr.close(mr.destroy, mr.release)
-	var e *Error
+	var e *verbs.Error
 	if errors.Is(err, syscall.EINVAL) && errors.As(err, &e) {
 		e.Hint = "a memory window is bound to it: invalidate or close the window first"
 	}
@@ -332,7 +332,10 @@ type ReregOptions struct {
 // error is EPERM.
 //
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
-func (mr *MR) Rereg(opts ReregOptions) error {
+func (mr *MR) Rereg(opts *ReregOptions) error {
+	if opts == nil {
+		opts = &ReregOptions{}
+	}
 	return mr.alone("change", func() error {
 		if mr.null {
 			return mr.failNull("change")
@@ -408,11 +411,11 @@ func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error
 	}
 	for i, s := range sgl {
 		if s.Length == verbs.BadLength {
-			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE got an offset or a length below 0, or a length of 4 GiB or more", i))
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE got a range that is not within the region, or 4 GiB or more, or the region is closed", i))
 		}
 		// The kernel's rxe does not check this (Linux 7.2): it treats every region as one
 		// with on-demand paging, and would follow random memory as pointers.
-		if !pd.dev.regions.isOnDemand(s.LKey) {
+		if !pd.device().regions.isOnDemand(s.LKey) {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
 		}
 	}
@@ -436,13 +439,13 @@ func (pd *PD) issueAdvise(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) er
 	if flush {
 		flags = abi.IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 	}
-	r := pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR)
+	r := pd.device().request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR)
 	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd.handle)
 	r.Const(abi.UVERBS_ATTR_ADVISE_MR_ADVICE, uint64(advice))
 	r.Flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
 	ioctl.InSlice(r, abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, list)
-	return r.Do(pd.dev.file)
+	return r.Do(pd.device().file)
 }
 
 func adviseHint(err error) string {
@@ -464,12 +467,11 @@ const prefetchStep = 64 << 20
 
 // Prefetch loads n bytes at offset off of a region with AccessOnDemand into memory, before work
 // requests use them. advice says whether they will be read or written. Prefetch proceeds in steps
-// of 64 MiB. After each step it calls progress, unless that is nil, with the number of bytes
-// loaded so far, and checks ctx. The kernel may evict the pages again when memory is short.
+// of 64 MiB, and checks ctx before each. The kernel may evict the pages again when memory is short.
 //
 // C: ibv_advise_mr with IBV_ADVISE_MR_FLAG_FLUSH
-func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, progress func(done int)) error {
-	if off < 0 || n < 0 {
+func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int) error {
+	if off < 0 || n < 0 || mr.isZero() {
 		return mr.fail("prefetch", syscall.EINVAL, "the offset or the length is negative")
 	}
 	for done := 0; done < n; {
@@ -480,9 +482,7 @@ func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, p
 		if err := mr.pd.AdviseMR(advice, true, []verbs.SGE{mr.SGE(off+done, step)}); err != nil {
 			return err
 		}
-		if done += step; progress != nil {
-			progress(done)
-		}
+		done += step
 	}
 	return nil
 }

@@ -20,18 +20,18 @@ import (
 // Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_reg_dm_mr
-func (pd *PD) RegDM(dm *DM, offset uint64, length int, access verbs.Access) (*MR, error) {
+func (pd *PD) RegDM(dm *DM, offset, length int, access verbs.Access) (*MR, error) {
 	refuse := func(why string) (*MR, error) {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: why}
+		return nil, &verbs.Error{Op: "create", Object: "MR", Device: pd.device().info.Name, Err: syscall.EINVAL, Hint: why}
 	}
 	switch {
 	case dm == nil:
 		return refuse("no device memory given")
-	case length <= 0 || offset > dm.length || uint64(length) > dm.length-offset:
+	case length <= 0 || offset < 0 || offset > dm.length || length > dm.length-offset:
 		return refuse(fmt.Sprintf("%d bytes at offset %d don't fit in %d bytes of device memory", length, offset, dm.length))
 	}
-	mr := &MR{pd: pd, length: length, memory: &memory{file: pd.dev.file}}
-	create := func(access verbs.Access) error { return mr.issueDM(dm, offset, access) }
+	mr := &MR{pd: pd, length: length, memory: &memory{file: pd.device().file}}
+	create := func(access verbs.Access) error { return mr.issueDM(dm, uint64(offset), access) }
 	remedy := func(err error) (string, error) {
 		if errors.Is(err, syscall.EINVAL) {
 			return accessHint(access), err
@@ -73,13 +73,13 @@ func (mr *MR) issueDM(dm *DM, offset uint64, access verbs.Access) error {
 // C: ibv_reg_dmabuf_mr
 func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, access verbs.Access) (*MR, error) {
 	if length <= 0 {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "a region has at least one byte"}
+		return nil, &verbs.Error{Op: "create", Object: "MR", Device: pd.device().info.Name, Err: syscall.EINVAL, Hint: "a region has at least one byte"}
 	}
 	c, err := buf.SyscallConn()
 	if err != nil {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: err}
+		return nil, &verbs.Error{Op: "create", Object: "MR", Device: pd.device().info.Name, Err: err, Hint: "buf is nil"}
 	}
-	mr := &MR{pd: pd, length: length, iova: iova, memory: &memory{file: pd.dev.file}}
+	mr := &MR{pd: pd, length: length, iova: iova, memory: &memory{file: pd.device().file}}
 	err = mr.made(access, func(access verbs.Access) (failed error) {
 		err := c.Control(func(fd uintptr) { failed = mr.issueDMABuf(int32(fd), offset, access) })
 		return errors.Join(err, failed)
@@ -137,7 +137,7 @@ func dmaBufHint(err error, offset, iova uint64, access verbs.Access) string {
 // C: ibv_reg_mr_ex with IBV_REG_MR_MASK_DMAH
 func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access verbs.Access) (*MR, error) {
 	refuse := func(why string) (*MR, error) {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: why}
+		return nil, &verbs.Error{Op: "create", Object: "MR", Device: pd.device().info.Name, Err: syscall.EINVAL, Hint: why}
 	}
 	switch {
 	case len(b) == 0:
@@ -145,18 +145,18 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access verbs.Access) (*MR, error) {
 	case dmah == nil:
 		return refuse("no DMA handle given")
 	}
-	mr := &MR{pd: pd, data: b, length: len(b), iova: address(b), pin: pd.dev.file.pin(b), memory: &memory{file: pd.dev.file}}
+	mr := &MR{pd: pd, data: b, length: len(b), iova: address(b), pin: pd.device().file.pin(b), memory: &memory{file: pd.device().file}}
 	create := func(access verbs.Access) error {
 		return mr.lending(func() error { return mr.issueFor(dmah, access) })
 	}
 	remedy := func(err error) (string, error) {
-		if hint := mrHint(err, access, len(b)); hint != "" {
+		if hint := pd.device().mrHint(err, access, len(b)); hint != "" {
 			return hint, err
 		}
-		return pd.dev.methodHint(err, "MR", "REG_MR"), err
+		return pd.device().methodHint(err, "MR", "REG_MR"), err
 	}
 	if err := mr.made(access, create, remedy, &dmah.object); err != nil {
-		pd.dev.file.unpin(mr.pin)
+		pd.device().file.unpin(mr.pin)
 		return nil, err
 	}
 	return mr, nil
@@ -196,13 +196,13 @@ func (pd *PD) RegImplicitMR(access verbs.Access) (*MR, error) {
 	mr := &MR{pd: pd, length: math.MaxInt}
 	access |= verbs.AccessOnDemand
 	err := mr.made(access, mr.create, func(err error) (string, error) {
-		if hint, err := pd.dev.lack(err, access); hint != "" {
+		if hint, err := pd.device().lack(err, access); hint != "" {
 			return hint, err
 		}
-		if a, failed := pd.dev.Attr(); failed == nil && errors.Is(err, syscall.EINVAL) && a.ODP.General&verbs.ODPImplicit == 0 {
+		if a, failed := pd.device().Attr(); failed == nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP)) && a.ODP.General&verbs.ODPImplicit == 0 {
 			return "the device can't page a whole address space (DeviceAttr.ODP)", fmt.Errorf("%w (%w)", verbs.ErrNotSupported, err)
 		}
-		return mrHint(err, access, 0), err
+		return pd.device().mrHint(err, access, 0), err
 	})
 	if err != nil {
 		return nil, err
@@ -220,12 +220,13 @@ func (pd *PD) RegImplicitMR(access verbs.Access) (*MR, error) {
 //
 // C: ibv_alloc_null_mr
 func (pd *PD) AllocNullMR() (*MR, error) {
-	mr := &MR{pd: pd, memory: &memory{file: pd.dev.file}, length: math.MaxInt, null: true}
+	mr := &MR{pd: pd, memory: &memory{file: pd.device().file}, length: math.MaxInt, null: true}
 	if err := mr.attach("MR", &pd.object); err != nil {
 		return nil, err
 	}
-	if p, ok := pd.dev.provider.(driver.NullKeyer); ok {
+	if p, ok := pd.device().provider.(driver.NullKeyer); ok {
 		if mr.lkey, ok = p.NullKey(); ok {
+			mr.createdUnnamed(mr)
 			return mr, nil
 		}
 	}

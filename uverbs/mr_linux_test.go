@@ -98,6 +98,9 @@ func TestRegDMABufRefused(t *testing.T) {
 	if mr, err := pd.RegDMABuf(f, 0, 1, 0, 0); err == nil || !strings.Contains(err.Error(), "closed file") {
 		t.Errorf("of a closed file: %v, %v", mr, err)
 	}
+	if mr, err := pd.RegDMABuf(nil, 0, 1, 0, 0); !errors.Is(err, os.ErrInvalid) || !strings.Contains(err.Error(), "buf is nil") {
+		t.Errorf("of no file: %v, %v", mr, err)
+	}
 	if alive := k.Alive(); len(alive) != 1 {
 		t.Error(alive)
 	}

@@ -132,7 +132,7 @@ func TestAllocMRAlign(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var e *uverbs.Error
+	var e *verbs.Error
 	if _, err := w.pd.AllocMR(5000, 0, &uverbs.MROptions{Align: 48}); !errors.As(err, &e) || e.Device != "siw0" || !strings.Contains(err.Error(), "alignment 48 is not a power of two") {
 		t.Error(err)
 	}
@@ -180,8 +180,9 @@ func TestBytesBesideClose(t *testing.T) {
 // TestSGEOutOfReach: MR.SGE returns an SGE that every post refuses, if the length does not fit.
 func TestSGEOutOfReach(t *testing.T) {
 	w := newWorld(t)
-	w.kqp().Connect()
-	for _, c := range []struct{ off, n int }{{0, 5 << 30}, {0, 1 << 32}, {0, 1<<32 - 1}, {1 << 40, 1 << 40}, {0, math.MaxInt}, {0, -1}, {0, math.MinInt}, {-1, 1}} {
+	w.kqp().Connect(16, 16)
+	for _, c := range []struct{ off, n int }{{0, 5 << 30}, {0, 1 << 32}, {0, 1<<32 - 1}, {1 << 40, 1 << 40}, {0, math.MaxInt}, {0, -1}, {0, math.MinInt}, {-1, 1},
+		{0, w.mr.Len() + 1}, {w.mr.Len(), 1}, {math.MaxInt, math.MaxInt}, {w.mr.Len() + 1, 0}} {
 		sgl := []verbs.SGE{w.mr.SGE(c.off, c.n)}
 		if sgl[0].Length != verbs.BadLength {
 			t.Errorf("%+v: %+v", c, sgl)
@@ -196,8 +197,15 @@ func TestSGEOutOfReach(t *testing.T) {
 			}
 		}
 	}
-	if got := w.mr.SGE(3, 1<<32-2); got.Length != 1<<32-2 || got.Addr != w.mr.Addr()+3 {
+	size := w.mr.Len()
+	if got := w.mr.SGE(size-3, 3); got.Length != 3 || got.Addr != w.mr.Addr()+uint64(size-3) {
 		t.Errorf("%+v", got)
+	}
+	if err := w.mr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.mr.SGE(0, 1); got.Length != verbs.BadLength {
+		t.Errorf("a closed region: %+v", got)
 	}
 }
 
@@ -356,7 +364,7 @@ func TestAdviseAfterRereg(t *testing.T) {
 	defer mr.Close()
 	old := mr.SGE(0, 1)
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead
-	if err := mr.Rereg(uverbs.ReregOptions{Access: &access}); err != nil {
+	if err := mr.Rereg(&uverbs.ReregOptions{Access: &access}); err != nil {
 		t.Fatal(err)
 	}
 	if err := pd.AdviseMR(verbs.MRPrefetch, false, []verbs.SGE{mr.SGE(0, 1)}); !errors.Is(err, syscall.ENOENT) || k.Calls("ADVISE_MR") != 1 {
@@ -413,16 +421,13 @@ func TestPrefetch(t *testing.T) {
 	const size = 150 << 20
 	mr := must[*uverbs.MR](t)(pd.AllocMR(size, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	defer closeAll(t, mr, pd)
-	var done []int
-	progress := func(n int) { done = append(done, n) }
-	if err := mr.Prefetch(t.Context(), verbs.MRPrefetchWrite, 4096, size-4096, progress); err != nil {
-		t.Fatal(err)
-	}
-	if want := []int{64 << 20, 128 << 20, size - 4096}; !slices.Equal(done, want) || k.Calls("ADVISE_MR") != 3 {
-		t.Errorf("%d, want %d", done, want)
+	if err := mr.Prefetch(t.Context(), verbs.MRPrefetchWrite, 4096, size-4096); err != nil || k.Calls("ADVISE_MR") != 3 {
+		t.Fatal(err, k.Calls("ADVISE_MR"))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := mr.Prefetch(ctx, verbs.MRPrefetch, 0, size, func(int) { cancel() })
+	k.Tamper = func(string, *ioctl.Request) { cancel() }
+	err := mr.Prefetch(ctx, verbs.MRPrefetch, 0, size)
+	k.Tamper = nil
 	if !errors.Is(err, context.Canceled) || k.Calls("ADVISE_MR") != 4 {
 		t.Error(err, k.Calls("ADVISE_MR"))
 	}
@@ -430,10 +435,10 @@ func TestPrefetch(t *testing.T) {
 		err  error
 		want error
 	}{
-		"no bytes":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, 0, nil), nil},
-		"behind the end":  {mr.Prefetch(t.Context(), verbs.MRPrefetch, size, 1, nil), syscall.EFAULT},
-		"negative":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, -1, 1, nil), syscall.EINVAL},
-		"negative length": {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, -1, nil), syscall.EINVAL},
+		"no bytes":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, 0), nil},
+		"behind the end":  {mr.Prefetch(t.Context(), verbs.MRPrefetch, size, 1), syscall.EINVAL},
+		"negative":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, -1, 1), syscall.EINVAL},
+		"negative length": {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, -1), syscall.EINVAL},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v", name, c.err)
@@ -455,7 +460,7 @@ func TestNullMR(t *testing.T) {
 	sgl := []verbs.SGE{mr.SGE(0, 100)}
 	for name, err := range map[string]error{
 		"Query":    second(mr.Query()),
-		"Rereg":    mr.Rereg(uverbs.ReregOptions{Access: &access}),
+		"Rereg":    mr.Rereg(&uverbs.ReregOptions{Access: &access}),
 		"AdviseMR": pd.AdviseMR(verbs.MRPrefetch, true, sgl),
 	} {
 		if !errors.Is(err, syscall.EINVAL) {
@@ -497,7 +502,7 @@ func TestNoNullMR(t *testing.T) {
 func TestReregMoves(t *testing.T) {
 	w := newRoCE(t)
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead
-	if err := w.mr.Rereg(uverbs.ReregOptions{PD: w.other, Access: &access}); err != nil {
+	if err := w.mr.Rereg(&uverbs.ReregOptions{PD: w.other, Access: &access}); err != nil {
 		t.Fatal(err)
 	}
 	if k := w.k.MRs()[0]; k.Access != uint32(access) || k.PD != 5 || w.mr.PD() != w.other {
@@ -523,16 +528,16 @@ func TestReregStays(t *testing.T) {
 	foreign := newRoCE(t).pd
 	w := newRoCE(t)
 	w.k.Fail("REREG_MR", 0, syscall.ENOMEM)
-	if err := w.mr.Rereg(uverbs.ReregOptions{PD: w.other}); !errors.Is(err, syscall.ENOMEM) || w.mr.PD() != w.pd {
+	if err := w.mr.Rereg(&uverbs.ReregOptions{PD: w.other}); !errors.Is(err, syscall.ENOMEM) || w.mr.PD() != w.pd {
 		t.Error(err)
 	}
 	if err := w.other.Close(); err != nil {
 		t.Errorf("the domain that it did not move to: %v", err)
 	}
-	if err := w.mr.Rereg(uverbs.ReregOptions{PD: w.pd}); err != nil {
+	if err := w.mr.Rereg(&uverbs.ReregOptions{PD: w.pd}); err != nil {
 		t.Error(err)
 	}
-	if err := w.mr.Rereg(uverbs.ReregOptions{PD: foreign}); !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
+	if err := w.mr.Rereg(&uverbs.ReregOptions{PD: foreign}); !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
 		t.Error(err)
 	}
 	closeAll(t, w.ud, w.ah, w.mw, w.qp, w.srq)
@@ -550,7 +555,7 @@ func TestReregKeys(t *testing.T) {
 		}
 	}
 	access := verbs.AccessLocalWrite
-	if err := w.mr.Rereg(uverbs.ReregOptions{Access: &access}); err != nil {
+	if err := w.mr.Rereg(&uverbs.ReregOptions{Access: &access}); err != nil {
 		t.Fatal(err)
 	}
 	if w.mr.LKey() != 12 || w.mr.RKey() != 13 || w.mr.SGE(0, 1).LKey != 12 {
@@ -566,7 +571,7 @@ func TestReregTogether(t *testing.T) {
 	for _, pd := range []*uverbs.PD{w.pd, w.other} {
 		wg.Go(func() {
 			for range 1000 {
-				if err := w.mr.Rereg(uverbs.ReregOptions{PD: pd}); err != nil {
+				if err := w.mr.Rereg(&uverbs.ReregOptions{PD: pd}); err != nil {
 					t.Error(err)
 				}
 			}

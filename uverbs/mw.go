@@ -43,7 +43,7 @@ func (pd *PD) AllocMW(typ verbs.MWType) (*MW, error) {
 		return nil, mw.fail("create", err, mwHint(err, typ))
 	}
 	mw.enlist()
-	mw.setNumber(mw.handle)
+	mw.created(mw, mw.handle)
 	return mw, nil
 }
 

@@ -1,7 +1,10 @@
 package uverbs
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +26,7 @@ type object struct {
 	room    [4]*object // backing array of parents; few objects have more
 	users   int        // number of objects that have it as a parent
 	stage   stage
+	serial  uint64 // orders the objects of the graph by age
 
 	// calls is held for reading by calls that pass the object to the kernel, and for
 	// writing by calls that replace or close it. After Close, the kernel may give the
@@ -34,7 +38,8 @@ type object struct {
 // parents, but only a count of its users: their names are needed for error messages only.
 type graph struct {
 	sync.Mutex
-	objects map[*object]struct{}
+	objects map[*object]io.Closer // what closes them; nil while they are being created
+	serial  uint64                // of the newest object
 }
 
 // stage says whether an object is open, being closed, or closed. A QP also has a state, which
@@ -49,7 +54,7 @@ const (
 
 // root makes o the root of a new graph.
 func (o *object) root(device, driver string) {
-	o.graph, o.device, o.driver, o.kind = &graph{objects: make(map[*object]struct{})}, device, driver, "device"
+	o.graph, o.device, o.driver, o.kind = &graph{objects: make(map[*object]io.Closer)}, device, driver, "device"
 }
 
 // attach makes o a user of its parents, so that none of them can be closed before o. It
@@ -60,6 +65,9 @@ func (o *object) attach(kind string, parents ...*object) error {
 		if p != nil {
 			own = append(own, p)
 		}
+	}
+	if own[0].isZero() {
+		return own[0].fail("use", verbs.ErrClosed, "")
 	}
 	o.graph, o.device, o.driver, o.kind = own[0].graph, own[0].device, own[0].driver, kind
 	o.graph.Lock()
@@ -73,9 +81,14 @@ func (o *object) attach(kind string, parents ...*object) error {
 		p.users++
 	}
 	o.parents = own
-	o.graph.objects[o] = struct{}{}
+	o.graph.objects[o] = nil
+	o.graph.serial++
+	o.serial = o.graph.serial
 	return nil
 }
+
+// isZero reports whether o is part of a zero value, which no function of this package has created.
+func (o *object) isZero() bool { return o.graph == nil }
 
 func (o *object) detach() {
 	o.graph.Lock()
@@ -93,16 +106,26 @@ func (o *object) detachLocked() {
 	o.stage = stageClosed
 }
 
-// setNumber sets the number that the kernel gave o.
-func (o *object) setNumber(number uint32) {
+// created sets the number that the kernel gave o, once self, which o is part of, may be closed.
+func (o *object) created(self io.Closer, number uint32) {
 	o.graph.Lock()
 	defer o.graph.Unlock()
-	o.number, o.named = number, true
+	o.graph.objects[o], o.number, o.named = self, number, true
+}
+
+// createdUnnamed is created for an object that the kernel does not know.
+func (o *object) createdUnnamed(self io.Closer) {
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	o.graph.objects[o] = self
 }
 
 // name returns o's name for error messages, such as "PD 3".
 func (o *object) name() string {
-	if !o.named {
+	switch {
+	case o.isZero():
+		return "a zero value"
+	case !o.named:
 		return o.kind
 	}
 	return fmt.Sprintf("%s %d", o.kind, o.number)
@@ -133,10 +156,13 @@ func (o *object) close(destroy, release func() error) error {
 
 // closeNil returns the error of Close on a nil pointer.
 func closeNil(kind string) error {
-	return &Error{Op: "close", Object: kind, Err: os.ErrInvalid, Hint: "the pointer is nil"}
+	return &verbs.Error{Op: "close", Object: kind, Err: os.ErrInvalid, Hint: "the pointer is nil"}
 }
 
 func (o *object) beginClose() error {
+	if o.isZero() {
+		return o.fail("close", verbs.ErrClosed, "")
+	}
 	o.graph.Lock()
 	defer o.graph.Unlock()
 	switch {
@@ -164,6 +190,9 @@ func (o *object) alone(op string, f func() error) error {
 }
 
 func (o *object) whileOpen(op string, f func() error) error {
+	if o.isZero() {
+		return o.fail(op, verbs.ErrClosed, "")
+	}
 	o.graph.Lock()
 	closed := o.stage == stageClosed
 	o.graph.Unlock()
@@ -176,22 +205,68 @@ func (o *object) whileOpen(op string, f func() error) error {
 // noop is the destroy or release function of objects that need none.
 func noop() error { return nil }
 
-func (o *object) holders() string {
-	var names []string
+// usersLocked returns the objects that have o as a parent.
+func (o *object) usersLocked() (users []*object) {
+	if o.users == 0 {
+		return nil
+	}
 	for u := range o.graph.objects {
 		if slices.Contains(u.parents, o) {
-			names = append(names, u.name())
+			users = append(users, u)
 		}
+	}
+	return users
+}
+
+func (o *object) holders() string {
+	var names []string
+	for _, u := range o.usersLocked() {
+		names = append(names, u.name())
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
 
+// closingOrder is greater for objects that closeAll closes earlier: QPs, then the newest.
+func (o *object) closingOrder() uint64 {
+	if o.kind == "QP" {
+		return 1<<63 | o.serial
+	}
+	return o.serial
+}
+
+// closeAll closes all objects that use o, directly or through others, and then o: QPs first, which ends their
+// work, then the newest. It stops at an object that can't be closed.
+func (o *object) closeAll() error {
+	o.graph.Lock()
+	users := o.usersLocked()
+	o.graph.Unlock()
+	slices.SortFunc(users, func(a, b *object) int { return cmp.Compare(b.closingOrder(), a.closingOrder()) })
+	for _, u := range users {
+		if err := u.closeAll(); err != nil && !errors.Is(err, verbs.ErrClosed) { // it may have used an earlier one, too
+			return err
+		}
+	}
+	o.graph.Lock()
+	self, ok := o.graph.objects[o]
+	o.graph.Unlock()
+	switch {
+	case !ok:
+		return o.fail("close", verbs.ErrClosed, "")
+	case self == nil:
+		return o.fail("close", verbs.ErrInUse, "another goroutine is creating it")
+	}
+	return self.Close()
+}
+
 // fail returns the error of an operation on o. If the cause is a missing feature, the error
-// names the driver.
+// names the driver. If o is a zero value, that is the cause.
 func (o *object) fail(op string, err error, hint string) error {
-	e := &Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
-	if unsupported(err) {
+	if o.isZero() {
+		err, hint = os.ErrInvalid, "only functions of this package create objects"
+	}
+	e := &verbs.Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
+	if errors.Is(e, verbs.ErrNotSupported) {
 		e.Driver = o.driver
 	}
 	return e
@@ -237,4 +312,17 @@ func (o *object) join(p *object) error {
 func (o *object) addParentLocked(parent *object) {
 	o.parents = append(o.parents, parent)
 	parent.users++
+}
+
+// Format implements [fmt.Formatter] for all objects. It prints name, device and state, never memory, so an
+// object may be printed at any time.
+func (o *object) Format(f fmt.State, _ rune) {
+	if o.isZero() {
+		fmt.Fprint(f, o.name())
+		return
+	}
+	o.graph.Lock()
+	name, stage := o.name(), o.stage
+	o.graph.Unlock()
+	fmt.Fprintf(f, "%s on %s, %s", name, o.device, [...]string{"open", "closing", "closed"}[stage])
 }

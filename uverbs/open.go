@@ -40,14 +40,14 @@ func find(what string, match func(DeviceInfo) bool) (*Device, error) {
 			return info.Open()
 		}
 	}
-	return nil, &Error{Op: "open", Object: what, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: haveDevices(infos)}
+	return nil, &verbs.Error{Op: "open", Object: what, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: haveDevices(infos)}
 }
 
 // OpenNetdev opens the RDMA device that has a port on the named network interface, such as
 // "eth0", and returns the port's number. It needs netlink. VLANs and bonds have no RDMA
 // device of their own. For these, name the underlying interface, or open the device of an IP
 // address with rdmacm.OpenDevice.
-func OpenNetdev(name string) (*Device, uint32, error) {
+func OpenNetdev(name string) (*Device, int, error) {
 	infos, skipped, err := list()
 	if err != nil {
 		return nil, 0, err
@@ -70,7 +70,7 @@ func OpenNetdev(name string) (*Device, uint32, error) {
 	if len(have) > 0 {
 		hint = "RDMA devices are on " + strings.Join(have, ", ")
 	}
-	return nil, 0, &Error{Op: "open", Object: "device on " + name, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: hint}
+	return nil, 0, &verbs.Error{Op: "open", Object: "device on " + name, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: hint}
 }
 
 // OpenNode opens the RDMA device of a device node, such as "/dev/infiniband/uverbs0". The
@@ -87,7 +87,7 @@ func OpenNode(path string) (*Device, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return nil, &Error{Op: "open", Object: "node", Err: errors.Join(err, skipped), Hint: nodeHint(err, DeviceInfo{Node: path})}
+		return nil, &verbs.Error{Op: "open", Object: "node", Err: errors.Join(err, skipped), Hint: nodeHint(err, DeviceInfo{Node: path})}
 	}
 	defer f.Close()
 	return OpenFile(f)
@@ -110,14 +110,14 @@ func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, er
 	}
 	file, rdev, err := ioctl.FromFile(f)
 	if err != nil {
-		return nil, &Error{Op: op, Object: f.Name(), Err: err}
+		return nil, &verbs.Error{Op: op, Object: f.Name(), Err: err}
 	}
 	for _, info := range infos {
 		if info.rdev != 0 && info.rdev == rdev {
 			return use(info, file)
 		}
 	}
-	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(verbs.ErrNoDevice, skipped, file.Close()),
+	return nil, &verbs.Error{Op: op, Object: f.Name(), Err: errors.Join(verbs.ErrNoDevice, skipped, file.Close()),
 		Hint: "it is not the node of a device, or the device has been removed; " + haveDevices(infos)}
 }
 
@@ -144,7 +144,7 @@ func pciDevice(root, address string) (string, error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = verbs.ErrNoDevice
 	}
-	return "", &Error{Op: "open", Object: "device at PCI address " + address, Err: err, Hint: havePCI(functions)}
+	return "", &verbs.Error{Op: "open", Object: "device at PCI address " + address, Err: err, Hint: havePCI(functions)}
 }
 
 func havePCI(functions string) string {

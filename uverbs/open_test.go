@@ -53,6 +53,23 @@ func register(t *testing.T) *listed {
 	return l
 }
 
+// TestOpenWrongName checks that the error has one line, with the names that there are, also if the running kernel has no RDMA.
+func TestOpenWrongName(t *testing.T) {
+	register(t)
+	_, err := uverbs.Open("siw78")
+	_, _, errNetdev := uverbs.OpenNetdev("siw78")
+	for _, err := range []error{err, errNetdev} {
+		if !errors.Is(err, verbs.ErrNoDevice) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "NETLINK") ||
+			!strings.Contains(err.Error(), "there are ") || !strings.Contains(err.Error(), "siw77 (siw, index ") {
+			t.Error(err)
+		}
+	}
+	joined := &verbs.Error{Op: "open", Err: errors.Join(verbs.ErrNoDevice, syscall.EIO)}
+	if want := "open: no such RDMA device; input/output error"; joined.Error() != want {
+		t.Errorf("%q, want %q", joined, want)
+	}
+}
+
 // A device is opened by the number of its node, which Linux packs as it does for stat(2).
 func TestNodeNumber(t *testing.T) {
 	l := register(t)

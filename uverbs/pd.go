@@ -30,12 +30,12 @@ func (d *Device) AllocPD() (*PD, error) {
 		pd.detach()
 		return nil, pd.fail("create", err, createHint(err))
 	}
-	pd.setNumber(pd.handle)
+	pd.created(pd, pd.handle)
 	return pd, nil
 }
 
 func (pd *PD) create() (err error) {
-	d := pd.dev
+	d := pd.device()
 	c := d.creation(nil)
 	r := &driver.AllocPD{Call: c}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error {
@@ -71,6 +71,14 @@ func (d *Device) issueDeallocPD(handle uint32) error {
 // Device returns the device that the domain belongs to.
 func (pd *PD) Device() *Device { return pd.dev }
 
+// device returns the device that objects of the domain are created on.
+func (pd *PD) device() *Device {
+	if pd.dev == nil {
+		return noDevice
+	}
+	return pd.dev
+}
+
 // Handle returns the kernel's number of the domain, for [Device.ImportPD] in another process.
 func (pd *PD) Handle() uint32 { return pd.handle }
 
@@ -85,6 +93,6 @@ func (pd *PD) Close() error {
 		return pd.close(noop, pd.memory.free)
 	}
 	return pd.close(func() error {
-		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })
+		return destroy(pd.data, func() error { return pd.device().issueDeallocPD(pd.handle) })
 	}, pd.memory.free)
 }

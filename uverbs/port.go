@@ -16,7 +16,7 @@ import (
 // QueryPort returns the attributes of a port. Ports count from 1.
 //
 // C: ibv_query_port
-func (d *Device) QueryPort(port uint32) (*verbs.PortAttr, error) {
+func (d *Device) QueryPort(port int) (*verbs.PortAttr, error) {
 	var resp abi.IbUverbsQueryPortRespEx
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT)
 	defer r.Free()
@@ -29,8 +29,11 @@ func (d *Device) QueryPort(port uint32) (*verbs.PortAttr, error) {
 }
 
 func portHint(err error) string {
-	if errors.Is(err, syscall.ENODEV) {
+	switch {
+	case errors.Is(err, syscall.ENODEV):
 		return "its network device is gone: close the device"
+	case errors.Is(err, syscall.EIO):
+		return "the device has been removed: close it"
 	}
 	return "ports are numbered from 1"
 }
@@ -61,7 +64,7 @@ func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *verbs.PortAttr {
 // Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_query_port_speed
-func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {
+func (d *Device) QueryPortSpeed(port int) (speed uint64, err error) {
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED)
 	defer r.Free()
 	r.Const(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM, uint64(port))
@@ -89,7 +92,7 @@ func (d *Device) methodHint(err error, object, method string) string {
 // kernel has no other interface for it. iWARP has no such table.
 //
 // C: ibv_query_pkey
-func (d *Device) QueryPKey(port, index uint32) (uint16, error) {
+func (d *Device) QueryPKey(port int, index uint32) (uint16, error) {
 	op := fmt.Sprintf("query P_Key %d of port %d of", index, port)
 	attr, err := d.QueryPort(port)
 	if err != nil {
@@ -99,7 +102,7 @@ func (d *Device) QueryPKey(port, index uint32) (uint16, error) {
 		return 0, d.fail(op, syscall.EINVAL, fmt.Sprintf("the table has %d entries", attr.PKeyTableLen))
 	}
 	var sys sysfsReader
-	text := sys.text("/sys/class/infiniband", d.info.Name, "ports", strconv.FormatUint(uint64(port), 10),
+	text := sys.text("/sys/class/infiniband", d.info.Name, "ports", strconv.Itoa(port),
 		filepath.Join("pkeys", strconv.FormatUint(uint64(index), 10)))
 	if sys.err != nil {
 		return 0, d.fail(op, sys.err, "mount sysfs on /sys")

@@ -140,7 +140,7 @@ func (s *scratch) qp(typ verbs.QPType) (*QP, error) {
 // usable creates a QP of a type that the device supports.
 func (s *scratch) usable() (qp *QP, err error) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeRawPacket} {
-		if qp, err = s.qp(typ); !unsupported(err) {
+		if qp, err = s.qp(typ); !errors.Is(err, errors.ErrUnsupported) {
 			break
 		}
 	}
@@ -203,7 +203,7 @@ func (s *scratch) dm() (*DM, error) {
 
 func (s *scratch) dmah() (*DMAH, error) {
 	var user uint8
-	h, err := s.AllocDMAH(DMAHOptions{PH: &user})
+	h, err := s.AllocDMAH(&DMAHOptions{PH: &user})
 	return later(s, h, err)
 }
 
@@ -298,7 +298,7 @@ var probes = []struct {
 	verb Verb
 	try  func(*scratch) error
 }{
-	{"Device.Query", func(s *scratch) error { return first(s.Query()) }},
+	{"Device.QueryDevice", func(s *scratch) error { return first(s.QueryDevice()) }},
 	{"Device.QueryPort", func(s *scratch) error { return first(s.QueryPort(1)) }},
 	{"Device.QueryPortSpeed", func(s *scratch) error { return first(s.QueryPortSpeed(1)) }},
 	{"Device.QueryGID", func(s *scratch) error { return emptySlot(first(s.QueryGID(1, 0))) }},
@@ -356,7 +356,7 @@ var probes = []struct {
 	{"MR.Query", onMR(func(_ *scratch, mr *MR) error { return first(mr.Query()) })},
 	{"MR.Rereg", onMR(func(_ *scratch, mr *MR) error {
 		access := verbs.AccessLocalWrite | verbs.AccessRemoteRead
-		return mr.Rereg(ReregOptions{Access: &access})
+		return mr.Rereg(&ReregOptions{Access: &access})
 	})},
 	{"PD.AllocMW 1", window(verbs.MWType1)},
 	{"PD.AllocMW 2", window(verbs.MWType2)},
@@ -379,7 +379,7 @@ var probes = []struct {
 	{"PD.CreateAH", onPD(func(s *scratch, pd *PD) error {
 		// The refusal of a driver without address handles does not depend on the address.
 		ah, err := pd.CreateAH(&verbs.AHAttr{Global: true, Port: 1})
-		if only(s, ah, err); unsupported(err) {
+		if only(s, ah, err); errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 		to, err := s.self()
@@ -392,6 +392,9 @@ var probes = []struct {
 
 	{"Device.CreateCompChannel", func(s *scratch) error {
 		channel, err := s.CreateCompChannel()
+		if err == nil && channel.polled {
+			err = errors.Join(verbs.ErrNotSupported, channel.Close())
+		}
 		return only(s, channel, err)
 	}},
 	{"Device.CreateCQ", func(s *scratch) error { return first(s.cq(nil)) }},
@@ -423,7 +426,7 @@ var probes = []struct {
 	{"SRQ.PostRecv", onSRQ(func(srq *SRQ) error { return first(srq.PostRecv([]verbs.RecvWR{{}})) })},
 	{"SRQ.Query", onSRQ(func(srq *SRQ) error { return first(srq.Query()) })},
 	{"SRQ.SetLimit", onSRQ(func(srq *SRQ) error { return srq.SetLimit(1) })},
-	{"SRQ.Resize", onSRQ(func(srq *SRQ) error { return srq.Resize(srq.MaxWR() + 1) })},
+	{"SRQ.Resize", onSRQ(func(srq *SRQ) error { return srq.Resize(int(srq.MaxWR()) + 1) })},
 
 	{"PD.CreateQP RC", ofType(verbs.QPTypeRC)},
 	{"PD.CreateQP UC", ofType(verbs.QPTypeUC)},
@@ -448,7 +451,12 @@ var probes = []struct {
 		if err := qp.dev.initialize(qp); err != nil {
 			return err
 		}
-		return first(qp.PostRecv([]verbs.RecvWR{{}}))
+		mr, err := qp.pd.AllocMR(os.Getpagesize(), verbs.AccessLocalWrite, nil)
+		if err != nil {
+			return err
+		}
+		// Some devices take no receive without memory.
+		return errors.Join(first(qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, 1)}}})), mr.Close())
 	})},
 	{"QP.ECE", onQP(func(qp *QP) error { return first(qp.ECE()) })},
 	{"QP.DataOrder", onQP(func(qp *QP) error {
@@ -502,7 +510,7 @@ var probes = []struct {
 		if err != nil {
 			return err
 		}
-		opened, err := x.OpenQP(qp.Num())
+		opened, err := x.OpenQP(qp.QPN())
 		return only(s, opened, err)
 	}},
 
@@ -596,14 +604,14 @@ func (s *scratch) regDMABuf(pd *PD) error {
 func (s *scratch) adviseMR() error {
 	mr, err := s.mr(verbs.AccessLocalWrite | verbs.AccessOnDemand)
 	paged := err == nil
-	if unsupported(err) {
+	if errors.Is(err, errors.ErrUnsupported) {
 		mr, err = s.mr(verbs.AccessLocalWrite)
 	}
 	if err != nil {
 		return err
 	}
 	err = mr.pd.AdviseMR(verbs.MRPrefetch, true, []verbs.SGE{mr.SGE(0, mr.Len())})
-	if !paged && !unsupported(err) {
+	if !paged && !errors.Is(err, errors.ErrUnsupported) {
 		return mr.fail("advise on", verbs.ErrNotSupported, "the device does not support on-demand paging (DeviceAttr.ODP)")
 	}
 	return err
@@ -625,5 +633,5 @@ func (s *scratch) connect() error {
 	if err = qp.Init(nil); err != nil {
 		return err
 	}
-	return qp.Connect(&verbs.QPAttr{AH: *to, DestQPN: qp.Num()})
+	return qp.Connect(&verbs.QPAttr{AH: *to, DestQPN: qp.QPN()})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,7 +24,7 @@ func TestProbeFailures(t *testing.T) {
 		for _, v := range uverbs.Verbs() {
 			calls = nil
 			want := dev.Probe(v)
-			alive, live, nth := k.Alive(), mmap.Live(), make(map[string]int)
+			alive, live, nth := k.Alive(), regions.Live(), make(map[string]int)
 			for _, call := range slices.Clone(calls) {
 				skip := nth[call]
 				nth[call]++
@@ -36,8 +36,8 @@ func TestProbeFailures(t *testing.T) {
 				if !errors.Is(err, syscall.EIO) && (err == nil) != (want == nil) {
 					t.Errorf("%s, %s: %v after %s %d failed, else %v", info.Name, v, err, call, skip, want)
 				}
-				if !slices.Equal(k.Alive(), alive) || mmap.Live() != live || k.Spare() > 0 {
-					t.Errorf("%s, %s, %s %d: %q and %d regions, before %q and %d", info.Name, v, call, skip, k.Alive(), mmap.Live(), alive, live)
+				if !slices.Equal(k.Alive(), alive) || regions.Live() != live || k.Spare() > 0 {
+					t.Errorf("%s, %s, %s %d: %q and %d regions, before %q and %d", info.Name, v, call, skip, k.Alive(), regions.Live(), alive, live)
 				}
 			}
 		}
@@ -48,7 +48,7 @@ func TestProbeFailures(t *testing.T) {
 func TestProbeWithoutProvider(t *testing.T) {
 	_, dev := open(t, uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, Ports: 1})
 	for v, want := range map[uverbs.Verb]error{
-		"Device.Query": nil, "Device.AllocPD": nil, "PD.AllocMR": nil, "MR.Query": nil, "Device.OpenXRCD": nil, "XRCD.OpenQP": nil,
+		"Device.QueryDevice": nil, "Device.AllocPD": nil, "PD.AllocMR": nil, "MR.Query": nil, "Device.OpenXRCD": nil, "XRCD.OpenQP": nil,
 		"Device.CreateCQ": verbs.ErrNoProvider, "PD.CreateQP UD": verbs.ErrNoProvider, "QP.PostSend": verbs.ErrNoProvider, "MW.Bind": verbs.ErrNoProvider,
 		"Device.AllocDM": verbs.ErrNoProvider, "Device.ImportFile": verbs.ErrNoProvider, "PD.AllocNullMR": verbs.ErrNotSupported, "PD.Fly": syscall.EINVAL,
 	} {

@@ -140,7 +140,7 @@ type driverDevice struct {
 
 // Info implements driver.Device.
 func (d driverDevice) Info() driver.Info {
-	return driver.Info{Name: d.dev.info.Name, ABI: d.dev.info.ABI, Ports: d.dev.info.Ports}
+	return driver.Info{Name: d.dev.info.Name, ABI: d.dev.info.ABI, Ports: uint32(d.dev.info.Ports)}
 }
 
 // Query implements driver.Device.
@@ -152,7 +152,7 @@ func (d driverDevice) Query(out []byte) (*verbs.DeviceAttr, error) {
 }
 
 // GID implements driver.Device.
-func (d driverDevice) GID(port, index uint32) (*verbs.GIDEntry, error) {
+func (d driverDevice) GID(port int, index uint32) (*verbs.GIDEntry, error) {
 	return d.dev.QueryGID(port, index)
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -97,7 +97,7 @@ func TestProviderGivesUp(t *testing.T) {
 	}
 	for name, f := range create {
 		for _, when := range []string{"before ", "after ", "instead of "} {
-			alive, live := k.Alive(), mmap.Live()
+			alive, live := k.Alive(), regions.Live()
 			giveUp = when + name
 			err := f()
 			if giveUp == "instead of AH" {
@@ -107,8 +107,8 @@ func TestProviderGivesUp(t *testing.T) {
 			} else if err == nil || !strings.Contains(err.Error(), "create "+name+" on qedr0") {
 				t.Errorf("%s: %v", giveUp, err)
 			}
-			if !slices.Equal(k.Alive(), alive) || mmap.Live() != live {
-				t.Errorf("%s: %q and %d regions, before %q and %d", giveUp, k.Alive(), mmap.Live(), alive, live)
+			if !slices.Equal(k.Alive(), alive) || regions.Live() != live {
+				t.Errorf("%s: %q and %d regions, before %q and %d", giveUp, k.Alive(), regions.Live(), alive, live)
 			}
 		}
 	}

@@ -1,8 +1,10 @@
 package uverbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -24,23 +26,27 @@ type QP struct {
 	srq            *SRQ
 	signalAll      bool
 	typ            verbs.QPType
-	handle, num    uint32
+	handle         uint32
+	num            atomic.Uint32 // 0 for a DCT before RTR
 	cap            verbs.QPCap
 	cookie         uint64
 	state          atomic.Uint32 // the last state that this process set
 	failedIn       atomic.Uint64 // the generation that failed, plus 1; 0 if none has
 	generation     atomic.Uint32 // the number of moves to RESET
 	errorOnce      errorOnce
-	ring           driver.QP // never changes
+	recvFailed     atomic.Bool // a receive completed with an error
+	ranDry         atomic.Bool // findCause found the receive queue of an iWARP QP empty
+	ring           driver.QP   // never changes
 	flusher        driver.Flusher
 	flushedByErr   bool // the answer of a driver.ErrFlusher
+	survivor       driver.Survivor
 	memory         *memory
 
 	// sq and rq guard the two queues. A goroutine that takes both takes sq first.
 	sq, rq   driver.Lock
 	sends    Sends
 	closed   bool // written with both held
-	slowPath bool // posts take the slow path: see setSlowPath; written with both held
+	fastPath bool // posts go straight to the ring: see setFastPath; written with both held
 }
 
 // QPOptions describes a new QP.
@@ -48,7 +54,7 @@ type QP struct {
 // C: struct ibv_qp_init_attr
 type QPOptions struct {
 	Type           verbs.QPType // 0 means RC
-	SendCQ, RecvCQ *CQ          // may be the same; an XRC initiator has no RecvCQ
+	SendCQ, RecvCQ *CQ          // may be the same; an XRC initiator and a DCI have no RecvCQ, and a DCT no SendCQ
 	SRQ            *SRQ         // replaces the QP's own receive queue; may be nil
 	Cap            verbs.QPCap
 	SignalAll      bool // every send generates a completion (C: sq_sig_all)
@@ -58,53 +64,87 @@ type QPOptions struct {
 	// refuses OpTSO. A device that can't do OpTSO on such a QP returns an error that matches
 	// ErrNotSupported: see [Device.Supports].
 	MaxTSOHeader uint16
+	DCKey        uint64 // DCT: the key that requests of its peers must have
+	// DCStreams are the streams of a DCI, if it has any. DeviceAttr.DCStreams has the limits.
+	DCStreams verbs.DCStreams
 }
 
 // CreateQP creates a queue pair.
 //
 // C: ibv_create_qp
 func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
-	dev := pd.dev
+	dev := pd.device()
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "QP")
 	}
 	if err := opts.check(); err != nil {
-		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: err.Error()}
+		return nil, &verbs.Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: err.Error()}
 	}
 	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ,
 		signalAll: opts.SignalAll, typ: opts.Type, cap: opts.Cap}
 	if qp.typ == 0 {
 		qp.typ = verbs.QPTypeRC
 	}
-	if err := qp.attach("QP", &pd.object, &opts.SendCQ.object, opts.RecvCQ.asObject(), opts.SRQ.asObject()); err != nil {
+	if err := qp.attach("QP", &pd.object, opts.SendCQ.asObject(), opts.RecvCQ.asObject(), opts.SRQ.asObject()); err != nil {
 		return nil, err
 	}
 	if err := qp.create(opts); err != nil {
 		qp.detach()
 		return nil, qp.fail("create", err, qp.createHint(err, opts.Cap))
 	}
-	qp.setNumber(qp.num)
+	if num := qp.num.Load(); num != 0 {
+		qp.created(qp, num)
+	} else {
+		qp.createdUnnamed(qp)
+	}
 	return qp, nil
 }
 
 // check returns an error that names a missing or contradictory option.
 func (o *QPOptions) check() error {
 	switch {
-	case o == nil || o.SendCQ == nil:
+	case o == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
 	case o.Type == verbs.QPTypeXRCTarget:
 		return errors.New("a target QP belongs to an XRC domain: create it with XRCD.CreateQP")
-	case o.Type == verbs.QPTypeXRCInitiator && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
-		return errors.New("an XRC initiator does not receive: leave RecvCQ, SRQ and MaxRecvWR unset")
-	case o.Type != verbs.QPTypeXRCInitiator && o.RecvCQ == nil:
+	case o.DCStreams != verbs.DCStreams{} && (o.Type != verbs.QPTypeDCI || !isPowerOf2(o.DCStreams.Concurrent) || !isPowerOf2(o.DCStreams.Errored)):
+		return errors.New("only a DCI has DCStreams, whose numbers are powers of two")
+	case o.Type == verbs.QPTypeDCT:
+		return o.checkDCT()
+	case o.DCKey != 0:
+		return errors.New("only a DCT has a DCKey: the requests of a DCI have those of their peers (SendWR.DCKey)")
+	case o.SendCQ == nil:
+		return errors.New("QPOptions must name SendCQ and RecvCQ")
+	case onlySends(o.Type) && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
+		return fmt.Errorf("a QP of type %v does not receive: leave RecvCQ, SRQ and MaxRecvWR unset", o.Type)
+	case !onlySends(o.Type) && o.RecvCQ == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
 	}
 	return nil
 }
 
+// checkDCT is check for a DCT, which has no queue of its own.
+func (o *QPOptions) checkDCT() error {
+	switch {
+	case o.RecvCQ == nil || o.SRQ == nil || o.SRQ.xrcd != nil:
+		return errors.New("a DCT needs RecvCQ, and an SRQ that belongs to no XRC domain")
+	case o.SendCQ != nil || o.Cap != verbs.QPCap{}:
+		return errors.New("a DCT has no queues: leave SendCQ and Cap unset")
+	}
+	return nil
+}
+
+func isPowerOf2(n uint32) bool { return bits.OnesCount32(n) == 1 }
+
+// onlySends reports whether QPs of a type have no receives.
+func onlySends(t verbs.QPType) bool { return t == verbs.QPTypeXRCInitiator || t == verbs.QPTypeDCI }
+
 func (qp *QP) create(opts *QPOptions) error {
 	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == verbs.QPTypeXRCInitiator {
 		return verbs.ErrNotSupported
+	}
+	if (qp.typ == verbs.QPTypeDCI || qp.typ == verbs.QPTypeDCT) && !qp.dev.Supports(verbs.QPTypeDCI, verbs.OpRDMAWrite) {
+		return fmt.Errorf("%w: only mlx5 has %v QPs", verbs.ErrNotSupported, qp.typ)
 	}
 	if opts.MaxTSOHeader > 0 && !qp.dev.Supports(qp.typ, verbs.OpTSO) {
 		return fmt.Errorf("%w: %v QPs of this device don't support %v", verbs.ErrNotSupported, qp.typ, verbs.OpTSO)
@@ -112,8 +152,11 @@ func (qp *QP) create(opts *QPOptions) error {
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
 	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
-		Flags: opts.Flags, SourceQPN: opts.SourceQPN, MaxTSOHeader: uint32(opts.MaxTSOHeader), PD: qp.pd.data, PDHandle: qp.pd.handle,
-		SendCQ: opts.SendCQ.ring, Bind: qp.bind}
+		Flags: opts.Flags, SourceQPN: opts.SourceQPN, MaxTSOHeader: uint32(opts.MaxTSOHeader), DCKey: opts.DCKey, DCStreams: opts.DCStreams, PD: qp.pd.data, PDHandle: qp.pd.handle,
+		Bind: qp.bind}
+	if opts.SendCQ != nil {
+		r.SendCQ = opts.SendCQ.ring
+	}
 	if opts.RecvCQ != nil {
 		r.RecvCQ = opts.RecvCQ.ring
 	}
@@ -122,17 +165,22 @@ func (qp *QP) create(opts *QPOptions) error {
 	}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error { return qp.issueCreate(r, opts, cookie, u, extra) }
 	ring, err := qp.dev.provider.CreateQP(r)
-	if err = c.made(err, func() error { return qp.issueDestroy(r.Handle) }); err != nil {
+	if err == nil && r.Cap.MaxInline < opts.Cap.MaxInline { // not every kernel checks it
+		err = fmt.Errorf("%w: MaxInline %d is more than the driver's limit of %d", syscall.EINVAL, opts.Cap.MaxInline, r.Cap.MaxInline)
+	}
+	if err = c.made(err, func() error { return destroy(ring, func() error { return qp.issueDestroy(r.Handle) }) }); err != nil {
 		return err
 	}
 	qp.ring, qp.memory, qp.cap, qp.cookie = ring, c.memory, r.Cap, cookie
 	qp.flusher, _ = ring.(driver.Flusher)
+	qp.survivor, _ = ring.(driver.Survivor)
 	qp.sends.init(qp)
+	qp.setFastPath()
 	if f, ok := ring.(driver.ErrFlusher); ok {
 		qp.flushedByErr = f.FlushedByErr()
 	}
-	for _, cq := range qp.cqs() {
-		cq.addQP(qp)
+	if qp.num.Load() != 0 {
+		qp.joinCQs()
 	}
 	qp.dev.events.add(cookie, AsyncEvent{QP: qp})
 	return nil
@@ -153,24 +201,26 @@ func (qp *QP) issueCreate(r *driver.CreateQP, opts *QPOptions, cookie uint64, u 
 	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	r.Cap = verbs.QPCap{MaxSendWR: capOut.MaxSendWr, MaxRecvWR: capOut.MaxRecvWr,
 		MaxSendSGE: capOut.MaxSendSge, MaxRecvSGE: capOut.MaxRecvSge, MaxInline: capOut.MaxInlineData}
-	qp.handle, qp.num = r.Handle, r.Num
+	qp.handle = r.Handle
+	qp.num.Store(r.Num)
 	return nil
 }
 
-// newRequest returns a request with the attributes that need no memory of the caller.
+// newRequest returns a request with the attributes that need no memory of the caller. The kernel
+// wants two CQs also for a DCI and a DCT.
 func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *ioctl.Request {
 	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, qp.pd.handle)
-	q.Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, opts.SendCQ.handle)
-	if opts.RecvCQ != nil {
-		q.Handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, opts.RecvCQ.handle)
+	q.Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cmp.Or(opts.SendCQ, opts.RecvCQ).handle)
+	if r.Type != verbs.QPTypeXRCInitiator {
+		q.Handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cmp.Or(opts.RecvCQ, opts.SendCQ).handle)
 	}
 	if opts.SRQ != nil {
 		q.Handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, opts.SRQ.handle)
 	}
 	q.U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, cookie)
-	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(r.Type))
+	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(kernelType(r.Type)))
 	flags := uint32(r.Flags)
 	if r.SignalAll {
 		flags |= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
@@ -184,8 +234,18 @@ func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *io
 	return q
 }
 
-// Num returns the QP's number. The peer uses it as the destination QP number.
-func (qp *QP) Num() uint32 { return qp.num }
+// kernelType returns the kernel's number of a type.
+func kernelType(t verbs.QPType) verbs.QPType {
+	switch t {
+	case verbs.QPTypeSRD, verbs.QPTypeDCI, verbs.QPTypeDCT:
+		return verbs.QPTypeDriver
+	}
+	return t
+}
+
+// QPN returns the QP's number. The peer uses it as the destination QP number. A DCT has none (0) before
+// it is in RTR.
+func (qp *QP) QPN() uint32 { return qp.num.Load() }
 
 // Type returns the QP's transport type.
 func (qp *QP) Type() verbs.QPType { return qp.typ }
@@ -199,10 +259,11 @@ func (qp *QP) Device() *Device { return qp.dev }
 // PD returns the protection domain of the QP, or nil for an XRC target QP.
 func (qp *QP) PD() *PD { return qp.pd }
 
-// SendCQ returns the CQ that sends complete on, or nil for a QP without queues.
+// SendCQ returns the CQ that sends complete on, or nil for a QP that does not send.
 func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
-// RecvCQ returns the CQ that receives complete on, or nil for an XRC QP or a QP without queues.
+// RecvCQ returns the CQ that receives complete on, or nil for a QP that does not receive, or only through
+// the SRQs of an XRC domain.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
 
 // SRQ returns the shared receive queue, or nil if the QP has a receive queue of its own.
@@ -323,7 +384,7 @@ func (qp *QP) Close() error {
 		return closeNil("QP")
 	}
 	err := qp.close(qp.destroy, qp.release)
-	var e *Error
+	var e *verbs.Error
 	if qp.typ == verbs.QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
 		e.Hint = "it is attached to a multicast group: DetachMcast first"
 	}
@@ -332,11 +393,11 @@ func (qp *QP) Close() error {
 
 func (qp *QP) destroy() error {
 	qp.setClosed(true)
-	c := cqCleanup{qp: qp}
+	var found []failure
 	err := destroy(qp.ring, func() error {
 		err := qp.issueDestroy(qp.handle)
 		if err == nil {
-			c.begin()
+			found = qp.cleanCQs()
 		}
 		return err
 	})
@@ -347,8 +408,7 @@ func (qp *QP) destroy() error {
 	for _, cq := range qp.cqs() {
 		cq.removeQP(qp)
 	}
-	c.end()
-	handleFailures(c.failures)
+	handleFailures(found)
 	return nil
 }
 
@@ -364,7 +424,7 @@ func (qp *QP) setClosed(closed bool) {
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
 	qp.closed = closed
-	qp.setSlowPath()
+	qp.setFastPath()
 }
 
 func (qp *QP) issueDestroy(handle uint32) error {

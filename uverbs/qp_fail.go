@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -16,13 +18,16 @@ type failure struct {
 	generation uint32
 }
 
-// failures returns the QPs of the failed completions among wcs. The caller holds the CQ's
+// failures returns the QPs that have failed according to the failed completions among wcs. The caller holds the CQ's
 // lock since it took wcs off the ring, because the numbers may belong to other QPs later.
 func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
 	for i := range wcs {
 		if wcs[i].Status != verbs.StatusSuccess {
-			if qp := cq.qps[wcs[i].QPN]; qp != nil {
+			if qp := cq.qps[wcs[i].QPN]; qp != nil && (qp.survivor == nil || !qp.survivor.Survives(&wcs[i])) {
 				qp.errorOnce.note(wcs[i].Status)
+				if wcs[i].Opcode&verbs.WCRecv != 0 {
+					qp.recvFailed.Store(true)
+				}
 				failed = append(failed, failure{qp, qp.generation.Load()})
 			}
 		}
@@ -32,11 +37,79 @@ func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
 
 // handleFailures moves the QPs to ERR, flushes them and reports their first errors. The
 // caller holds no lock of a queue.
-func handleFailures(failures []failure) {
+func handleFailures(failures []failure) { reportFailures(failures, nil) }
+
+// reportFailures is handleFailures that also looks on the CQs of a QP whose failure is known from elsewhere,
+// unless qp is nil.
+func reportFailures(failures []failure, qp *QP) {
+	var looked []*QP // each QP's CQs are looked at once, which also finds the causes of others
+	var drained []*CQ
+	look := func(qp *QP) {
+		looked = append(looked, qp)
+		found, cqs := qp.findCause()
+		failures, drained = append(failures, found...), append(drained, cqs...)
+		if qp.errorOnce.isFlush() {
+			qp.dev.events.reader.Sync() // an event may be the cause
+		}
+	}
+	if qp != nil {
+		look(qp)
+	}
+	for i := 0; i < len(failures); i++ {
+		if qp := failures[i].qp; qp.errorOnce.isFlush() && !slices.Contains(looked, qp) {
+			look(qp)
+		}
+	}
 	for _, f := range failures {
 		f.qp.onError(f.generation)
 		f.qp.errorOnce.report()
 	}
+	for _, cq := range drained {
+		cq.mu.Lock()
+		cq.reporting--
+		cq.mu.Unlock()
+		cq.reported.Broadcast()
+	}
+}
+
+// awaitReports waits until the errors of completions that findCause has taken off the ring are reported. The
+// caller holds the CQ's lock.
+func (cq *CQ) awaitReports(wcs []verbs.WC) {
+	if slices.ContainsFunc(wcs, func(wc verbs.WC) bool { return wc.Status != verbs.StatusSuccess }) {
+		for cq.reporting > 0 {
+			cq.reported.Wait()
+		}
+	}
+}
+
+// findCause looks on the QP's CQs for the completion that explains a flush, and returns all failures found
+// there and the CQs, for reportFailures. The work request that failed first may have completed on the CQ that
+// nobody has polled yet. The next polls return the completions that are taken off a ring here.
+func (qp *QP) findCause() (found []failure, drained []*CQ) {
+	if qp.hasRanDry() { // before the CQs are looked at, which then have the receives that were flushed
+		qp.ranDry.Store(true)
+	}
+	for _, cq := range qp.cqs() {
+		cq.mu.Lock()
+		if !cq.closed {
+			found = append(found, cq.drain()...)
+			drained = append(drained, cq)
+			cq.reporting++
+		}
+		cq.mu.Unlock()
+	}
+	return found, drained
+}
+
+// hasRanDry reports whether the receive queue of an iWARP QP is empty.
+func (qp *QP) hasRanDry() bool {
+	ring, ok := qp.ring.(driver.RecvEmptier)
+	if !ok || qp.srq != nil {
+		return false
+	}
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	return !qp.closed && ring.RecvEmpty()
 }
 
 // onError moves the QP to ERR and flushes it, unless its device does that by itself.
@@ -69,7 +142,7 @@ func (qp *QP) enteredErr() {
 	}
 	qp.flush()
 	qp.setFailed(qp.generation.Load())
-	qp.setSlowPath()
+	qp.setFastPath()
 }
 
 // needsFlush reports whether the device leaves work requests of a failed QP on its queues.
@@ -85,6 +158,9 @@ func (qp *QP) flush() {
 	qp.sendCQ.complete(f.Send)
 	if qp.recvCQ != nil {
 		qp.recvCQ.complete(f.Recv)
+	}
+	if len(f.Recv) > 0 {
+		qp.recvFailed.Store(true)
 	}
 }
 
@@ -125,10 +201,31 @@ func (qp *QP) inError() bool {
 	return attr.State == verbs.QPStateErr || attr.State == verbs.QPStateSQE
 }
 
-// setSlowPath recomputes whether posts must take the slow path. The caller holds both
-// queues. Posts to a failed QP that needs no flush take the fast path: its device
-// completes them.
-func (qp *QP) setSlowPath() { qp.slowPath = qp.closed || qp.needsFlush() && qp.hasFailed() }
+// onOverflow ends the waits on a CQ that has lost completions, and fails those of its QPs that belong to a
+// connection. Other QPs remain as they are, as they do in C.
+func (cq *CQ) onOverflow() {
+	cause := cq.fail("use", verbs.ErrCQOverflow, fmt.Sprintf("it has room for %d completions, and others are lost", cq.Cap()))
+	cq.overflowed.Store(true)
+	var failed []failure
+	cq.mu.Lock()
+	for _, qp := range cq.qps {
+		if qp.errorOnce.isHandled() {
+			qp.errorOnce.note(cause)
+			failed = append(failed, failure{qp, qp.generation.Load()})
+		}
+	}
+	cq.mu.Unlock()
+	for _, f := range failed {
+		f.qp.onError(f.generation)
+		f.qp.errorOnce.report()
+	}
+	cq.end(cause)
+}
+
+// setFastPath recomputes whether posts may take the fast path, which those to a zero value
+// never do. The caller holds both queues. Posts to a failed QP that needs no flush take the
+// fast path: its device completes them.
+func (qp *QP) setFastPath() { qp.fastPath = !qp.closed && !(qp.needsFlush() && qp.hasFailed()) }
 
 func (qp *QP) postSendSlow(wrs []verbs.SendWR) (int, error) {
 	return qp.postSlow(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
@@ -138,7 +235,7 @@ func (qp *QP) postRecvSlow(wrs []verbs.RecvWR) (int, error) {
 	return qp.postSlow(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
 }
 
-// postSlow posts all work requests to a QP whose slowPath is set. It calls post for a range
+// postSlow posts all work requests to a QP whose fastPath is not set. It calls post for a range
 // of them at a time.
 func (qp *QP) postSlow(cq *CQ, all int, post func(from, to int) (int, error)) (int, error) {
 	qp.sq.Lock()
@@ -146,9 +243,9 @@ func (qp *QP) postSlow(cq *CQ, all int, post func(from, to int) (int, error)) (i
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
 	switch {
-	case qp.closed:
+	case qp.closed, qp.ring == nil:
 		return 0, verbs.ErrClosed
-	case !qp.slowPath, cq == nil: // the QP was put into RESET meanwhile, or has no such queue
+	case qp.fastPath, cq == nil: // the QP was put into RESET meanwhile, or has no such queue
 		return post(0, all)
 	}
 	return qp.postFlushed(min(all, cq.room()), all, post)
@@ -184,16 +281,23 @@ func (qp *QP) flushPosted() {
 }
 
 func init() {
-	hooks.OnError = func(qp hooks.QP, f func(error)) { qp.(*QP).errorOnce.setHandler(f) }
-	hooks.End = func(cq hooks.CQ, cause error) { cq.(*CQ).end(cause) }
-	hooks.Wake = func(cq hooks.CQ) { cq.(*CQ).events.Wake() }
+	hooks.Set(hooks.Calls[*QP, *CQ]{
+		OnError: func(qp *QP, f func(error)) { qp.errorOnce.setHandler(f) },
+		Look: func(qp *QP) {
+			reportFailures(nil, qp)
+			qp.errorOnce.report() // what an event has found, whose goroutine may not have reported it yet
+		},
+		RecvEmpty: func(qp *QP) bool { return qp.ranDry.Load() && !qp.recvFailed.Load() },
+		End:       (*CQ).end,
+		Wake:      func(cq *CQ) { cq.events.Wake() },
+	})
 }
 
-// errorOnce passes the status of a QP's first failed completion to a handler, once. It
-// implements hooks.OnError.
+// errorOnce passes a QP's first error to a handler, once: the status of a failed completion, or the overflow
+// of a CQ. A flush is a consequence, so any other error goes before it. It implements hooks.OnError.
 type errorOnce struct {
 	mu      sync.Mutex
-	status  verbs.Status
+	err     error
 	handler func(error)
 	done    chan struct{} // closed when handler has returned
 }
@@ -205,23 +309,36 @@ func (e *errorOnce) setHandler(f func(error)) {
 	e.report()
 }
 
-// note keeps the first status. The caller holds the CQ's lock, so that the order is that
-// of the completions.
-func (e *errorOnce) note(s verbs.Status) {
+// note keeps the first error that is not a flush, or a flush if there is no other. The caller holds the
+// CQ's lock, so that the order is that of the completions.
+func (e *errorOnce) note(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.status == verbs.StatusSuccess {
-		e.status = s
+	if e.err == nil || e.err == verbs.StatusWRFlushErr && e.done == nil {
+		e.err = err
 	}
 }
 
-// report calls the handler if there is a status to report, or waits until another
+// isFlush reports whether a flush is all that is known, and was not reported yet.
+func (e *errorOnce) isFlush() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err == verbs.StatusWRFlushErr && e.done == nil && e.handler != nil
+}
+
+func (e *errorOnce) isHandled() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.handler != nil
+}
+
+// report calls the handler if there is an error to report, or waits until another
 // goroutine's call has returned. The caller holds no lock.
 func (e *errorOnce) report() {
 	e.mu.Lock()
 	handler, done := e.handler, e.done
 	switch {
-	case handler == nil || e.status == verbs.StatusSuccess:
+	case handler == nil || e.err == nil:
 		e.mu.Unlock()
 		return
 	case done != nil:
@@ -233,5 +350,5 @@ func (e *errorOnce) report() {
 	e.done = done
 	e.mu.Unlock()
 	defer close(done)
-	handler(e.status)
+	handler(e.err)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -35,11 +37,23 @@ func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		modify = qp.reset
 	}
 	return qp.using("modify", func() error {
+		num := qp.num.Load()
 		if err := modify(attr, mask); err != nil {
 			return qp.fail("modify", err, qp.explain(err, attr, mask))
 		}
+		if now := qp.num.Load(); now != num {
+			qp.renumbered(now)
+		}
 		return nil
 	})
+}
+
+// renumbered is called after the kernel has given a DCT its number.
+func (qp *QP) renumbered(num uint32) {
+	qp.joinCQs()
+	qp.graph.Lock()
+	defer qp.graph.Unlock()
+	qp.number, qp.named = num, true
 }
 
 // checkPacing returns an error for a burst or a packet size that the device can't take into account.
@@ -63,10 +77,14 @@ func (qp *QP) modifyHeld(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
+	toErr := mask&verbs.QPAttrState != 0 && a.State == verbs.QPStateErr
 	if err := qp.modify(a, mask, nil); err != nil {
+		if toErr && errors.Is(err, syscall.EIO) { // the device is gone, and completes nothing any more
+			qp.enteredErr()
+		}
 		return err
 	}
-	if mask&verbs.QPAttrState != 0 && a.State == verbs.QPStateErr {
+	if toErr {
 		qp.enteredErr()
 	}
 	return nil
@@ -76,20 +94,26 @@ func (qp *QP) modifyHeld(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 // directly. It calls then, which may be nil, after each call of the kernel that succeeds. The
 // caller holds both queues.
 func (qp *QP) modify(a *verbs.QPAttr, mask verbs.QPAttrMask, then func()) error {
-	x := &modification{qp: qp, attr: a, mask: mask, then: then, call: call{memory: qp.memory, again: true}}
-	x.issue = x.issueModify
+	x := modifications.Get().(*modification)
+	defer x.free()
+	x.qp, x.attr, x.mask, x.then, x.memory, x.again = qp, a, mask, then, qp.memory, true
 	x.request = driver.ModifyQP{Call: &x.call, From: verbs.QPState(qp.state.Load()), Attr: a, Mask: mask}
 	if x.request.To = x.request.From; mask&verbs.QPAttrState != 0 {
 		x.request.To = a.State
 	}
-	if m, ok := qp.ring.(driver.QPModifier); ok {
-		return m.Modify(&x.request)
+	m, ok := qp.ring.(driver.QPModifier)
+	if !ok {
+		return x.Do(driver.UHW{})
 	}
-	return x.Do(driver.UHW{})
+	err := m.Modify(&x.request)
+	if x.request.Num != 0 {
+		qp.num.Store(x.request.Num)
+	}
+	return err
 }
 
-// modification holds everything that one call of modify needs in one allocation, because a
-// QP is modified three or four times while it connects.
+// modification holds everything that one call of modify needs in one allocation. It is reused,
+// because a QP is modified three or four times while it connects.
 type modification struct {
 	call
 	request driver.ModifyQP
@@ -100,30 +124,44 @@ type modification struct {
 	then    func()
 }
 
+var modifications = sync.Pool{New: func() any {
+	x := new(modification)
+	x.issue = x.issueModify
+	return x
+}}
+
+// free makes x available, without references to the QP.
+func (x *modification) free() {
+	*x = modification{call: call{issue: x.issue}}
+	modifications.Put(x)
+}
+
 // reset moves the QP to RESET and begins a new generation. Posts wait meanwhile: a work
 // request that reached a queue while the kernel empties it would be left for the next
 // generation. The CQs are cleaned of the old generation's completions, so that completions
 // that arrive later belong to the new one. Once the kernel has moved the QP, the new
 // generation has begun, even if the provider fails after that.
 func (qp *QP) reset(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
-	c := cqCleanup{qp: qp}
-	err := qp.resetHeld(a, mask, &c)
-	handleFailures(c.failures)
+	found, err := qp.resetHeld(a, mask)
+	handleFailures(found)
 	return err
 }
 
-func (qp *QP) resetHeld(a *verbs.QPAttr, mask verbs.QPAttrMask, c *cqCleanup) error {
+func (qp *QP) resetHeld(a *verbs.QPAttr, mask verbs.QPAttrMask) (found []failure, err error) {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	defer c.end()
-	err := qp.modify(a, mask, c.begin)
-	if c.begun {
+	var moved bool
+	err = qp.modify(a, mask, func() {
+		moved = true
+		found = append(found, qp.cleanCQs()...)
+	})
+	if moved {
 		qp.generation.Add(1)
-		qp.setSlowPath()
+		qp.setFastPath()
 	}
-	return err
+	return found, err
 }
 
 // issueModify calls the kernel.
@@ -141,7 +179,7 @@ func (x *modification) issueModify(u driver.UHW, extra []driver.Attr) error {
 
 func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 	qp := x.qp
-	x.in = qpToABI(x.attr)
+	x.in = qpToABI(x.attr, x.mask)
 	x.in.QpHandle, x.in.AttrMask = qp.handle, uint32(x.mask)
 	if x.mask&verbs.QPAttrRateLimit == 0 && u.Out == nil {
 		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &x.in)
@@ -155,43 +193,62 @@ func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 	return qp.dev.doWith(r, u, extra)
 }
 
-// Query asks the kernel for the QP's attributes. Linux 6.1's siw always reports the state
-// RESET.
+// Query asks the kernel for the QP's attributes. siw has only State, PathMTU, Access, the two read
+// depths and Cap: CurState is a copy of State, and the other fields are zero. Linux 6.1's siw
+// doesn't set State either, which may then have any value. EFA has only State, PKeyIndex, Port, QKey,
+// SQPSN, RNRRetry and Cap. A DCT has only State, Access, Port, RNRTimer, PathMTU, PKeyIndex and, without
+// DGID, AH, and answers only in RTR.
 //
 // C: ibv_query_qp
 func (qp *QP) Query() (attr *verbs.QPAttr, err error) {
 	err = qp.using("query", func() error {
 		if attr, err = qp.issueQuery(); err != nil {
-			return qp.fail("query", err, "")
+			return qp.fail("query", err, qp.queryHint(err))
 		}
 		return nil
 	})
 	return attr, err
 }
 
+func (qp *QP) queryHint(err error) string {
+	if qp.typ == verbs.QPTypeDCT && errors.Is(err, syscall.EINVAL) {
+		return "a DCT answers queries only in RTR"
+	}
+	return ""
+}
+
 func (qp *QP) issueQuery() (*verbs.QPAttr, error) {
 	var resp abi.IbUverbsQueryQpResp
 	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(verbs.QPAttrDestQPN<<1 - 1)}
+	if m, ok := qp.ring.(driver.QueryMasker); ok {
+		in.AttrMask = uint32(m.QueryMask())
+	}
 	r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_QUERY_QP, in)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(qp.dev.file); err != nil {
 		return nil, err
 	}
-	return newQPAttr(&resp), nil
+	attr := newQPAttr(&resp)
+	if c, ok := qp.ring.(driver.QueryCleaner); ok {
+		c.CleanQuery(attr)
+	}
+	return attr, nil
 }
 
 // Init moves a QP from RESET to INIT, where receives can be posted. It uses Port (0 means 1),
-// PKeyIndex and Access of attr. For a UD QP it uses QKey instead of Access, and for a raw
-// packet QP it uses Port only. Init and then [QP.Connect] connect a QP without a connection
+// PKeyIndex and Access of attr. For a UD or SRD QP it uses QKey instead of Access, for a DCI no
+// Access, and for a raw packet QP Port only. Init and then [QP.Connect] connect a QP without a connection
 // manager. Package rdmacm does both itself.
 func (qp *QP) Init(attr *verbs.QPAttr) error {
 	a := withDefaults(attr)
 	a.State = verbs.QPStateInit
 	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
 	switch qp.typ {
-	case verbs.QPTypeUD:
+	case verbs.QPTypeUD, verbs.QPTypeSRD:
 		mask = mask&^verbs.QPAttrAccess | verbs.QPAttrQKey
+	case verbs.QPTypeDCI:
+		mask &^= verbs.QPAttrAccess
 	case verbs.QPTypeRawPacket:
 		mask = verbs.QPAttrState | verbs.QPAttrPort
 	}
@@ -200,38 +257,56 @@ func (qp *QP) Init(attr *verbs.QPAttr) error {
 
 // Connect moves a QP from INIT to RTR and then to RTS. It needs the peer's QP number
 // (DestQPN), the address of the peer's port (AH; its Port may be 0), the peer's initial packet
-// sequence number (RQPSN), and the QP's own (SQPSN, which is the peer's RQPSN). A UD QP needs
-// only SQPSN. A raw packet QP needs no attributes, and attr may be nil. Between Init and
+// sequence number (RQPSN), and the QP's own (SQPSN, which is the peer's RQPSN). A UD or SRD QP needs
+// only SQPSN. SRD also uses RNRRetry, unless it is 0, on devices that can set it. A raw packet QP and a
+// DCI need no attributes, and attr may be nil. Between Init and
 // Connect, the peers exchange these values by other means, such as a TCP connection.
 //
+// A DCT moves to RTR only, where it gets its number. It has no peer, so AH says only how it answers:
+// SGIDIndex, TrafficClass, FlowLabel and HopLimit, with Global set on Ethernet. It uses PathMTU and
+// RNRTimer, too.
+//
 // Fields that are 0 get a default: PathMTU the port's active MTU (which must be the peer's as
-// well), MaxRDAtomic and MaxDestRDAtomic 1, MinRNRTimer 12 (0.64 ms), Timeout 14 (67 ms),
-// RetryCnt 7, RNRRetry 7 (retry forever). Use Modify to set 0. If the second move fails, the
+// well), MaxRDAtomic and MaxDestRDAtomic 1, RNRTimer 640 µs, AckTimeout 67 ms,
+// RetryCnt 7, RNRRetry 7 (without limit). Use Modify to set 0. If the second move fails, the
 // QP stays in RTR.
 //
 // C: two calls of ibv_modify_qp
 func (qp *QP) Connect(attr *verbs.QPAttr) error {
+	if qp.isZero() {
+		return qp.fail("connect", verbs.ErrClosed, "")
+	}
 	a := withDefaults(attr)
 	rtr, rts := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
 	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCTarget { // it answers requests
-		rtr |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
-		rts |= verbs.QPAttrTimeout
+		rtr |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer
+		rts |= verbs.QPAttrAckTimeout
 	}
-	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCInitiator { // it repeats requests until they are answered
-		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+	if qp.typ == verbs.QPTypeRC || onlySends(qp.typ) { // it repeats requests until they are answered
+		rts |= verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	switch qp.typ {
 	case verbs.QPTypeUD:
+	case verbs.QPTypeSRD:
+		if attr != nil && attr.RNRRetry != 0 {
+			rts |= verbs.QPAttrRNRRetry
+		}
 	case verbs.QPTypeRawPacket:
 		rts = verbs.QPAttrState
+	case verbs.QPTypeDCI:
+		rtr |= verbs.QPAttrPathMTU
+	case verbs.QPTypeDCT:
+		rtr |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrRNRTimer
 	default:
 		rtr |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	}
+	if rtr&verbs.QPAttrPathMTU != 0 {
 		if err := qp.defaultMTU(a); err != nil {
 			return err
 		}
 	}
 	a.State = verbs.QPStateRTR
-	if err := qp.Modify(a, rtr); err != nil {
+	if err := qp.Modify(a, rtr); err != nil || qp.typ == verbs.QPTypeDCT {
 		return err
 	}
 	a.State = verbs.QPStateRTS
@@ -260,27 +335,35 @@ func withDefaults(attr *verbs.QPAttr) *verbs.QPAttr {
 		field *uint8
 		value uint8
 	}{
-		{&a.MaxRDAtomic, 1}, {&a.MaxDestRDAtomic, 1}, {&a.MinRNRTimer, 12}, {&a.Timeout, 14},
-		{&a.RetryCnt, 7}, {&a.RNRRetry, 7},
+		{&a.MaxRDAtomic, 1}, {&a.MaxDestRDAtomic, 1}, {&a.RetryCnt, 7}, {&a.RNRRetry, 7},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
 	}
+	a.AckTimeout = cmp.Or(a.AckTimeout, qpstate.AckTimeout(14))
+	a.RNRTimer = cmp.Or(a.RNRTimer, qpstate.RNRTimer(12))
 	a.Port = cmp.Or(a.Port, 1)
 	a.AH.Port = cmp.Or(a.AH.Port, a.Port)
 	return &a
 }
 
-func qpToABI(a *verbs.QPAttr) abi.IbUverbsModifyQp {
+// qpToABI converts attributes that tooWide accepts.
+func qpToABI(a *verbs.QPAttr, mask verbs.QPAttrMask) abi.IbUverbsModifyQp {
+	timeout, _ := qpstate.AckTimeoutCode(a.AckTimeout)
+	altTimeout, _ := qpstate.AckTimeoutCode(a.AltAckTimeout)
+	var rnr uint8
+	if mask&verbs.QPAttrRNRTimer != 0 || a.RNRTimer != 0 {
+		rnr, _ = qpstate.RNRTimerCode(a.RNRTimer)
+	}
 	return abi.IbUverbsModifyQp{
 		Dest: pathToABI(&a.AH), AltDest: pathToABI(&a.AltAH), Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN,
 		DestQpNum: a.DestQPN, QpAccessFlags: uint32(a.Access), PkeyIndex: uint16(a.PKeyIndex), AltPkeyIndex: uint16(a.AltPKeyIndex),
 		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU),
 		PathMigState: uint8(a.PathMigState), EnSqdAsyncNotify: boolByte(a.EnSQDAsyncNotify),
-		MaxRdAtomic: a.MaxRDAtomic, MaxDestRdAtomic: a.MaxDestRDAtomic, MinRnrTimer: a.MinRNRTimer,
-		PortNum: uint8(a.Port), Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
-		AltPortNum: uint8(a.AltPort), AltTimeout: a.AltTimeout,
+		MaxRdAtomic: a.MaxRDAtomic, MaxDestRdAtomic: a.MaxDestRDAtomic, MinRnrTimer: rnr,
+		PortNum: uint8(a.Port), Timeout: timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
+		AltPortNum: uint8(a.AltPort), AltTimeout: altTimeout,
 	}
 }
 
@@ -289,32 +372,46 @@ func newQPAttr(r *abi.IbUverbsQueryQpResp) *verbs.QPAttr {
 		State: verbs.QPState(r.QpState), CurState: verbs.QPState(r.CurQpState), PathMTU: verbs.MTU(r.PathMtu),
 		QKey: r.Qkey, RQPSN: r.RqPsn, SQPSN: r.SqPsn, DestQPN: r.DestQpNum, Access: verbs.Access(r.QpAccessFlags),
 		AH: ahFromABI(&r.Dest), PKeyIndex: uint32(r.PkeyIndex), MaxRDAtomic: r.MaxRdAtomic, MaxDestRDAtomic: r.MaxDestRdAtomic,
-		MinRNRTimer: r.MinRnrTimer, Port: uint32(r.PortNum), Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry,
+		RNRTimer: qpstate.RNRTimer(r.MinRnrTimer), Port: int(r.PortNum), AckTimeout: qpstate.AckTimeout(r.Timeout), RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry,
 		SQDraining: r.SqDraining != 0, AltAH: ahFromABI(&r.AltDest), AltPKeyIndex: uint32(r.AltPkeyIndex),
-		AltPort: uint32(r.AltPortNum), AltTimeout: r.AltTimeout, PathMigState: verbs.PathMigState(r.PathMigState),
+		AltPort: int(r.AltPortNum), AltAckTimeout: qpstate.AckTimeout(r.AltTimeout), PathMigState: verbs.PathMigState(r.PathMigState),
 		Cap: verbs.QPCap{MaxSendWR: r.MaxSendWr, MaxRecvWR: r.MaxRecvWr, MaxSendSGE: r.MaxSendSge, MaxRecvSGE: r.MaxRecvSge,
 			MaxInline: r.MaxInlineData},
 	}
 }
 
-// Ports and table indexes are uint32 in this API, but the kernel's structures hold some of
+// Ports are int and table indexes uint32 in this API, but the kernel's structures hold some of
 // them in 8 bits, and P_Key indexes in 16. A value that does not fit is refused, because its
-// low bits would name another port or slot.
+// low bits would name another port or slot. So is a time that no QP has.
 
 // tooWide describes the first attribute in mask that does not fit, or returns "".
 func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	for _, f := range []struct {
 		bit         verbs.QPAttrMask
 		name        string
-		value, most uint32
+		value, most int64
 	}{
-		{verbs.QPAttrPort, "Port", a.Port, math.MaxUint8},
-		{verbs.QPAttrPKeyIndex, "PKeyIndex", a.PKeyIndex, math.MaxUint16},
-		{verbs.QPAttrAltPath, "AltPort", a.AltPort, math.MaxUint8},
-		{verbs.QPAttrAltPath, "AltPKeyIndex", a.AltPKeyIndex, math.MaxUint16},
+		{verbs.QPAttrPort, "Port", int64(a.Port), math.MaxUint8},
+		{verbs.QPAttrPKeyIndex, "PKeyIndex", int64(a.PKeyIndex), math.MaxUint16},
+		{verbs.QPAttrAltPath, "AltPort", int64(a.AltPort), math.MaxUint8},
+		{verbs.QPAttrAltPath, "AltPKeyIndex", int64(a.AltPKeyIndex), math.MaxUint16},
 	} {
-		if mask&f.bit != 0 && f.value > f.most {
+		if mask&f.bit != 0 && (f.value < 0 || f.value > f.most) {
 			return fmt.Sprintf("%s is %d, but the kernel takes at most %d", f.name, f.value, f.most)
+		}
+	}
+	for _, f := range []struct {
+		bit   verbs.QPAttrMask
+		name  string
+		value time.Duration
+		most  time.Duration
+	}{
+		{verbs.QPAttrAckTimeout, "AckTimeout", a.AckTimeout, qpstate.MaxAckTimeout},
+		{verbs.QPAttrAltPath, "AltAckTimeout", a.AltAckTimeout, qpstate.MaxAckTimeout},
+		{verbs.QPAttrRNRTimer, "RNRTimer", a.RNRTimer, qpstate.MaxRNRTimer},
+	} {
+		if mask&f.bit != 0 && (f.value < 0 || f.value > f.most) {
+			return fmt.Sprintf("%s is %v, which is not in the range from 0 to %v", f.name, f.value, f.most)
 		}
 	}
 	if s := addressTooWide(&a.AH); mask&verbs.QPAttrAV != 0 && s != "" {
@@ -329,7 +426,7 @@ func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 // addressTooWide describes the first field of an address that does not fit, or returns "".
 func addressTooWide(a *verbs.AHAttr) string {
 	switch {
-	case a.Port > math.MaxUint8:
+	case a.Port < 0 || a.Port > math.MaxUint8:
 		return fmt.Sprintf("Port is %d, but the kernel takes at most %d", a.Port, math.MaxUint8)
 	case a.SGIDIndex > math.MaxUint8:
 		return fmt.Sprintf("SGIDIndex is %d, but the kernel takes at most %d", a.SGIDIndex, math.MaxUint8)
@@ -364,7 +461,7 @@ func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) stri
 		return why
 	}
 	if draining && mask&verbs.QPAttrState != 0 {
-		return "the send queue is still draining: wait for EventSQDrained (EnSQDAsyncNotify)"
+		return "the send queue is still draining: wait for verbs.EventSQDrained (EnSQDAsyncNotify)"
 	}
 	return qp.explainValues(attr, mask)
 }
@@ -392,14 +489,24 @@ func (qp *QP) explainValues(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 		{verbs.QPAttrAV, a.AH.Port == 0, "AH.Port must be the QP's port"},
 		{verbs.QPAttrAltPath, a.AltPort == 0 || a.AltPort != a.AltAH.Port, "AltPort is numbered from 1, and AltAH.Port must be the same"},
 		{verbs.QPAttrAV, !a.AH.Global, "RoCE needs a Global AH, with DGID and SGIDIndex"},
-		{verbs.QPAttrTimeout, a.Timeout > 31, "Timeout is at most 31"},
 		{verbs.QPAttrRetryCnt, a.RetryCnt > 7, "RetryCnt is at most 7"},
 		{verbs.QPAttrRNRRetry, a.RNRRetry > 7, "RNRRetry is at most 7"},
-		{verbs.QPAttrMinRNRTimer, a.MinRNRTimer > 31, "MinRNRTimer is at most 31"},
 		{verbs.QPAttrPathMTU, a.PathMTU.Bytes() == 0, "PathMTU is not one of MTU256 to MTU4096"},
 	} {
 		if mask&v.bit != 0 && v.bad {
 			return v.hint
+		}
+	}
+	for _, v := range []struct {
+		bit   verbs.QPAttrMask
+		field string
+		ah    *verbs.AHAttr
+	}{{verbs.QPAttrAV, "AH", &a.AH}, {verbs.QPAttrAltPath, "AltAH", &a.AltAH}} {
+		if mask&v.bit == 0 {
+			continue
+		}
+		if why := qp.dev.families(v.ah); why != "" {
+			return v.field + "." + why
 		}
 	}
 	var suspects []string
@@ -408,7 +515,7 @@ func (qp *QP) explainValues(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 		must string
 	}{
 		{verbs.QPAttrPort, "Port (DeviceInfo.Ports)"},
-		{verbs.QPAttrAV, "AH.Port (the QP's), AH.SGIDIndex (a used slot of the port's GID table, see Device.ChooseGID)"},
+		{verbs.QPAttrAV, "AH.Port (the QP's), AH.SGIDIndex (a used slot of the port's GID table, of the address family of DGID, see Device.ChooseGID)"},
 		{verbs.QPAttrPathMTU, "PathMTU (up to PortAttr.MaxMTU)"},
 		{verbs.QPAttrMaxQPRDAtomic, "MaxRDAtomic (up to DeviceAttr.MaxQPRDAtom)"},
 		{verbs.QPAttrMaxDestRDAtomic, "MaxDestRDAtomic (up to DeviceAttr.MaxQPRDAtom)"},

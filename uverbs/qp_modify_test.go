@@ -6,11 +6,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -62,9 +64,9 @@ func TestExplainModify(t *testing.T) {
 func TestQPAttrRoundTrip(t *testing.T) {
 	want := verbs.QPAttr{
 		State: verbs.QPStateSQD, CurState: verbs.QPStateRTS, PathMTU: 3, QKey: 4, RQPSN: 5, SQPSN: 6, DestQPN: 7, Access: 8,
-		AH: verbs.AHAttr{DGID: verbs.GID{9}, Port: 10}, PKeyIndex: 11, MaxRDAtomic: 12, MaxDestRDAtomic: 13, MinRNRTimer: 14,
-		Port: 15, Timeout: 16, RetryCnt: 17, RNRRetry: 18, EnSQDAsyncNotify: true, AltAH: verbs.AHAttr{DGID: verbs.GID{19}, Port: 20},
-		AltPKeyIndex: 21, AltPort: 22, AltTimeout: 23, PathMigState: verbs.PathMigArmed,
+		AH: verbs.AHAttr{DGID: verbs.GID{9}, Port: 10}, PKeyIndex: 11, MaxRDAtomic: 12, MaxDestRDAtomic: 13, RNRTimer: qpstate.RNRTimer(14),
+		Port: 15, AckTimeout: qpstate.AckTimeout(16), RetryCnt: 17, RNRRetry: 18, EnSQDAsyncNotify: true, AltAH: verbs.AHAttr{DGID: verbs.GID{19}, Port: 20},
+		AltPKeyIndex: 21, AltPort: 22, AltAckTimeout: qpstate.AckTimeout(23), PathMigState: verbs.PathMigArmed,
 	}
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	var in abi.IbUverbsModifyQp
@@ -85,7 +87,7 @@ func TestQPAttrRoundTrip(t *testing.T) {
 		}
 	}
 	qp := openBare(t, k, verbs.QPTypeDriver) // which no table of the kernel's holds
-	if err := qp.Modify(&want, verbs.QPAttrState); err != nil {
+	if err := qp.Modify(&want, verbs.QPAttrState|verbs.QPAttrRNRTimer); err != nil {
 		t.Fatal(err)
 	}
 	want.EnSQDAsyncNotify, want.SQDraining = false, true
@@ -118,13 +120,18 @@ func TestTooWide(t *testing.T) {
 		"AltPKeyIndex is 65536, but the kernel takes at most 65535": {verbs.QPAttr{AltPKeyIndex: 1 << 16}, verbs.QPAttrAltPath},
 		"AH.Port is 257, but the kernel takes at most 255":          {verbs.QPAttr{AH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAV},
 		"AH.SGIDIndex is 256, but the kernel takes at most 255":     {verbs.QPAttr{AH: verbs.AHAttr{SGIDIndex: 256}}, verbs.QPAttrAV},
+		"AckTimeout is -1ns, which is not in the range":             {verbs.QPAttr{AckTimeout: -1}, verbs.QPAttrAckTimeout},
+		"AltAckTimeout is 3h0m0s, which is not in the range":        {verbs.QPAttr{AltAckTimeout: 3 * time.Hour}, verbs.QPAttrAltPath},
+		"RNRTimer is 1s, which is not in the range":                 {verbs.QPAttr{RNRTimer: time.Second}, verbs.QPAttrRNRTimer},
+		"AH.Port is -1, but the kernel takes at most 255":           {verbs.QPAttr{AH: verbs.AHAttr{Port: -1}}, verbs.QPAttrAV},
+		"Port is -255, but the kernel takes at most 255":            {verbs.QPAttr{Port: -255}, verbs.QPAttrPort},
 		"AltAH.Port is 257, but the kernel takes at most 255":       {verbs.QPAttr{AltAH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAltPath},
 		"AltAH.SGIDIndex is 511, but the kernel takes at most 255":  {verbs.QPAttr{AltAH: verbs.AHAttr{SGIDIndex: 511}}, verbs.QPAttrAltPath},
 	} {
 		if err := w.qp.Modify(&c.attr, c.mask); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if err := w.qp.Modify(&c.attr, 0); err != nil && strings.Contains(err.Error(), "the kernel takes") {
+		if err := w.qp.Modify(&c.attr, 0); err != nil && strings.Contains(err.Error(), want) {
 			t.Errorf("%s, which the mask does not name: %v", want, err)
 		}
 	}
@@ -186,13 +193,13 @@ func TestConnect(t *testing.T) {
 	const rtr = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	const rts = verbs.QPAttrState | verbs.QPAttrSQPSN
 	masks := map[verbs.QPType][]verbs.QPAttrMask{
-		verbs.QPTypeRC: {init | verbs.QPAttrAccess, rtr | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
-			rts | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic},
+		verbs.QPTypeRC: {init | verbs.QPAttrAccess, rtr | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer,
+			rts | verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic},
 		verbs.QPTypeUC: {init | verbs.QPAttrAccess, rtr, rts},
 		verbs.QPTypeUD: {init | verbs.QPAttrQKey, verbs.QPAttrState, rts},
 	}
 	attr := &verbs.QPAttr{Access: verbs.AccessRemoteWrite, QKey: 7, DestQPN: 8, RQPSN: 9, SQPSN: 10,
-		AH: verbs.AHAttr{DGID: verbs.GID{1}, Global: true, SGIDIndex: 2}, RetryCnt: 3}
+		AH: verbs.AHAttr{DGID: verbs.GID{1}, Global: true}, RetryCnt: 3}
 	before := *attr
 	for typ, want := range masks {
 		k := fakeverbs.New(uint32(verbs.DriverHNS))

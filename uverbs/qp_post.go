@@ -24,7 +24,7 @@ import (
 func (qp *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	ring := qp.ring // a load after the lock would wait for it
 	qp.sq.Lock()
-	if qp.slowPath {
+	if !qp.fastPath {
 		qp.sq.Unlock()
 		n, err := qp.postSendSlow(wrs)
 		return n, qp.sendError(err)
@@ -57,7 +57,7 @@ func (qp *QP) sendError(err error) error {
 func (qp *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	ring := qp.ring // as in PostSend
 	qp.rq.Lock()
-	if qp.slowPath {
+	if !qp.fastPath {
 		qp.rq.Unlock()
 		n, err := qp.postRecvSlow(wrs)
 		return n, qp.recvError(err)

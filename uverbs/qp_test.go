@@ -2,11 +2,13 @@ package uverbs_test
 
 import (
 	"errors"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -14,6 +16,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+var hook = hooks.Get[*uverbs.QP, *uverbs.CQ]()
 
 // orderly is a driver whose device writes messages in order, and reads by blocks.
 type orderly struct{ hardware }
@@ -137,15 +141,15 @@ func (w *spyWorld) pollAll(t *testing.T) (ids []uint64) {
 func TestReusedNumber(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
 		w := newSpyWorld(t, !cleaner)
-		num := w.qp.Num()
+		num := w.qp.QPN()
 		w.cqs[0].push(bad(num, 1))
 		var second *uverbs.QP
 		w.file.destroyed = func() { second = w.newQP(t) }
 		if err := w.qp.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if second.Num() != num {
-			t.Fatalf("number %d, want %d again", second.Num(), num)
+		if second.QPN() != num {
+			t.Fatalf("number %d, want %d again", second.QPN(), num)
 		}
 		want := 1 // which is set aside
 		if cleaner {
@@ -167,8 +171,7 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestResetUnderPolling: other goroutines poll while a QP is put into RESET. They can't access the ring
-// between the kernel's call and the end of the provider's Modify, and a completion of the earlier
+// TestResetUnderPolling: other goroutines poll while a QP is put into RESET. A completion of the earlier
 // generation does not fail the QP.
 func TestResetUnderPolling(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
@@ -191,16 +194,13 @@ func TestResetUnderPolling(t *testing.T) {
 			})
 		}
 		for i := range uint64(500) {
-			w.cqs[0].push(verbs.WC{QPN: w.qp.Num(), WRID: i})
+			w.cqs[0].push(verbs.WC{QPN: w.qp.QPN(), WRID: i})
 			if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 				t.Fatal(err)
 			}
 		}
 		close(stop)
 		pollers.Wait()
-		if n := w.polled.Load(); n > 0 {
-			t.Errorf("cleaner %v: polled %d times in the middle of a RESET", cleaner, n)
-		}
 		if cleaned := w.count("clean") >= 500; cleaned != cleaner {
 			t.Errorf("cleaner %v: cleaned %d times", cleaner, w.count("clean"))
 		}
@@ -211,7 +211,7 @@ func TestResetUnderPolling(t *testing.T) {
 // completions of the earlier one do not fail the QP.
 func TestFailedReset(t *testing.T) {
 	w := newSpyWorld(t, true)
-	w.cqs[0].push(bad(w.qp.Num(), 1))
+	w.cqs[0].push(bad(w.qp.QPN(), 1))
 	w.fail = "after modify"
 	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, errSpy) {
 		t.Fatal(err)
@@ -228,12 +228,12 @@ func TestDestroyFails(t *testing.T) {
 		func(w *spyWorld) { w.fail = "destroy QP" },
 	} {
 		w := newSpyWorld(t, false)
-		w.cqs[0].push(bad(w.qp.Num(), 1))
+		w.cqs[0].push(bad(w.qp.QPN(), 1))
 		refuse(w)
 		if err := w.qp.Close(); err == nil {
 			t.Fatal("closed")
 		}
-		if n := w.count("clean"); n != 0 || w.table.Get(w.qp.Num()) == nil {
+		if n := w.count("clean"); n != 0 || w.table.Get(w.qp.QPN()) == nil {
 			t.Errorf("cleaned %d times, or forgotten", n)
 		}
 		if n, err := w.qp.PostSend(make([]verbs.SendWR, 2)); n != 2 || err != nil {
@@ -244,6 +244,81 @@ func TestDestroyFails(t *testing.T) {
 		}
 		if got := w.pollAll(t); len(got) != 2 { // flushed
 			t.Errorf("polled %d", got)
+		}
+	}
+}
+
+// TestNoLockAcrossCalls: while a provider puts a QP into RESET or destroys an object, which may take long,
+// other goroutines can use the objects that they share with it. Once the kernel has destroyed an object, the
+// provider is not called for it again.
+func TestNoLockAcrossCalls(t *testing.T) {
+	w := newSpyWorld(t, false)
+	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4}))
+	cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
+	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
+	poll := func() error {
+		return errors.Join(failed(cq.Poll(make([]verbs.WC, 1))), failed(w.cq.Poll(make([]verbs.WC, 1))))
+	}
+	post := func() error { return failed(srq.PostRecv(make([]verbs.RecvWR, 1))) }
+	for _, c := range []struct {
+		name       string
+		call, use  func() error
+		afterwards error // of use, after the kernel's call
+	}{
+		{"RESET", func() error { return qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState) }, poll, nil},
+		{"QP", qp.Close, poll, nil},
+		{"CQ", cq.Close, poll, net.ErrClosed},
+		{"SRQ", srq.Close, post, net.ErrClosed},
+	} {
+		times := 0
+		w.busy = func(done bool) {
+			times++
+			used := make(chan error, 1)
+			go func() { used <- c.use() }()
+			var want error
+			if done {
+				want = c.afterwards
+			}
+			select {
+			case err := <-used:
+				if !errors.Is(err, want) {
+					t.Errorf("%s, after the kernel's call %v: %v, want %v", c.name, done, err, want)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("%s, after the kernel's call %v: another goroutine waits for the provider", c.name, done)
+			}
+		}
+		if err := c.call(); err != nil || times != 2 {
+			t.Errorf("%s: %v, %d times", c.name, err, times)
+		}
+		w.busy = nil
+	}
+}
+
+// TestArmWhileClosing: Arm waits for the result of Close. It arms a CQ that the kernel keeps.
+func TestArmWhileClosing(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		w := newSpyWorld(t, false)
+		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
+		if kept {
+			w.file.Fail("CQ_DESTROY", 0, syscall.EBUSY)
+		}
+		armed := make(chan error, 1)
+		w.busy = func(done bool) {
+			if !done {
+				go func() { armed <- cq.Arm(false) }()
+			}
+		}
+		if err := cq.Close(); (err != nil) != kept {
+			t.Fatal(err)
+		}
+		err := <-armed
+		if kept && (err != nil || w.count("arm") != 1) || !kept && !errors.Is(err, net.ErrClosed) {
+			t.Errorf("kept %v: %v, armed %d times", kept, err, w.count("arm"))
+		}
+		w.busy = nil
+		if err := cq.Close(); (err == nil) != kept {
+			t.Error(err)
 		}
 	}
 }
@@ -302,7 +377,7 @@ func TestTold(t *testing.T) {
 // TestWake: an event without a completion, which is not one of the device's.
 func TestWake(t *testing.T) {
 	w := newWorld(t)
-	hooks.Wake(w.cq)
+	hook.Wake(w.cq)
 	if cq, err := w.channel.Get(t.Context()); cq != w.cq || err != nil {
 		t.Error(cq, err)
 	}

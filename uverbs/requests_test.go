@@ -109,7 +109,7 @@ func (a *asker) all() {
 }
 
 func (a *asker) queries() {
-	asked(a.dev.Query())(a.t)
+	asked(a.dev.QueryDevice())(a.t)
 	asked(a.dev.QueryPort(1))(a.t)
 	asked(a.dev.QueryGID(1, 0))(a.t)
 	asked(a.dev.GIDTable())(a.t)
@@ -123,7 +123,7 @@ func (a *asker) regions() {
 	mr, far := asked(a.pd.RegMR(memory, verbs.AccessLocalWrite))(a.t), asked(a.pd.RegMR(memory[:100], allAccess))(a.t)
 	if a.rereg {
 		access := allAccess
-		a.ok(mr.Rereg(uverbs.ReregOptions{Access: &access}), mr.Rereg(uverbs.ReregOptions{PD: other}))
+		a.ok(mr.Rereg(&uverbs.ReregOptions{Access: &access}), mr.Rereg(&uverbs.ReregOptions{PD: other}))
 		a.hardware(far)
 	}
 	a.ok(far.Close(), mr.Close())
@@ -172,15 +172,15 @@ var way = verbs.AHAttr{Global: true, Port: 1, SL: 3, SGIDIndex: 1, HopLimit: 64,
 
 func (a *asker) connected(typ verbs.QPType, srq *uverbs.SRQ) {
 	qp := a.pair(typ, srq, typ == verbs.QPTypeUC)
-	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: qp.Num(), RQPSN: 77, AH: way}
+	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: qp.QPN(), RQPSN: 77, AH: way}
 	rts := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 99}
 	rtrMask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	rtsMask := verbs.QPAttrState | verbs.QPAttrSQPSN
 	if typ == verbs.QPTypeRC {
-		rtr.MaxDestRDAtomic, rtr.MinRNRTimer = 1, 12
-		rts.Timeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRDAtomic = 14, 7, 6, 1
-		rtrMask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
-		rtsMask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+		rtr.MaxDestRDAtomic, rtr.RNRTimer = 1, 640*time.Microsecond
+		rts.AckTimeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRDAtomic = 67*time.Millisecond, 7, 6, 1
+		rtrMask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer
+		rtsMask |= verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	a.ok(qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
 		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccess),
@@ -202,7 +202,7 @@ func (a *asker) domains() {
 	xrcd := asked(a.dev.OpenXRCD(nil, os.O_CREATE))(a.t)
 	srq := asked(a.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 8, MaxSGE: 1, XRCD: xrcd, CQ: a.cq}))(a.t)
 	target := asked(xrcd.CreateQP())(a.t)
-	a.ok(asked(xrcd.OpenQP(target.Num()))(a.t).Close())
+	a.ok(asked(xrcd.OpenQP(target.QPN()))(a.t).Close())
 	initiator := asked(a.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: a.cq,
 		Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 2, MaxInline: 32}}))(a.t)
 	a.ok(initiator.Close(), target.Close(), srq.Close(), xrcd.Close())

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,7 +23,7 @@ type roce struct {
 	*world
 	other *uverbs.PD
 	mw    *uverbs.MW
-	ah    *verbs.AH
+	ah    *uverbs.AH
 	ud    *uverbs.QP
 }
 
@@ -36,7 +37,7 @@ func newRoCE(t testing.TB) *roce {
 	w := &roce{world: worldOn(t, rxe0)}
 	w.other = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
-	w.ah = must[*verbs.AH](t)(w.pd.CreateAH(address))
+	w.ah = must[*uverbs.AH](t)(w.pd.CreateAH(address))
 	opts := w.qpOptions()
 	opts.Type = verbs.QPTypeUD
 	w.ud = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
@@ -51,7 +52,7 @@ func connected(t testing.TB) *roce {
 	t.Helper()
 	w := newRoCE(t)
 	for _, qp := range []*uverbs.QP{w.qp, w.ud} {
-		attr := &verbs.QPAttr{DestQPN: qp.Num(), AH: *address, QKey: 1, Access: verbs.AccessRemoteWrite}
+		attr := &verbs.QPAttr{DestQPN: qp.QPN(), AH: *address, QKey: 1, Access: verbs.AccessRemoteWrite}
 		if err := qp.Init(attr); err != nil {
 			t.Fatal(err)
 		}
@@ -118,12 +119,13 @@ func TestArmAfterResize(t *testing.T) {
 func TestConnected(t *testing.T) {
 	w := connected(t)
 	want := &verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTS, PathMTU: verbs.MTU1024, DestQPN: 17,
-		Access: verbs.AccessRemoteWrite, AH: *address, MaxRDAtomic: 1, MaxDestRDAtomic: 1, MinRNRTimer: 12, Port: 1, Timeout: 14,
+		Access: verbs.AccessRemoteWrite, AH: *address, MaxRDAtomic: 1, MaxDestRDAtomic: 1, RNRTimer: 640 * time.Microsecond, Port: 1, AckTimeout: 4096 << 14,
 		RetryCnt: 7, RNRRetry: 7, Cap: verbs.QPCap{MaxSendWR: 7, MaxRecvWR: 7, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 32}}
 	if diff := cmp.Diff(want, must[*verbs.QPAttr](t)(w.qp.Query())); diff != "" {
 		t.Error(diff)
 	}
-	want = &verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTS, QKey: 1, Port: 1, Cap: want.Cap}
+	want = &verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTS, PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true},
+		QKey: 1, Port: 1, RNRTimer: 655360 * time.Microsecond, Cap: want.Cap}
 	if diff := cmp.Diff(want, must[*verbs.QPAttr](t)(w.ud.Query())); diff != "" {
 		t.Error(diff)
 	}
@@ -210,11 +212,11 @@ func TestConcurrentRoCE(t *testing.T) {
 		spawn("datagram", func() error { return failed(w.ud.PostSend(w.datagram())) }, full)
 		spawn("PostRecv", func() error { return failed(w.qp.PostRecv([]verbs.RecvWR{{}})) }, full)
 		spawn("Poll", func() error { return failed(w.cq.Poll(make([]verbs.WC, 3))) })
-		spawn("Wait", func() error { return failed(w.cq.Wait(ctx, make([]verbs.WC, 1))) }, context.Canceled)
+		spawn("Wait", func() error { return failed(w.cq.Wait(ctx, make([]verbs.WC, 1))) }, context.Canceled, verbs.ErrCQOverflow)
 		spawn("Resize", func() error { return w.cq.Resize(100) }, syscall.EINVAL)
 		spawn("SRQ.Resize", func() error { return w.srq.Resize(20) })
 		spawn("SetLimit", func() error { return w.srq.SetLimit(0) })
-		spawn("Rereg", func() error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.pd, Access: &access}) })
+		spawn("Rereg", func() error { return w.mr.Rereg(&uverbs.ReregOptions{PD: w.pd, Access: &access}) })
 		spawn("AH", func() error { return closing(w.pd.CreateAH(address)) })
 		spawn("MW", func() error { return closing(w.pd.AllocMW(verbs.MWType1)) })
 		spawn("Mcast", func() error { return w.ud.AttachMcast(group, 0) })
@@ -242,7 +244,7 @@ func TestClosingRoCE(t *testing.T) {
 			func() error { return w.cq.Resize(9) },
 			func() error { return w.cq.Arm(false) },
 			func() error { return w.srq.Resize(9) },
-			func() error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.other}) },
+			func() error { return w.mr.Rereg(&uverbs.ReregOptions{PD: w.other}) },
 			func() error { return closing(w.pd.CreateAH(address)) },
 			func() error { return closing(w.other.AllocMW(verbs.MWType1)) },
 		} {

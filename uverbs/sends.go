@@ -31,8 +31,8 @@ type Sends struct {
 //
 // Sends locks the QP's sends until Ring. Meanwhile other goroutines wait in Sends and, depending
 // on the driver, in PostSend, Modify and Close. So always call Ring, and call it soon. Before
-// Ring, call no other method of the QP or of its connection. The QP's type must be RC, UC or raw
-// packet; with others Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is
+// Ring, call no other method of the QP or of its connection. The QP's type must be RC, UC, raw
+// packet or DCI; with others Ring returns an error that matches [verbs.ErrNotSupported]. If the QP is
 // closed, Ring returns [verbs.ErrClosed]. A list that is not longer than an earlier one of the QP
 // allocates nothing.
 //
@@ -41,17 +41,35 @@ type Sends struct {
 // C: ibv_wr_start
 func (qp *QP) Sends() *Sends {
 	s := &qp.sends
+	if s.lock == nil { // of a zero QP
+		s.init(qp)
+	}
 	s.lock.Lock()
 	var refused error
 	switch {
-	case s.list == nil && qp.slowPath:
+	case s.list == nil && !qp.fastPath:
 		refused = verbs.ErrClosed
-	case qp.typ == verbs.QPTypeUD || qp.typ == verbs.QPTypeXRCInitiator:
+	case qp.typ == verbs.QPTypeUD || qp.typ == verbs.QPTypeSRD || qp.typ == verbs.QPTypeXRCInitiator:
 		refused = fmt.Errorf("%w: %v requests name a peer, for which Sends has no argument: use PostSend", verbs.ErrNotSupported, qp.typ)
 	}
 	s.begun = true
 	s.builder.StartSends(refused)
 	return s
+}
+
+// SetDCAddr sets the target of the requests that are added after it, until another SetDCAddr or Ring.
+// The target is the DCT with the number dctn and the key at the address of ah. stream is that of the
+// requests, see [verbs.DCStreams], and 0 if the DCI has no streams. A DCI must have a target, and with other QPs Ring returns an error that matches [verbs.ErrNotSupported].
+//
+//	q := dci.Sends()
+//	q.SetDCAddr(ah, dctn, key, 0)
+//	q.Write(1, 0, first, addr, rkey)
+//	q.Write(2, verbs.SendSignaled, second, addr+1<<20, rkey)
+//	n, err := q.Ring()
+//
+// C: mlx5dv_wr_set_dc_addr_stream, which each request needs
+func (s *Sends) SetDCAddr(ah *AH, dctn uint32, key uint64, stream uint16) {
+	s.builder.BuildTarget(ah, dctn, key, stream)
 }
 
 // Send adds a send of the memory of one SGE.
@@ -136,6 +154,12 @@ func (l *sendList) StartSends(refused error) {
 	l.refused = refused
 }
 
+func (l *sendList) BuildTarget(verbs.AH, uint32, uint64, uint16) {
+	if l.refused == nil {
+		l.refused = driver.ErrNoTarget
+	}
+}
+
 func (l *sendList) RingSends() (int, error) { return 0, nil }
 
 // add appends a request with an SGE, if e is not nil.
@@ -168,3 +192,6 @@ func (l *sendList) BuildWrite(id uint64, flags verbs.SendFlags, e verbs.SGE, add
 func (l *sendList) BuildWriteInline(id uint64, flags verbs.SendFlags, data []byte, addr uint64, rkey uint32) {
 	l.add(verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: flags, Inline: data, RemoteAddr: addr, RKey: rkey}, nil)
 }
+
+// Format implements [fmt.Formatter]. It prints the queue pair, never the requests.
+func (s *Sends) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sends of %v", s.qp) }

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -24,20 +24,21 @@ import (
 // spy is a driver that implements every optional interface and counts the calls. Every call to the
 // kernel has private bytes, and spyFile returns the same bytes.
 type spy struct {
-	mu         sync.Mutex
-	counts     map[string]int
-	calls      []string    // in order
-	fail       string      // the hook that fails next
-	tellsNoQP  bool        // no Cleaner
-	concluding atomic.Bool // between Do and the end of Modify or Destroy of a QP
-	polled     atomic.Int32
-	table      driver.Table[spyQP]
-	device     driver.Device
-	page       *mmap.Page
-	stores     []mmap.Store
-	uar        uint32
-	attr       *verbs.DeviceAttr
-	cqs        []*spyCQ
+	mu        sync.Mutex
+	counts    map[string]int
+	calls     []string // in order
+	fail      string   // the hook that fails next
+	tellsNoQP bool     // no Cleaner
+	survives  bool     // QPs survive errors other than flushes
+	queryMask verbs.QPAttrMask
+	busy      func(done bool) // called by Destroy and Modify before and after the kernel's call
+	table     driver.Table[spyQP]
+	device    driver.Device
+	page      *mmap.Page
+	stores    []mmap.Store
+	uar       uint32
+	attr      *verbs.DeviceAttr
+	cqs       []*spyCQ
 }
 
 var errSpy = errors.New("the spy gave up")
@@ -119,13 +120,26 @@ type spyData struct {
 	kind string
 }
 
+func (d *spyData) AHNumber() uint16 { return 7 }
+
 func (d *spyData) Destroy(do func() error) error { return d.destroy(d.kind, do) }
 
 func (s *spy) destroy(kind string, do func() error) error {
 	if err := s.hook("destroy " + kind); err != nil {
 		return err
 	}
-	return do()
+	s.work(false)
+	if err := do(); err != nil {
+		return err
+	}
+	s.work(true)
+	return nil
+}
+
+func (s *spy) work(done bool) {
+	if s.busy != nil {
+		s.busy(done)
+	}
 }
 
 // queue allocates and maps memory of every kind for an object.
@@ -176,9 +190,6 @@ func (q *spyCQ) push(wcs ...verbs.WC) {
 }
 
 func (q *spyCQ) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
-	if q.concluding.Load() {
-		q.polled.Add(1)
-	}
 	q.ring.Lock()
 	defer q.ring.Unlock()
 	n = copy(wcs, q.ring.wcs)
@@ -246,10 +257,10 @@ func (q *spyQP) PostSend(wrs []verbs.SendWR) (int, error) {
 func (q *spyQP) PostRecv(wrs []verbs.RecvWR) (int, error) { return len(wrs), q.hook("recv") }
 
 func (q *spyQP) Modify(r *driver.ModifyQP) error {
+	q.work(false)
 	err := q.do("modify", r)
-	q.concluding.Store(r.To == verbs.QPStateReset)
 	_ = q.hook(fmt.Sprintf("%v to %v", r.From, r.To))
-	q.concluding.Store(false)
+	q.work(true)
 	return err
 }
 
@@ -260,15 +271,17 @@ func (q *spyQP) Flush() driver.Flushed {
 	return f
 }
 
+func (q *spyQP) Survives(wc *verbs.WC) bool { return q.survives && wc.Status != verbs.StatusWRFlushErr }
+
+func (q *spyQP) QueryMask() verbs.QPAttrMask { return q.queryMask }
+
 // FlushedByErr makes uverbs move the QP to ERR again after each post.
 func (q *spyQP) FlushedByErr() bool { return true }
 
 func (q *spyQP) Destroy(do func() error) error {
 	err := q.destroy("QP", do)
 	if err == nil {
-		q.concluding.Store(true)
 		q.table.Delete(q.num, q)
-		q.concluding.Store(false)
 	}
 	return err
 }
@@ -329,7 +342,7 @@ func (f *spyFile) MapPage(_ int64, length int) (*mmap.Page, error) {
 }
 
 func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
-	s := &spy{counts: make(map[string]int), tellsNoQP: tellsNoQP}
+	s := &spy{counts: make(map[string]int), tellsNoQP: tellsNoQP, queryMask: verbs.QPAttrState}
 	driver.Register(s)
 	f := &spyFile{Kernel: fakeverbs.New(uint32(verbs.DriverUSNIC)), spy: s}
 	f.Own = map[uint16]bool{spyExtended: true}
@@ -484,15 +497,15 @@ func TestDriverHookFails(t *testing.T) {
 			continue
 		}
 		t.Run(hook, func(t *testing.T) {
-			live := mmap.Live()
+			live := regions.Live()
 			w := &spyWorld{}
 			w.spy, w.file = newSpy(t, false)
 			w.fail = hook
 			if err := w.walk(); !errors.Is(err, errSpy) {
 				t.Errorf("the walk says %v", err)
 			}
-			if mmap.Live() != live {
-				t.Errorf("%d regions live, %d before", mmap.Live(), live)
+			if regions.Live() != live {
+				t.Errorf("%d regions live, %d before", regions.Live(), live)
 			}
 		})
 	}

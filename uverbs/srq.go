@@ -39,7 +39,7 @@ type SRQ struct {
 type SRQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
-	Limit  uint32 // raise EventSRQLimitReached when fewer receives are left; 0 means never
+	Limit  uint32 // raise verbs.EventSRQLimitReached when fewer receives are left; 0 means never
 
 	// XRCD is set for an SRQ of an XRC domain, which serves only the domain's target QPs. Its
 	// receives complete on CQ. Other SRQs have no CQ.
@@ -51,7 +51,7 @@ type SRQOptions struct {
 //
 // C: ibv_create_srq
 func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
-	dev := pd.dev
+	dev := pd.device()
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "SRQ")
 	}
@@ -60,7 +60,7 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 	}
 	s := &SRQ{dev: dev, pd: pd, cookie: dev.cookie(), xrcd: opts.XRCD, cq: opts.CQ}
 	if (s.xrcd == nil) != (s.cq == nil) {
-		return nil, &Error{Op: "create", Object: "SRQ", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "SRQOptions must name both XRCD and CQ, or neither"}
+		return nil, &verbs.Error{Op: "create", Object: "SRQ", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "SRQOptions must name both XRCD and CQ, or neither"}
 	}
 	if err := s.attach("SRQ", &pd.object, s.xrcd.asObject(), s.cq.asObject()); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 		s.detach()
 		return nil, s.fail("create", err, s.createHint(err, opts))
 	}
-	s.setNumber(s.handle)
+	s.created(s, s.handle)
 	return s, nil
 }
 
@@ -154,7 +154,7 @@ func (s *SRQ) Num() uint32 { return s.num }
 // C: ibv_post_srq_recv
 func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	s.mu.Lock()
-	if s.closed {
+	if s.closed || s.ring == nil {
 		s.mu.Unlock()
 		return 0, s.fail("post a receive to", verbs.ErrClosed, "")
 	}
@@ -179,21 +179,30 @@ func (s *SRQ) asObject() *object {
 // C: ibv_query_srq
 func (s *SRQ) Query() (*verbs.SRQAttr, error) {
 	var resp abi.IbUverbsQuerySrqResp
-	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
-	defer r.Free()
-	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := s.command("query", r); err != nil {
+	err := s.using("query", func() error {
+		r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
+		defer r.Free()
+		ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+		if err := r.Do(s.dev.file); err != nil {
+			return s.fail("query", err, "")
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &verbs.SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
 }
 
-// SetLimit makes the SRQ raise EventSRQLimitReached once, when fewer than limit receives are
+// SetLimit makes the SRQ raise verbs.EventSRQLimitReached once, when fewer than limit receives are
 // left. A limit of 0 disarms it.
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
-func (s *SRQ) SetLimit(limit uint32) error {
-	return s.modify("set the limit of", 0, limit)
+func (s *SRQ) SetLimit(limit int) error {
+	if limit < 0 {
+		return s.fail("set the limit of", syscall.EINVAL, "the limit is negative")
+	}
+	return s.modify("set the limit of", 0, entryCount(limit))
 }
 
 // Resize changes the size of the SRQ to at least maxWR receives. Receives that were posted stay.
@@ -201,11 +210,11 @@ func (s *SRQ) SetLimit(limit uint32) error {
 // ErrNotSupported and nothing has changed.
 //
 // C: ibv_modify_srq with IBV_SRQ_MAX_WR
-func (s *SRQ) Resize(maxWR uint32) error {
-	if maxWR == 0 { // the provider would take it for a change of the limit
-		return s.fail("resize", syscall.EINVAL, "maxWR is 0")
+func (s *SRQ) Resize(maxWR int) error {
+	if maxWR < 1 { // the provider would take 0 for a change of the limit
+		return s.fail("resize", syscall.EINVAL, "maxWR is below 1")
 	}
-	return s.modify("resize", maxWR, 0)
+	return s.modify("resize", entryCount(maxWR), 0)
 }
 
 func (s *SRQ) modify(op string, maxWR, limit uint32) error {
@@ -258,15 +267,6 @@ func (s *SRQ) issueModify(r *driver.ModifySRQ, u driver.UHW, extra []driver.Attr
 	return s.dev.doWith(q, u, extra)
 }
 
-func (s *SRQ) command(op string, r *ioctl.Request) error {
-	return s.using(op, func() error {
-		if err := r.Do(s.dev.file); err != nil {
-			return s.fail(op, err, "")
-		}
-		return nil
-	})
-}
-
 // IB_SRQ_MAX_WR and IB_SRQ_LIMIT of enum ib_srq_attr_mask. No uapi header has them.
 const (
 	srqMaxWR = 1
@@ -281,15 +281,25 @@ func (s *SRQ) Close() error {
 		return closeNil("SRQ")
 	}
 	return s.close(func() error {
-		return destroy(s.ring, func() error { return s.issueDestroy(s.handle) })
+		return destroy(s.ring, func() error {
+			err := s.issueDestroy(s.handle)
+			if err == nil {
+				s.setClosed()
+			}
+			return err
+		})
 	}, s.release)
+}
+
+// setClosed makes posts fail before the provider gives up the queue.
+func (s *SRQ) setClosed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 }
 
 func (s *SRQ) release() error {
 	s.dev.events.remove(s.cookie)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
 	return s.memory.free()
 }
 

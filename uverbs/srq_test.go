@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -41,7 +41,7 @@ func takeSRQ(t testing.TB, ksrq *fakerxe.SRQ, first, n uint64) {
 func TestResizeSRQ(t *testing.T) {
 	w := newRoCE(t)
 	id, live := uint64(0), 0
-	for _, entries := range []uint32{100, 7, 31, 3} {
+	for _, entries := range []int{100, 7, 31, 3} {
 		room := uint64(w.srq.MaxWR())
 		w.postSRQ(t, id, room)
 		takeSRQ(t, w.ksrq(), id, room-2)
@@ -49,13 +49,13 @@ func TestResizeSRQ(t *testing.T) {
 		if err := w.srq.Resize(entries); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.srq.MaxWR(); got < entries || got > 2*entries || got != w.k.SRQs()[0].MaxWR {
+		if got := w.srq.MaxWR(); int(got) < entries || int(got) > 2*entries || got != w.k.SRQs()[0].MaxWR {
 			t.Errorf("room for %d, asked for %d, the kernel has %d", got, entries, w.k.SRQs()[0].MaxWR)
 		}
-		if n := mmap.Live(); live != 0 && n != live {
+		if n := regions.Live(); live != 0 && n != live {
 			t.Errorf("%d regions, %d before", n, live)
 		}
-		live = mmap.Live()
+		live = regions.Live()
 		takeSRQ(t, w.ksrq(), id+room-2, 3)
 		w.postSRQ(t, id+room+1, 1)
 		takeSRQ(t, w.ksrq(), id+room+1, 1)
@@ -66,7 +66,7 @@ func TestResizeSRQ(t *testing.T) {
 // TestResizeSRQFails fails before and after the kernel has resized.
 func TestResizeSRQFails(t *testing.T) {
 	w := newRoCE(t)
-	alive, live := w.k.Alive(), mmap.Live()
+	alive, live := w.k.Alive(), regions.Live()
 	w.postSRQ(t, 0, 5)
 	if err := w.srq.Resize(3); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("less than is posted: %v", err)
@@ -84,8 +84,8 @@ func TestResizeSRQFails(t *testing.T) {
 	if n, err := w.srq.PostRecv([]verbs.RecvWR{{}}); n != 0 || err == nil || !strings.Contains(err.Error(), "lost when it was resized") {
 		t.Errorf("%d receives, %v", n, err)
 	}
-	if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
-		t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+	if !slices.Equal(w.k.Alive(), alive) || regions.Live() != live {
+		t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 	}
 	if err := w.srq.Close(); err != nil {
 		t.Error(err)
@@ -96,20 +96,20 @@ func TestResizeSRQFails(t *testing.T) {
 func TestSRQLimit(t *testing.T) {
 	w := newRoCE(t)
 	w.postSRQ(t, 0, 5)
-	live := mmap.Live()
-	if err := w.srq.SetLimit(4); err != nil || w.srq.MaxWR() != 7 || mmap.Live() != live {
-		t.Fatalf("%v, room for %d, %d regions, %d before", err, w.srq.MaxWR(), mmap.Live(), live)
+	live := regions.Live()
+	if err := w.srq.SetLimit(4); err != nil || w.srq.MaxWR() != 7 || regions.Live() != live {
+		t.Fatalf("%v, room for %d, %d regions, %d before", err, w.srq.MaxWR(), regions.Live(), live)
 	}
 	takeSRQ(t, w.ksrq(), 0, 3)
-	want := uverbs.AsyncEvent{Type: uverbs.EventSRQLimitReached, SRQ: w.srq}
+	want := uverbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: w.srq}
 	if got, err := w.dev.AsyncEvent(context.Background()); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if a := must[*verbs.SRQAttr](t)(w.srq.Query()); *a != (verbs.SRQAttr{MaxWR: 7, MaxSGE: 1}) {
 		t.Errorf("%+v", a)
 	}
-	w.k.Async(1, uint32(uverbs.EventPortErr))
-	if got, err := w.dev.AsyncEvent(context.Background()); err != nil || got.Type != uverbs.EventPortErr {
+	w.k.Async(1, uint32(verbs.EventPortErr))
+	if got, err := w.dev.AsyncEvent(context.Background()); err != nil || got.Type != verbs.EventPortErr {
 		t.Errorf("a second event: %+v, %v", got, err)
 	}
 }
@@ -123,7 +123,7 @@ func TestResizeSRQWhilePosted(t *testing.T) {
 	tick := make(chan struct{}, 1)
 	var others sync.WaitGroup
 	others.Go(func() {
-		n := uint32(10)
+		n := 10
 		for range tick {
 			if err := w.srq.Resize(n); err != nil && !errors.Is(err, syscall.EINVAL) { // too much is posted
 				t.Error(err)

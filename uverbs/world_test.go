@@ -10,7 +10,7 @@ import (
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
@@ -46,12 +46,12 @@ func must[T any](t testing.TB) func(T, error) T {
 
 // noLeaks fails the test if an object of k, or a region, is still open at its end.
 func noLeaks(t testing.TB, k *fakeverbs.Kernel) {
-	live := mmap.Live()
+	live := regions.Live()
 	t.Cleanup(func() {
 		if leaks := k.Leaks(); len(leaks) > 0 {
 			t.Errorf("the kernel still has %q", leaks)
 		}
-		if n := mmap.Live(); n != live {
+		if n := regions.Live(); n != live {
 			t.Errorf("%d regions live, %d at the start", n, live)
 		}
 	})

@@ -52,12 +52,12 @@ type WQOptions struct {
 //
 // C: ibv_create_wq
 func (pd *PD) CreateWQ(opts *WQOptions) (*WQ, error) {
-	dev := pd.dev
+	dev := pd.device()
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "WQ")
 	}
 	if opts == nil || opts.CQ == nil {
-		return nil, &Error{Op: "create", Object: "WQ", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "WQOptions must name a CQ"}
+		return nil, &verbs.Error{Op: "create", Object: "WQ", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "WQOptions must name a CQ"}
 	}
 	w := &WQ{dev: dev, pd: pd, cq: opts.CQ, cookie: dev.cookie()}
 	if err := w.attach("WQ", &pd.object, &w.cq.object); err != nil {
@@ -67,7 +67,7 @@ func (pd *PD) CreateWQ(opts *WQOptions) (*WQ, error) {
 		w.detach()
 		return nil, w.fail("create", err, createHint(err))
 	}
-	w.setNumber(w.handle)
+	w.created(w, w.handle)
 	return w, nil
 }
 
@@ -125,7 +125,7 @@ func (w *WQ) MaxSGE() uint32 { return w.maxSGE }
 func (w *WQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	const op = "post a receive to"
 	w.mu.Lock()
-	if w.closed {
+	if w.closed || w.ring == nil {
 		w.mu.Unlock()
 		return 0, w.fail(op, verbs.ErrClosed, "")
 	}
@@ -148,6 +148,7 @@ func (w *WQ) Close() error {
 		return destroy(w.ring, func() error {
 			err := w.issueDestroy(w.handle)
 			if err == nil {
+				w.setClosed()
 				w.clean()
 			}
 			return err
@@ -165,11 +166,15 @@ func (w *WQ) clean() {
 	}
 }
 
-func (w *WQ) release() error {
-	w.dev.events.remove(w.cookie)
+// setClosed makes posts fail before the provider gives up the queue.
+func (w *WQ) setClosed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
+}
+
+func (w *WQ) release() error {
+	w.dev.events.remove(w.cookie)
 	return w.memory.free()
 }
 
@@ -257,13 +262,13 @@ type RWQIndTable struct {
 // C: ibv_create_rwq_ind_table
 func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {
 	if bits.OnesCount(uint(len(wqs))) != 1 {
-		return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "the number of WQs must be a power of two"}
+		return nil, &verbs.Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "the number of WQs must be a power of two"}
 	}
 	t := &RWQIndTable{dev: d}
 	parents := []*object{&d.object}
 	for _, w := range wqs {
 		if w == nil {
-			return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "a WQ is nil"}
+			return nil, &verbs.Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "a WQ is nil"}
 		}
 		parents = append(parents, &w.object)
 	}
@@ -274,7 +279,7 @@ func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {
 		t.detach()
 		return nil, t.fail("create", err, createHint(err))
 	}
-	t.setNumber(t.handle)
+	t.created(t, t.handle)
 	return t, nil
 }
 
@@ -334,15 +339,16 @@ type RSSOptions struct {
 //
 // C: ibv_create_qp_ex with rwq_ind_tbl
 func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
-	dev := pd.dev
+	dev := pd.device()
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "QP")
 	}
 	if opts == nil || opts.Table == nil {
-		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "RSSOptions must name a table"}
+		return nil, &verbs.Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "RSSOptions must name a table"}
 	}
 	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: driver.NoQueues{}, cookie: dev.cookie()}
 	qp.sends.init(qp)
+	qp.setFastPath()
 	if qp.typ == 0 {
 		qp.typ = verbs.QPTypeRawPacket
 	}
@@ -353,7 +359,7 @@ func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
 		qp.detach()
 		return nil, qp.fail("create", err, createHint(err))
 	}
-	qp.setNumber(qp.num)
+	qp.created(qp, qp.num.Load())
 	return qp, nil
 }
 
@@ -393,6 +399,7 @@ func (qp *QP) issueCreateRSS(r *driver.CreateRSSQP, opts *RSSOptions, u driver.U
 		return err
 	}
 	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
-	qp.handle, qp.num = r.Handle, r.Num
+	qp.handle = r.Handle
+	qp.num.Store(r.Num)
 	return nil
 }

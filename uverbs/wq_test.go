@@ -91,7 +91,7 @@ func TestWQ(t *testing.T) {
 		t.Error(n, err)
 	}
 	kwq.Raise(abi.IB_EVENT_WQ_FATAL)
-	if e, err := w.dev.AsyncEvent(context.Background()); err != nil || e.WQ != q || e.Type != uverbs.EventWQFatal {
+	if e, err := w.dev.AsyncEvent(context.Background()); err != nil || e.WQ != q || e.Type != verbs.EventWQFatal {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, c := range []closer{w.wqs[0], w.table, w.cq, w.pd} {

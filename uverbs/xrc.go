@@ -38,7 +38,7 @@ func (d *Device) OpenXRCD(file *os.File, flag int) (*XRCD, error) {
 		x.detach()
 		return nil, x.fail("open", err, xrcdHint(err))
 	}
-	x.setNumber(x.handle)
+	x.created(x, x.handle)
 	return x, nil
 }
 
@@ -141,9 +141,13 @@ func (x *XRCD) OpenQP(num uint32) (*QP, error) {
 }
 
 func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
+	if x.isZero() {
+		return nil, x.fail(op, verbs.ErrClosed, "")
+	}
 	d := x.dev
 	qp := &QP{dev: d, typ: verbs.QPTypeXRCTarget, ring: driver.NoQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
 	qp.sends.init(qp)
+	qp.setFastPath()
 	if err := qp.attach("QP", &x.object); err != nil {
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
 		return nil, qp.fail(op, err, targetHint(op, err))
 	}
 	d.events.add(qp.cookie, AsyncEvent{QP: qp})
-	qp.setNumber(qp.num)
+	qp.created(qp, qp.num.Load())
 	return qp, nil
 }
 
@@ -175,6 +179,7 @@ func (qp *QP) createTarget(x *XRCD) error {
 
 func (qp *QP) issueCreateTarget(x *XRCD, u driver.UHW, extra []driver.Attr) error {
 	var capIn, capOut abi.IbUverbsQpCap
+	var num uint32
 	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
 	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
@@ -183,11 +188,12 @@ func (qp *QP) issueCreateTarget(x *XRCD, u driver.UHW, extra []driver.Attr) erro
 	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(qp.typ))
 	ioctl.In(q, abi.UVERBS_ATTR_CREATE_QP_CAP, &capIn)
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &capOut)
-	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &qp.num)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &num)
 	if err := qp.dev.doWith(q, u, extra); err != nil {
 		return err
 	}
 	qp.handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	qp.num.Store(num)
 	return nil
 }
 
@@ -200,7 +206,8 @@ func (qp *QP) issueOpen(x *XRCD, num uint32) error {
 	if err := r.Do(qp.dev.file); err != nil {
 		return err
 	}
-	qp.handle, qp.num = resp.QpHandle, resp.Qpn
+	qp.handle = resp.QpHandle
+	qp.num.Store(resp.Qpn)
 	return nil
 }
 

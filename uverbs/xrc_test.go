@@ -32,7 +32,7 @@ func newXRC(t testing.TB) *xrcWorld {
 	w.xrcd = must[*uverbs.XRCD](t)(w.dev.OpenXRCD(nil, 0))
 	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1, XRCD: w.xrcd, CQ: w.cq}))
 	w.target = must[*uverbs.QP](t)(w.xrcd.CreateQP())
-	w.opened = must[*uverbs.QP](t)(w.xrcd.OpenQP(w.target.Num()))
+	w.opened = must[*uverbs.QP](t)(w.xrcd.OpenQP(w.target.QPN()))
 	w.sender = must[*uverbs.QP](t)(w.pd.CreateQP(w.senderOptions()))
 	t.Cleanup(func() { closeAll(t, w.sender, w.opened, w.target, w.srq, w.xrcd) })
 	return w
@@ -54,7 +54,7 @@ func TestXRCEveryErrno(t *testing.T) {
 			return w.xrcd.Close()
 		}},
 		{"XRCD.CreateQP", []string{"QP_CREATE"}, "create QP on hollow0", func(w *xrcWorld) error { return closing(w.xrcd.CreateQP()) }},
-		{"XRCD.OpenQP", []string{"OPEN_QP"}, "open QP on hollow0", func(w *xrcWorld) error { return closing(w.xrcd.OpenQP(w.target.Num())) }},
+		{"XRCD.OpenQP", []string{"OPEN_QP"}, "open QP on hollow0", func(w *xrcWorld) error { return closing(w.xrcd.OpenQP(w.target.QPN())) }},
 		{"QP.Close of a target", []string{"QP_DESTROY"}, "close QP ", func(w *xrcWorld) error { return w.target.Close() }},
 		{"QP.Modify of a target", []string{"MODIFY_QP"}, "modify QP ", func(w *xrcWorld) error {
 			return w.target.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
@@ -73,7 +73,7 @@ func TestXRCObjects(t *testing.T) {
 	if w.srq.Num() == 0 || w.srq.Num() != ksrq.Num || ksrq.CQ != w.k.CQs()[0] {
 		t.Errorf("SRQ %d, the kernel has %+v", w.srq.Num(), ksrq)
 	}
-	if w.target.PD() != nil || w.target.SendCQ() != nil || w.target.RecvCQ() != nil || w.sender.RecvCQ() != nil || w.opened.Num() != w.target.Num() {
+	if w.target.PD() != nil || w.target.SendCQ() != nil || w.target.RecvCQ() != nil || w.sender.RecvCQ() != nil || w.opened.QPN() != w.target.QPN() {
 		t.Error("a target QP has queues, or an initiator receives")
 	}
 	soft := newWorld(t)
@@ -108,7 +108,7 @@ func TestXRCRefused(t *testing.T) {
 	}
 	for want, err := range map[string]error{
 		"QPOptions must name SendCQ":    failed(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator})),
-		"initiator does not receive":    failed(w.pd.CreateQP(receiving)),
+		"XRC_INI does not receive":      failed(w.pd.CreateQP(receiving)),
 		"leave RecvCQ, SRQ":             failed(w.pd.CreateQP(withSRQ)),
 		"belongs to an XRC domain":      ordinary(uverbs.QPOptions{Type: verbs.QPTypeXRCTarget}),
 		"name both XRCD and CQ":         failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, XRCD: w.xrcd})),
@@ -152,11 +152,11 @@ func TestXRCShared(t *testing.T) {
 		t.Errorf("%d domains", d.Domains())
 	}
 	qp := must[*uverbs.QP](t)(mine.CreateQP())
-	other := must[*uverbs.QP](t)(theirs.OpenQP(qp.Num()))
+	other := must[*uverbs.QP](t)(theirs.OpenQP(qp.QPN()))
 	connectTarget(t, qp, other)
 	one.k.QueuePairs()[0].Raise(abi.IB_EVENT_COMM_EST)
 	for w, want := range map[*hard]*uverbs.QP{one: qp, two: other} {
-		if e, err := w.dev.AsyncEvent(context.Background()); err != nil || e.QP != want || e.Type != uverbs.EventCommEst {
+		if e, err := w.dev.AsyncEvent(context.Background()); err != nil || e.QP != want || e.Type != verbs.EventCommEst {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestXRCShared(t *testing.T) {
 // connectTarget moves a target QP through one handle and queries it through another.
 func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 	t.Helper()
-	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, Access: verbs.AccessRemoteWrite, RQPSN: 8, PathMTU: verbs.MTU1024}
+	attr := &verbs.QPAttr{DestQPN: 7, AH: verbs.AHAttr{DGID: fakeverbs.GID, Global: true, Port: 1}, Access: verbs.AccessRemoteWrite, RQPSN: 8, PathMTU: verbs.MTU1024}
 	if err := qp.Init(attr); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 // TestXRCInitiator connects an initiator with the attributes of its type; its CQ reports a failure.
 func TestXRCInitiator(t *testing.T) {
 	w := newXRC(t)
-	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, PathMTU: verbs.MTU1024}
+	attr := &verbs.QPAttr{DestQPN: 7, AH: verbs.AHAttr{DGID: fakeverbs.GID, Global: true, Port: 1}, PathMTU: verbs.MTU1024}
 	if err := errors.Join(w.sender.Init(attr), w.sender.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}

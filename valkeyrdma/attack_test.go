@@ -38,12 +38,12 @@ func TestHostilePeers(t *testing.T) {
 				return verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, Imm: 1, RemoteAddr: c.stream.to.addr + uint64(c.stream.to.length), RKey: c.stream.to.key, Inline: []byte("x")}
 			},
 			"an RDMA READ": func(c *Conn) verbs.SendWR {
-				return verbs.SendWR{Opcode: verbs.OpRDMARead, RemoteAddr: c.stream.to.addr, RKey: c.stream.to.key, SGL: []verbs.SGE{c.verbs.own.SGE(0, 8)}}
+				return verbs.SendWR{Opcode: verbs.OpRDMARead, RemoteAddr: c.stream.to.addr, RKey: c.stream.to.key, SGL: []verbs.SGE{c.verbs.control.SGE(0, 8)}}
 			},
 		} {
 			t.Run(kind.String()+" "+name, func(t *testing.T) {
 				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
-				l, err := Listen(f.Host(1).Addr() + ":0")
+				l, err := Listen(t.Context(), f.Host(1).Addr()+":0")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -70,11 +70,11 @@ func TestHostilePeers(t *testing.T) {
 				if err := write(bad, []byte("hello")); err != nil {
 					t.Fatal(err)
 				}
-				bad.mu.Lock()
+				bad.conn.Mu.Lock()
 				wr := attack(bad)
 				wr.Flags = verbs.SendSignaled
-				_, err = bad.rc.QP().PostSend([]verbs.SendWR{wr})
-				bad.mu.Unlock()
+				_, err = bad.conn.RC.QP().PostSend([]verbs.SendWR{wr})
+				bad.conn.Mu.Unlock()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -107,9 +107,9 @@ func TestWrongCompletion(t *testing.T) {
 				wc.Flags = verbs.WCWithImm
 			}
 			err := func() error {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.verbs.arrived(&wc, &a.stream)
+				a.conn.Mu.Lock()
+				defer a.conn.Mu.Unlock()
+				a.conn.Received(&wc)
 				return a.stream.failed
 			}()
 			if !errors.Is(err, syscall.ECONNRESET) || errors.Is(err, ErrProtocol) {
@@ -118,6 +118,26 @@ func TestWrongCompletion(t *testing.T) {
 			if _, err := a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%#x: %v", wrid, err)
 			}
+		}
+	}
+}
+
+// TestCauseOfEnd: a stream that a failed work request ended names that request's status, although the receives
+// that it flushed are polled first.
+func TestCauseOfEnd(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		f := newFabric(t, kind)
+		a, b := f.pair(Config{})
+		if err := write(b, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Read(make([]byte, 1)); err != nil { // a has received b's offer
+			t.Fatal(err)
+		}
+		f.Host(0).Device(0).FailSend(0, verbs.StatusRemAccessErr)
+		_ = write(a, []byte("y"))
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, verbs.StatusRemAccessErr) {
+			t.Errorf("%v: %v", kind, err)
 		}
 	}
 }
@@ -161,7 +181,7 @@ func TestCloseStorm(t *testing.T) {
 				cancel()
 				all.Wait()
 				for _, c := range []*Conn{a, b} {
-					_, _ = c.calls.Freed(context.Background())
+					_, _ = c.conn.Freed(context.Background())
 				}
 			}
 			for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
@@ -271,7 +291,7 @@ func randomEnd(t *testing.T, kind rdmatest.Kind, round int) {
 	case 2:
 		defer f.Partition(f.Host(0), f.Host(1))()
 	case 3:
-		_ = a.rc.Disconnect() // as the kernel does when the process dies
+		_ = a.conn.RC.Disconnect() // as the kernel does when the process dies
 	}
 	all.Wait()
 	_ = a.Close()

@@ -1,70 +1,59 @@
 package valkeyrdma
 
 import (
+	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
-	"net/netip"
-	"os"
-	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conn"
 	"github.com/goverbs/goverbs/internal/netconn"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// protocol is the name of the network in addresses and errors.
+const protocol = "valkeyrdma"
+
+// Addr is the address of one end of a connection, or of a listener. It is a [net.Addr], and its AddrPort method returns
+// address and port as a [net/netip.AddrPort]. Package rsocket has the same type. Network returns "valkeyrdma" here.
+type Addr = netconn.Addr
+
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 type Conn struct {
-	rc            *rdmacm.Conn
-	local, remote netip.AddrPort
-	recvCQ        *uverbs.CQ
-	calls         netconn.Calls
-
-	mu     sync.Mutex // guards the fields below, and some of calls
+	conn   netconn.Conn // its lock guards the fields below
 	verbs  transport
 	stream stream
-	sends  netconn.Sends
-	broken bool // whether the connection is over and has been disconnected
-	closed bool
-	timer  *time.Timer // runs tick
-	// lookAgain is the time until tick runs next if the peer must send first and has not sent yet.
+	// lookAgain is the time until Tick runs next if the peer must send first and has not sent yet.
 	lookAgain time.Duration
 	holding   *time.Timer // runs release while data is held back; nil before the first time
 	held      bool        // whether holding has been started
-	wcs       [recvBatch]verbs.WC
 }
 
-func newConn() *Conn {
+func newConn(cfg *Config) *Conn {
 	c := new(Conn)
-	c.calls.Init(&c.mu, netconn.Queues{Arm: c.arm, Watch: c.watch, Rang: c.sends.Rang})
+	c.verbs.cfg = cfg
+	c.conn.Init(protocol, (*hooks)(c))
 	return c
 }
 
-// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first. If begin fails,
-// the caller closes rc.
-func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m, err := c.verbs.buffers(cfg)
-	if err != nil {
+// begin starts the protocol on an established connection. Over iWARP the side that dialled must send first.
+func (c *Conn) begin(rc conn.Conn, dialled bool) error {
+	if err := c.verbs.share(); err != nil {
 		return err
 	}
-	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
-	c.sends.CQ, c.recvCQ, c.calls.Channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
-	c.stream = stream{link: &c.verbs, own: m, accepted: !dialled,
-		silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
-	c.stream.settle()
-	period := cfg.KeepAlive
-	if period < 0 {
-		period = idleTime
-	}
-	first := period
-	if c.stream.silent {
-		first, c.lookAgain = silentTime, 2*silentTime
-	}
-	c.timer = time.AfterFunc(first, func() { c.tick(period, cfg.KeepAlive > 0) })
+	c.conn.Trace = c.verbs.cfg.Trace
+	c.conn.Begin(rc, c.verbs.cfg.MaxIdleTimeout, c.verbs.cfg.Linger, func() time.Duration {
+		c.stream = stream{link: &c.verbs, own: c.verbs.memory(), accepted: !dialled,
+			silent: !dialled && rc.Device().Info().NodeType == verbs.NodeRNIC}
+		c.stream.settle()
+		if c.stream.silent {
+			c.lookAgain = 2 * silentTime
+			return silentTime
+		}
+		return idleTime
+	})
 	return nil
 }
 
@@ -72,100 +61,36 @@ func (c *Conn) begin(rc *rdmacm.Conn, cfg *Config, dialled bool) error {
 // peer. The time doubles after each poll.
 const silentTime = time.Millisecond
 
-// idleTime is the interval at which an idle connection without keep-alives reposts its receives. Valkey's server sends a
+// idleTime is the interval at which an idle connection that never probes its peer reposts its receives. Valkey's server sends a
 // control message every 3 s, so all receives would be used up after 51 minutes.
 const idleTime = time.Minute
 
-// tick handles completions that no call has handled, and sends a keep-alive. It then restarts the timer.
-func (c *Conn) tick(period time.Duration, alive bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.broken {
-		return
-	}
-	c.progress()
-	if alive {
-		c.stream.keepAlive()
-	}
-	c.calls.Tend()
-	next := min(period, idleTime)
-	if c.stream.silent {
-		next = min(next, c.lookAgain)
-		c.lookAgain = min(2*c.lookAgain, time.Second)
-	}
-	c.timer.Reset(next)
-}
-
 // LocalAddr returns this end's address, an [Addr].
-func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
+func (c *Conn) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
 // RemoteAddr returns the peer's address, an [Addr].
-func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// Done returns a channel that is closed when the connection has ended: either side closed it, or it broke. Data that
+// arrived before can still be read.
+func (c *Conn) Done() <-chan struct{} { return c.conn.RC.Done() }
 
 // SetDeadline sets the deadlines of Read and Write, as SetReadDeadline and SetWriteDeadline do.
 func (c *Conn) SetDeadline(t time.Time) error {
-	err := c.SetReadDeadline(t)
-	if err == nil {
-		err = c.SetWriteDeadline(t)
-	}
-	return err
+	return c.conn.SetDeadline(t, &c.conn.Reader, &c.conn.Writer)
 }
 
 // SetReadDeadline sets the deadline of Read. It applies to blocked calls too, which may notice it up to
 // 500 µs late.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.calls.Reader, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetDeadline(t, &c.conn.Reader) }
 
 // SetWriteDeadline sets the deadline of Write. It applies to blocked calls too.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.calls.Writer, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.conn.SetDeadline(t, &c.conn.Writer) }
 
-func (c *Conn) setDeadline(s *netconn.Side, t time.Time) error {
-	if c.isClosed() {
-		return c.fail("set", net.ErrClosed)
-	}
-	s.Deadline.Set(t)
-	return nil
-}
-
-func (c *Conn) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
-
-func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
-
-// Read reads data that has arrived, and waits if there is none. After the peer has ended the connection, Read returns
+// Read reads received data into b. It blocks until data is available. After the peer has ended the connection, Read returns
 // the remaining data, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET. If the peer
 // violated the protocol, it matches [ErrProtocol].
-func (c *Conn) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	c.calls.Reading.Lock()
-	defer c.calls.Reading.Unlock()
-	for {
-		n, seen, err := c.tryRead(b)
-		switch {
-		case err == io.EOF:
-			return 0, err
-		case err != nil:
-			return n, c.fail("read", err)
-		case n > 0:
-			return n, nil
-		}
-		c.calls.Park(&c.calls.Reader, seen)
-	}
-}
-
-func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.calls.Reader); err == nil {
-		c.progress()
-		n, err = c.stream.take(b)
-	}
-	return n, c.calls.Tend(), err
-}
+func (c *Conn) Read(b []byte) (int, error) { return c.conn.Read(b) }
 
 // Write writes b. It returns once all of b is sent or in the send buffer. The peer's program may read it
 // later.
@@ -173,36 +98,53 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 // The first Write after the peer has ended the connection succeeds, and its data is discarded, as over TCP.
 // So a program that writes before it reads can still read the peer's last data. Later Writes return an
 // error that matches syscall.EPIPE.
-func (c *Conn) Write(b []byte) (int, error) {
-	c.calls.Writing.Lock()
-	defer c.calls.Writing.Unlock()
-	for written := 0; ; {
-		n, seen, err := c.tryWrite(b[written:], written == 0)
-		written += n
-		switch {
-		case err != nil:
-			return written, c.fail("write", err)
-		case written == len(b):
-			return written, nil
-		}
-		c.calls.Park(&c.calls.Writer, seen)
-	}
+func (c *Conn) Write(b []byte) (int, error) { return c.conn.Write(b) }
+
+// SetLinger sets the behavior of Close while the peer's machine has not acknowledged all data, as
+// [net.TCPConn.SetLinger] does.
+//
+// If sec < 0, which is the default, Close returns at once. The data is sent in the
+// background, for at most 10 seconds.
+//
+// If sec == 0, Close discards the data.
+//
+// If sec > 0, Close waits until the peer's machine has acknowledged the data. After sec seconds it
+// discards the rest and returns a timeout error.
+func (c *Conn) SetLinger(sec int) error { return c.conn.SetLinger(sec) }
+
+// Stats returns the connection's counts. Received bytes are those that Read has returned. Stats takes a lock for a moment, and may be
+// called after Close.
+func (c *Conn) Stats() rdmacm.ConnStats {
+	return c.conn.Stats(func() int { return c.verbs.registeredBytes() })
 }
 
-func (c *Conn) tryWrite(b []byte, first bool) (n int, seen uint64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err = c.checkOpen(&c.calls.Writer); err == nil {
-		c.progress()
-		if first && c.stream.discard() {
-			return len(b), 0, nil
-		}
-		n, err = c.stream.write(b)
+// Close ends the connection in both directions. It returns at once, unless [Conn.SetLinger] has set
+// a positive time. Blocked calls return an error that matches net.ErrClosed, and so does a second
+// Close.
+//
+// When the connection ends, valkey-server discards data that it has not read.
+//
+// When the process exits, unsent data is lost, unlike with TCP. A program that exits right after its
+// last Write should call [Conn.Shutdown] instead of Close, or SetLinger with a positive time.
+func (c *Conn) Close() error {
+	if c == nil {
+		return netconn.CloseNil("connection")
 	}
-	seen = c.calls.Tend()
-	c.hold()
-	return n, seen, err
+	return c.conn.Close()
 }
+
+// Shutdown closes the connection. It waits until the peer's machine has acknowledged all data and
+// all resources are freed. It may be called after Close, to wait for the work in the background. If the connection
+// broke before all data was acknowledged, Shutdown returns the cause. If the peer closes its end meanwhile, it receives
+// no more data, and Shutdown returns no error for that.
+//
+// If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
+// still sent in the background. The time limit of [Conn.SetLinger] applies to Shutdown too. Without
+// one, Shutdown returns a timeout error after 10 seconds.
+func (c *Conn) Shutdown(ctx context.Context) error { return c.conn.Shutdown(ctx) }
+
+// Format implements [fmt.Formatter]. It prints the addresses and the state, never memory.
+func (c *Conn) Format(f fmt.State, verb rune) { c.conn.Format(f, verb) }
 
 // hold starts the timer for data that is held back.
 func (c *Conn) hold() {
@@ -219,55 +161,51 @@ func (c *Conn) hold() {
 
 // release sends data that was held back. If the send queue is full, it tries again later.
 func (c *Conn) release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.conn.Mu.Lock()
+	defer c.conn.Mu.Unlock()
 	c.held = false
-	if c.closed || c.broken {
+	if c.conn.IsOver() {
 		return
 	}
-	c.progress()
+	c.conn.Progress()
 	c.stream.due = true
 	c.stream.release()
-	c.calls.Tend()
+	c.conn.Tend()
 	c.hold()
 }
 
-// checkOpen returns an error if the connection is closed or the side's deadline has passed.
-func (c *Conn) checkOpen(s *netconn.Side) error {
+// hooks is the [netconn.Protocol] of a connection.
+type hooks Conn
+
+func (c *hooks) Received(wc *verbs.WC) bool {
 	switch {
-	case c.closed:
-		return net.ErrClosed
-	case s.Deadline.IsOver():
-		return os.ErrDeadlineExceeded
+	case wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Flags&verbs.WCWithImm != 0:
+		c.stream.noticed(wc.Imm)
+	case wc.Opcode == verbs.WCRecv && wc.Flags&verbs.WCWithImm == 0 && wc.ByteLen <= commandSize:
+		c.stream.commanded(c.conn.Receives.Bytes(wc.WRID)[:wc.ByteLen])
+	default:
+		c.stream.fail(violation("%v of %d bytes with flags %v", wc.Opcode, wc.ByteLen, wc.Flags))
 	}
-	return nil
+	return true
 }
 
-// progress polls both queues and handles the completions. The caller holds the lock.
-func (c *Conn) progress() {
-	ended := c.hasEnded() // read first, so the queues hold all messages from before the end
-	n := c.receive()
-	n += c.reclaim()
-	if ended && c.stream.failed == nil {
-		for c.receive()+c.reclaim() > 0 { // drain the queues
-		}
-		c.over(nil)
-		n++
+func (c *hooks) Sent(wrid uint64)           { c.stream.completed(mark(wrid)) }
+func (c *hooks) Settle()                    { c.stream.settle() }
+func (c *hooks) Failed() error              { return c.stream.failed }
+func (c *hooks) Sends() (int, bool)         { return c.stream.outstanding(), c.stream.short }
+func (c *hooks) Read(b []byte) (int, error) { return c.stream.take(b) }
+
+func (c *hooks) Write(b []byte, n uint64) (int, error) {
+	if n == 0 && c.stream.discard() {
+		return len(b), nil
 	}
-	c.stream.settle()
-	if c.stream.failed != nil && !c.broken {
-		c.broken = true
-		n++
-		_ = c.rc.Disconnect() // fails if the connection has already ended
-	}
-	if n > 0 {
-		c.calls.Changed()
-	}
+	written, err := c.stream.write(b)
+	(*Conn)(c).hold()
+	return written, err
 }
 
-// over ends the stream after the connection has ended. An orderly end is a disconnect by the peer.
-func (c *Conn) over(cause error) {
-	err := c.verbs.reset(cause)
+// Over ends the stream. An orderly end is a disconnect by the peer.
+func (c *hooks) Over(err error) {
 	if errors.Is(err, rdmacm.ErrDisconnected) {
 		c.stream.end(err)
 		return
@@ -275,84 +213,31 @@ func (c *Conn) over(cause error) {
 	c.stream.fail(err)
 }
 
-func (c *Conn) hasEnded() bool {
-	select {
-	case <-c.rc.Done():
-		return true
-	default:
-		return false
+// Tick waits for the first message of the peer.
+func (c *hooks) Tick() time.Duration {
+	if !c.stream.silent {
+		return idleTime
 	}
+	next := c.lookAgain
+	c.lookAgain = min(2*c.lookAgain, time.Second)
+	return next
 }
 
-// receive polls received messages and reposts their receives. It returns the number of completions. It stops after about
-// as many as there are receives, so a peer that sends faster than this end polls can't make it keep the lock. Callers
-// poll again if there were any.
-func (c *Conn) receive() (total int) {
-	for total < recvs {
-		n, err := c.recvCQ.Poll(c.wcs[:])
-		if err != nil {
-			c.over(err)
-			return total
-		}
-		again := 0
-		for i := range c.wcs[:n] {
-			wc := &c.wcs[i]
-			if wc.Status != verbs.StatusSuccess {
-				continue // flushed; the rdmacm.Conn reports the end
-			}
-			c.verbs.arrived(wc, &c.stream)
-			c.verbs.fill(again, wc.WRID)
-			again++
-		}
-		if err := c.verbs.postRecvs(again); err != nil {
-			c.over(err)
-		}
-		if total += n; n < len(c.wcs) {
-			break
-		}
-	}
-	return total
+func (c *hooks) Probe() { c.stream.keepAlive() }
+
+// End posts an empty write after the last sends, which may have no completion.
+func (c *hooks) End() time.Time {
+	c.stream.flush()
+	return time.Time{}
 }
 
-// reclaim frees the slots and buffers of completed messages. It returns the number of completions.
-func (c *Conn) reclaim() (total int) {
-	for {
-		n, err := c.sends.CQ.Poll(c.wcs[:])
-		if err != nil {
-			c.over(err)
-			return total
-		}
-		var failed error
-		for i := range c.wcs[:n] {
-			if err := c.wcs[i].Err(); err != nil && failed == nil {
-				failed = err
-			}
-			c.stream.completed(mark(c.wcs[i].WRID))
-		}
-		if n > 0 {
-			c.sends.Polled()
-		}
-		left := n == len(c.wcs)
-		if total += n; failed != nil {
-			// The peer may have sent data before the failure.
-			total += c.receive()
-			c.over(failed)
-		}
-		if !left {
-			return total
-		}
-	}
+func (c *hooks) Delivered() bool {
+	return c.stream.outstanding()+c.stream.held == 0 || c.stream.failed != nil
 }
 
-// watch arms the send queue if sends are outstanding, and handles sends that completed before.
-func (c *Conn) watch() {
-	c.sends.Watch(c.stream.outstanding() > 0, c.stream.short || c.closed)
-	c.progress()
-}
-
-// arm arms the receive queue.
-func (c *Conn) arm() {
-	if err := c.recvCQ.Arm(false); err != nil {
-		c.over(err)
+func (c *hooks) Lost() error {
+	if c.stream.ended {
+		return nil
 	}
+	return c.stream.failed
 }

@@ -3,8 +3,10 @@ package valkeyrdma
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,7 +29,7 @@ func TestConn(t *testing.T) {
 		for name, cfg := range map[string]Config{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}} {
 			t.Run(kind.String()+" "+name, func(t *testing.T) {
 				f := newFabric(t, kind)
-				cfg.KeepAlive = -1
+				cfg.MaxIdleTimeout = -1
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 					a, b, err := f.pipe(cfg)
 					return a, b, func() { a.Close(); b.Close() }, err
@@ -159,69 +161,138 @@ func TestArm(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			a.mu.Lock()
+			a.conn.Mu.Lock()
 			for a.stream.outstanding() > 0 {
 				a.stream.flush()
-				a.progress()
+				a.conn.Progress()
 			}
-			a.sends.Armed = netconn.ArmedForNone // whatever the Read asked for
-			a.calls.Waiting = test.waiting
-			a.mu.Unlock()
+			a.conn.Sends.Armed = netconn.ArmedForNone // whatever the Read asked for
+			a.conn.Waiting = test.waiting
+			a.conn.Mu.Unlock()
 			stuck, resume := f.Pause()
 			if test.write {
-				if _, _, err := a.tryWrite(make([]byte, 4*leastBuffer), true); err != nil {
+				if _, _, err := a.conn.TrySend(make([]byte, 4*leastBuffer), 0, netconn.Protocol.Write); err != nil {
 					t.Error(err)
 				}
 			}
-			a.tick(time.Hour, true)
-			a.mu.Lock()
-			if a.sends.Armed != test.want || a.stream.outstanding() == 0 {
-				t.Errorf("armed %v, %d sends", a.sends.Armed, a.stream.outstanding())
+			a.conn.Mu.Lock()
+			a.stream.keepAlive()
+			a.conn.Tend()
+			if a.conn.Sends.Armed != test.want || a.stream.outstanding() == 0 {
+				t.Errorf("armed %v, %d sends", a.conn.Sends.Armed, a.stream.outstanding())
 			}
-			a.calls.Waiting = false
-			a.mu.Unlock()
+			a.conn.Waiting = false
+			a.conn.Mu.Unlock()
 			<-stuck
 			resume()
 		})
 	}
 }
 
-// TestBuffersLate: Accept allocates the buffers of a connection, so that peers that do not complete theirs pin
-// little. If it fails, the peer is disconnected, the error is a temporary one, and nothing is left.
-func TestBuffersLate(t *testing.T) {
+// TestNoMemory: if this machine has no memory for a connection, the peer is refused, the error of Accept is a temporary one,
+// and nothing is left. Only a peer that has completed its connection costs a receive buffer: if there is none, the
+// connection ends. Memory that is lacking later fails a Write, which may be repeated.
+func TestNoMemory(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for buffer := 1; buffer <= 2; buffer++ {
-		before := f.Host(0).Device(0).Objects()
-		fault := f.Host(0).Device(0).Fail(rdmatest.CallRegMR, buffer, syscall.ENOMEM) // behind the one of prepare
-		accepted := make(chan error, 1)
-		go func() {
-			_, err := l.Accept()
-			accepted <- err
-		}()
-		peer, err := rdmacm.Dial(t.Context(), l.Addr().String())
+	accepted := make(chan any, 1)
+	accept := func() {
+		c, err := l.Accept()
 		if err != nil {
-			t.Fatal(err) // it is established before there are buffers
+			accepted <- err
+		} else {
+			accepted <- c
 		}
-		err = <-accepted
+	}
+	before := f.Host(0).Device(0).Objects()
+	for region := range 3 {
+		fault := f.Host(0).Device(0).Fail(rdmatest.CallRegMR, region, syscall.ENOMEM)
+		go accept()
+		peer, err := rdmacm.Dial(t.Context(), l.Addr().String())
+		if isBuffer := region == 2; isBuffer != (err == nil) || !isBuffer && !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("region %d: %v", region, err)
+		}
+		if peer != nil {
+			<-peer.Done()
+			peer.Close()
+		}
+		err, _ = (<-accepted).(error)
 		var op interface{ Temporary() bool }
 		if !errors.Is(err, syscall.ENOMEM) || !errors.As(err, &op) || !op.Temporary() {
 			t.Error(err)
 		}
-		<-peer.Done()
-		if err := peer.Close(); err != nil {
-			t.Error(err)
-		}
 		if !fault.Struck() {
-			t.Error("the buffer is not registered")
+			t.Errorf("region %d is not registered", region)
 		}
 		if after := f.Host(0).Device(0).Objects(); len(after) != len(before) {
 			t.Errorf("%q, before %q", after, before)
 		}
+	}
+	if s := l.Stats(); s.Requests != 3 || s.Accepted != 0 || s.Failed != 3 {
+		t.Errorf("%+v", s)
+	}
+	go accept()
+	a, err := Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b := (<-accepted).(*Conn)
+	defer b.Close()
+	f.Host(0).Device(0).Fail(rdmatest.CallRegMR, 0, syscall.ENOMEM)
+	data := bytes.Repeat([]byte("large"), 100)
+	if n, err := a.Write(data); n != 0 || !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if err := write(a, data); err != nil {
+		t.Error(err)
+	}
+	if got, err := read(b, len(data)); !bytes.Equal(got, data) || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestPinned: an idle connection pins no more than its documentation says, and one that receives much no more than its
+// configuration says.
+func TestPinned(t *testing.T) {
+	f := newFabric(t, rdmatest.RXE)
+	a, b := f.pair(Config{})
+	size := func(c *Conn) (n int) {
+		c.conn.Mu.Lock()
+		defer c.conn.Mu.Unlock()
+		r := &c.conn.Receives
+		for _, size := range []int{r.Count * len(r.Bytes(0)), len(c.verbs.control.Bytes()), len(c.verbs.shared.Bytes()), len(c.stream.own.data)} {
+			n += (size + 4095) &^ 4095
+		}
+		return n
+	}
+	idle := len(f.Host(0).Device(0).Objects())
+	for _, c := range []*Conn{a, b} {
+		if n := size(c); n != 36<<10+defaultRecvBuffer {
+			t.Errorf("an idle connection pins %d bytes", n)
+		}
+	}
+	data := make([]byte, 3<<20)
+	written := make(chan error, 1)
+	go func() { written <- write(a, data) }()
+	if _, err := read(b, len(data)); err != nil {
+		t.Error(err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	if n := size(b); n != 36<<10+defaultRecvBuffer {
+		t.Errorf("a connection that has received much pins %d bytes", n)
+	}
+	if n := size(a); n != 36<<10+defaultRecvBuffer+defaultSendBuffer {
+		t.Errorf("a connection that has sent much pins %d bytes", n)
+	}
+	if n := len(f.Host(0).Device(0).Objects()); n != idle+1 { // the send buffer
+		t.Errorf("%d objects, and there were %d when it was idle", n, idle)
 	}
 }
 
@@ -229,7 +300,7 @@ func TestBuffersLate(t *testing.T) {
 // once: a server waits after each error, which would keep out the peers of other devices.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.SIW)
-	l, err := Listen(fabricHost + ":0")
+	l, err := Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,22 +347,21 @@ func TestRefused(t *testing.T) {
 // TestIdle: an idle connection reposts its receives without any call, so it survives any number of Valkey's
 // keep-alives.
 func TestIdle(t *testing.T) {
-	for name, cfg := range map[string]Config{"keep-alives": {}, "none": {KeepAlive: -1}} {
+	for name, cfg := range map[string]Config{"keep-alives": {}, "none": {MaxIdleTimeout: -1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFabric(t, rdmatest.RXE)
 				a, b := f.pair(cfg)
 				for range 3 * recvs {
 					time.Sleep(3 * time.Second)
-					b.mu.Lock()
-					b.progress()
-					answer := b.stream.own.answer()
-					(&command{op: keepAlive}).put(b.stream.own.own[answer.off:])
-					b.stream.m = message{control: true, data: [2]piece{answer}}
+					b.conn.Mu.Lock()
+					b.conn.Progress()
+					(&command{op: keepAlive}).put(b.stream.own.control[answerAt.off:])
+					b.stream.m = message{control: true, data: [2]piece{answerAt}}
 					if err := b.stream.post(0, true); err != nil {
 						t.Fatal(err)
 					}
-					b.mu.Unlock()
+					b.conn.Mu.Unlock()
 				}
 				if err := write(b, []byte("hello")); err != nil {
 					t.Error(err)
@@ -308,7 +378,7 @@ func TestIdle(t *testing.T) {
 func TestPeerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Strict: true})
-		l, err := Listen(f.Host(1).Addr() + ":0")
+		l, err := Listen(t.Context(), f.Host(1).Addr()+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -363,7 +433,7 @@ func TestEnd(t *testing.T) {
 			if err := errors.Join(write(a, []byte("bye")), a.Shutdown(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			<-b.rc.Done()
+			<-b.conn.RC.Done()
 			if err := write(b, []byte("late")); err != nil {
 				t.Error(err)
 			}
@@ -389,9 +459,10 @@ func TestSlowReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := newConn()
-	cm := cfg.rdmacm(peer.verbs.prepare)
-	cm.RNRRetryCount = -1
+	peer := newConn(&cfg)
+	cm := cfg.rdmacm()
+	cm.Prepare = func(rc *rdmacm.Conn) error { return peer.prepare(rc) }
+	cm.PeerRNRRetryCount = -1
 	l, err := (&rdmacm.ListenConfig{Config: cm}).Listen(t.Context(), f.Host(1).Addr()+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -410,15 +481,17 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	peer.begin(<-accepted, &cfg, false)
+	if err := peer.begin(<-accepted, false); err != nil {
+		t.Fatal(err)
+	}
 	defer peer.Close()
 	const notices = 3 * recvs
 	written := make(chan error, 1)
 	go func() {
 		for range notices {
-			a.mu.Lock()
+			a.conn.Mu.Lock()
 			a.stream.unheard = 0 // otherwise it would hold data back
-			a.mu.Unlock()
+			a.conn.Mu.Unlock()
 			if err := write(a, []byte("x")); err != nil {
 				written <- err
 				return
@@ -438,7 +511,35 @@ func TestSlowReader(t *testing.T) {
 }
 
 func (c *Conn) sentSlots() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.conn.Mu.Lock()
+	defer c.conn.Mu.Unlock()
 	return int(c.stream.posted >> 32)
+}
+
+// TestConfigLinger: Linger of a Dialer and of a ListenConfig applies to the connection. If positive, Close waits for data
+// that is stuck, and if negative, Close discards it.
+func TestConfigLinger(t *testing.T) {
+	for _, dialled := range []bool{true, false} {
+		for _, linger := range []time.Duration{time.Millisecond, -1} {
+			t.Run(fmt.Sprintf("dialled %v, %v", dialled, linger), func(t *testing.T) {
+				f := newFabric(t, rdmatest.RXE)
+				a, b := f.pair(Config{Linger: linger})
+				if !dialled {
+					a, b = b, a
+				}
+				_, resume := f.Pause()
+				if err := write(a, []byte("discarded")); err != nil {
+					t.Fatal(err)
+				}
+				err := a.Close()
+				if linger < 0 && err != nil || linger > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+				resume()
+				if got, err := io.ReadAll(b); len(got) > 0 {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+	}
 }

@@ -50,33 +50,31 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 // options of clients need. network is "valkeyrdma" or "tcp". A "4" or "6" at its end restricts the
 // address family. The connection is a *Conn.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return netconn.AsNetConn(d.dial(ctx, network, address))
 }
 
 func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
-	fail := func(remote netip.AddrPort, err error) error { return opError("dial", d.LocalAddr, remote, err) }
 	cfg, err := d.Config.withDefaults()
 	if err != nil {
-		return nil, fail(netip.AddrPort{}, err)
+		return nil, netconn.OpError(protocol, "dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	one := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return d.dialAddr(ctx, addr, &cfg) }
-	return netconn.Connect(ctx, &netconn.Dial{Protocol: protocol, Timeout: d.Timeout, FallbackDelay: d.FallbackDelay, Resolver: d.Resolver, Fail: fail},
-		network, address, one)
+	dial := netconn.Dial[*Conn]{Network: protocol, Timeout: d.Timeout, LocalAddr: d.LocalAddr, Resolver: d.Resolver, FallbackDelay: d.FallbackDelay,
+		One: func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return d.dialAddr(ctx, addr, &cfg) }}
+	return dial.Dial(ctx, network, address)
 }
 
 func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
-	c := newConn()
-	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, AckTimeout: ackTimeout,
-		Config: cfg.rdmacm(c.verbs.prepare)}
+	var c *Conn // of the last attempt
+	cm := rdmacm.Dialer{LocalAddr: d.LocalAddr, Config: cfg.rdmacm()}
+	cm.Prepare = func(rc *rdmacm.Conn) error {
+		c = newConn(cfg)
+		return c.prepare(rc)
+	}
 	rc, err := cm.Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
-	if err := c.begin(rc, cfg, true); err != nil {
+	if err := c.begin(rc, true); err != nil {
 		_ = rc.Close()
 		return nil, err
 	}

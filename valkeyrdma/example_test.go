@@ -48,7 +48,7 @@ func ExampleDialer_DialContext() {
 
 // This server answers every command with OK. Clients such as valkey-cli --rdma can connect to it.
 func ExampleListen() {
-	l, err := valkeyrdma.Listen(":6379")
+	l, err := valkeyrdma.Listen(context.Background(), ":6379")
 	if err != nil {
 		log.Fatal(err)
 	}

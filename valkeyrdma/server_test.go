@@ -301,7 +301,7 @@ func TestServerPrograms(t *testing.T) {
 		t.Errorf("%s%v", out, err)
 	}
 	s.dial(t, Config{}).must(t, "cli", "GET", "from")
-	l, err := Listen(host + ":0")
+	l, err := Listen(t.Context(), host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,18 +12,22 @@ type message struct {
 	signal bool // whether it needs a completion
 
 	inline  []byte   // data, or
-	data    [2]piece // parts of memory.own
+	data    [2]piece // parts of memory
 	to      offer    // the destination of the data
 	control bool     // whether the data is a control message
 	empty   bool     // whether it is an empty write, without a notice
+	probe   bool     // whether it is empty and the peer's machine has to answer it
 }
 
-// link posts messages to a queue pair, in order.
+// link is the queue pair of a stream, with its memory.
 type link interface {
+	// post posts a message. Messages are sent in order.
 	post(m *message) error
+	// sendBuffer returns the send buffer. It is called once, or again after an error.
+	sendBuffer() ([]byte, error)
 }
 
-// piece is a part of memory.own.
+// piece is a part of the send buffer or, for a control message, of memory.control.
 type piece struct{ off, n int }
 
 // mark counts all slots of the send queue and all bytes of the send buffer that have been taken, modulo 2^32 each. It is
@@ -93,20 +97,22 @@ type stream struct {
 
 // memory is the memory of a stream.
 type memory struct {
-	recv   []byte // the receive buffer, which the peer writes
-	own    []byte // the send buffer, the offer of the receive buffer, and an answer
-	sends  int    // size of the send buffer
-	inline int    // maximum size of data that is sent without the send buffer
+	recv    []byte // the receive buffer, which the peer writes
+	data    []byte // the send buffer; nil before the first data that needs it
+	control []byte // the offer of the receive buffer, and an answer
+	sends   int    // size of the send buffer
+	inline  int    // maximum size of data that is sent without the send buffer
 }
 
-// offer and answer return the places of these control messages in own.
-func (m *memory) offer() piece  { return piece{m.sends, commandSize} }
-func (m *memory) answer() piece { return piece{m.sends + commandSize, commandSize} }
+// The places of these control messages in memory.control, and its size.
+var (
+	offerAt  = piece{0, commandSize}
+	answerAt = piece{commandSize, commandSize}
+)
 
-// ownSize is the size of memory.own.
-func ownSize(sends int) int { return sends + 2*commandSize }
+const controlSize = 2 * commandSize
 
-// take copies received data to b. It returns 0 if there is none, and io.EOF after an orderly end.
+// take copies received data to b. It returns 0 if no data is available, and io.EOF after an orderly end.
 func (s *stream) take(b []byte) (int, error) {
 	n := copy(b, s.own.recv[s.read:s.arrived])
 	if n == 0 {
@@ -147,7 +153,15 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	if n == 0 || s.silent {
 		return 0, nil
 	}
-	if s.held > 0 || s.unheard >= mostUnheard {
+	holds := s.held > 0 || s.unheard >= mostUnheard
+	if s.own.data == nil && (holds || n > s.own.inline) {
+		data, err := s.link.sendBuffer()
+		if err != nil {
+			return 0, err
+		}
+		s.own.data = data
+	}
+	if holds {
 		return s.hold(b[:n])
 	}
 	if s.outstanding() >= dataSlots {
@@ -214,7 +228,7 @@ func (s *stream) notify(n, bytes int) error {
 func (s *stream) load(b []byte) [2]piece {
 	pieces := s.pieces(s.next, len(b))
 	for _, p := range pieces {
-		b = b[copy(s.own.own[p.off:][:p.n], b):]
+		b = b[copy(s.own.data[p.off:][:p.n], b):]
 	}
 	s.next = (s.next + pieces[0].n + pieces[1].n) % s.own.sends
 	return pieces
@@ -251,7 +265,7 @@ func (s *stream) settle() {
 	s.short = s.short || (!s.offered || len(s.answers) > 0) && !s.hasSlot()
 	if !s.offered && s.hasSlot() {
 		s.offered = true
-		s.m = message{control: true, data: [2]piece{s.own.offer()}}
+		s.m = message{control: true, data: [2]piece{offerAt}}
 		_ = s.post(0, true) // a failure is stored
 	}
 	for len(s.answers) > 0 && s.hasSlot() {
@@ -259,20 +273,19 @@ func (s *stream) settle() {
 			s.short = true // the last answer has not been sent
 			return
 		}
-		answer := s.own.answer()
-		(&command{op: getServerFeature, selector: s.answers[0]}).put(s.own.own[answer.off:])
+		(&command{op: getServerFeature, selector: s.answers[0]}).put(s.own.control[answerAt.off:])
 		s.answers = s.answers[1:]
-		s.m = message{control: true, data: [2]piece{answer}}
+		s.m = message{control: true, data: [2]piece{answerAt}}
 		_ = s.post(0, true)
 		s.answered = s.posted
 	}
 }
 
-// keepAlive sends an empty write, which the peer's machine must acknowledge, unless another completion is expected. Unlike
+// keepAlive sends an empty message, which the peer's machine must answer, unless another completion is expected. Unlike
 // the protocol's Keepalive it consumes no receive, so a peer that doesn't poll for hours stays connected.
 func (s *stream) keepAlive() {
 	if s.done == s.signaled && s.hasSlot() && s.failed == nil && !s.silent {
-		s.m = message{empty: true}
+		s.m = message{empty: true, probe: true}
 		_ = s.post(0, true) // a failure is stored
 	}
 }

@@ -43,9 +43,9 @@ func newModel(cfg [2]Config) [2]*modelEnd {
 	var ends [2]*modelEnd
 	for i := range ends {
 		e := &modelEnd{recvs: recvs}
-		e.stream = stream{link: e, accepted: i == 1, silent: i == 1, own: memory{recv: make([]byte, cfg[i].RecvBuffer), own: make([]byte, ownSize(cfg[i].SendBuffer)),
-			sends: cfg[i].SendBuffer, inline: inlineData}}
-		(&command{op: registerMemory, buffer: offer{modelAddr, uint32(cfg[i].RecvBuffer), modelKey}}).put(e.own.own[e.own.offer().off:])
+		e.stream = stream{link: e, accepted: i == 1, silent: i == 1, own: memory{control: make([]byte, controlSize), sends: cfg[i].SendBuffer, inline: inlineData}}
+		e.own.recv = make([]byte, cfg[i].RecvBuffer)
+		(&command{op: registerMemory, buffer: offer{modelAddr, uint32(cfg[i].RecvBuffer), modelKey}}).put(e.own.control[offerAt.off:])
 		// The counters wrap around after a few messages.
 		e.posted = mark(0).plus(-20, -5000)
 		e.done, e.signaled, e.answered = e.posted, e.posted, e.posted
@@ -55,10 +55,18 @@ func newModel(cfg [2]Config) [2]*modelEnd {
 	return ends
 }
 
+func (e *modelEnd) sendBuffer() ([]byte, error) {
+	return make([]byte, e.own.sends), nil
+}
+
 func (e *modelEnd) post(m *message) error {
 	f := flight{message: *m, data: slices.Clone(m.inline)}
+	from := e.own.data
+	if m.control {
+		from = e.own.control
+	}
 	for _, p := range m.data {
-		f.data = append(f.data, e.own.own[p.off:][:p.n]...)
+		f.data = append(f.data, from[p.off:][:p.n]...)
 	}
 	if e.posts++; e.posts > dataSlots+controlSlots {
 		return errors.New("the send queue is full")
@@ -332,7 +340,8 @@ func TestStreamAllocs(t *testing.T) {
 
 type noLink struct{}
 
-func (noLink) post(*message) error { return nil }
+func (noLink) post(*message) error         { return nil }
+func (noLink) sendBuffer() ([]byte, error) { return make([]byte, leastBuffer), nil }
 
 // TestHostile: every violation of the protocol ends the connection with ErrProtocol. Data that arrived before can be
 // read.

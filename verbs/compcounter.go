@@ -7,13 +7,14 @@ package verbs
 // C: enum ibv_qp_attach_comp_cntr_op
 type CompCounterOps uint32
 
+// The operations. Those of the peer have no failures.
 const (
-	CompCounterSend       CompCounterOps = 1 << iota
-	CompCounterRecv                      // receives
-	CompCounterRead                      // READs of the QP
-	CompCounterRemoteRead                // READs of the peer
-	CompCounterWrite
-	CompCounterRemoteWrite
+	CompCounterSend        CompCounterOps = 1 << iota
+	CompCounterRecv                       // receives
+	CompCounterRead                       // READs of the QP
+	CompCounterRemoteRead                 // READs of the peer
+	CompCounterWrite                      // WRITEs of the QP
+	CompCounterRemoteWrite                // WRITEs of the peer, with and without immediate data
 )
 
 // String returns the names of the bits.
@@ -27,7 +28,7 @@ func (o CompCounterOps) String() string {
 //
 // C: struct ibv_comp_cntr_caps
 type CompCounterCaps struct {
-	MaxCounters uint32
-	MaxValue    uint64 // after which a number wraps around
+	MaxCounters uint32 // 0 if the device has none
+	MaxValue    uint64 // after which a number begins again at 0
 	Ops         CompCounterOps
 }

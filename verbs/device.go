@@ -28,7 +28,7 @@ type DeviceAttr struct {
 	MaxSRQ, MaxSRQWR, MaxSRQSGE   uint32
 	MaxPKeys                      uint16
 	LocalCAAckDelay               uint8
-	PhysPortCnt                   uint8
+	PhysPortCnt                   int
 	TimestampMask, HCACoreClock   uint64 // mask of completion timestamps; frequency of their clock in kHz
 	MaxDMSize                     uint64 // bytes of device memory
 	ODP                           ODPCaps
@@ -40,6 +40,12 @@ type DeviceAttr struct {
 	TagMatching                   TagMatchingCaps
 	TSO                           TSOCaps
 	PacketPacing                  PacketPacingCaps
+	DCStreams                     DCStreams // the limits of uverbs.QPOptions.DCStreams; zero if a DCI has no streams
+	// MaxRDMASize is the number of bytes of one RDMA read or write on EFA, whose limit for sends is
+	// PortAttr.MaxMsgSize. It is 0 on other devices, and without a provider.
+	//
+	// C: max_rdma_size of struct efadv_device_attr
+	MaxRDMASize uint32
 }
 
 // DeviceCap is a set of capabilities of a device.
@@ -198,6 +204,20 @@ type RSSCaps struct {
 type TSOCaps struct {
 	MaxPayload       uint32 // bytes of SGL in one work request
 	SupportedQPTypes uint32 // one bit for each QP type
+}
+
+// DCStreams describes the streams of a DCI. The requests of one stream are carried out in order. Those of
+// others don't wait for them, so that a target that does not answer holds up only the streams that
+// lead to it. A request that fails ends its stream: the other requests of the stream are flushed. When
+// as many streams have failed as Errored says, the DCI goes to ERR. Moving the DCI to RESET brings all of
+// them back. One stream alone can't be brought back: that takes DEVX.
+//
+// C: struct mlx5dv_dci_streams, with the logarithms of the numbers
+type DCStreams struct {
+	// Concurrent is the number of streams that the device carries out at the same time. The streams of
+	// requests may have any numbers. Errored is the number of streams whose failure ends the DCI. Both are
+	// powers of two.
+	Concurrent, Errored uint32
 }
 
 // PacketPacingCaps has the limits of QPAttr.RateLimit. It is zero if the device or its provider has

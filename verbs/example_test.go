@@ -20,23 +20,6 @@ func Example() {
 	// Output: RDMA_WRITE 64
 }
 
-// Package uverbs creates address handles with NewAH. A provider can read the data that it stored in
-// one until the handle is closed.
-func ExampleAH() {
-	ah, setClosed := verbs.NewAH("number 5", func() error {
-		fmt.Println("closed")
-		return nil
-	})
-	setClosed(false)
-	fmt.Println(ah.Data())
-	if err := ah.Close(); err != nil {
-		panic(err)
-	}
-	// Output:
-	// number 5
-	// closed
-}
-
 // The GID of a RoCE v2 port is its IP address.
 func ExampleGIDFromAddr() {
 	gid := verbs.GIDFromAddr(netip.MustParseAddr("192.0.2.1"))
@@ -59,7 +42,7 @@ func ExampleWC_Err() {
 	fmt.Println(errors.Is(bad.Err(), verbs.StatusRemAccessErr))
 	// Output:
 	// <nil>
-	// uverbs: work request 0x2 on QP 0: remote access error
+	// complete work request 0x2 on QP 0: remote access error
 	// true
 }
 

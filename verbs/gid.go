@@ -35,7 +35,7 @@ func GIDFromAddr(a netip.Addr) GID {
 type GIDEntry struct {
 	GID         GID
 	Type        GIDType
-	Port        uint32 // from 1
+	Port        int    // from 1
 	Index       uint32 // in the port's table
 	NetdevIndex uint32 // index of its network device; 0 means none
 }

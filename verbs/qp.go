@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
@@ -22,14 +24,62 @@ const (
 	QPTypeDriver       QPType = abi.IB_UVERBS_QPT_DRIVER // a type of the driver's own
 )
 
+// QPTypeSRD is EFA's scalable reliable datagram. A QP sends to any other SRD QP: each work request
+// names its peer by AH, RemoteQPN and RemoteQKey, as on UD QPs. Each message arrives once, or its
+// completion has an error.
+//
+// Nothing is in order. Messages overtake each other, also between the same two QPs, and so do their
+// completions at both ends. A completion says that its own work request is done, and nothing of
+// others. A read that follows a write to the same memory may return the old data, so wait for the
+// write's completion first. The bytes of one message arrive in any order: see DataOrder.
+//
+// A failed work request does not end the QP, which stays in RTS. A QP that accesses the memory of
+// another by read or write needs, at the target, an AH of its own address in the target's PD;
+// without one the work request fails with StatusRemOpErr.
+//
+// The kernel knows the type as QPTypeDriver, and reports it as such.
+//
+// C: IBV_QPT_DRIVER with EFADV_QP_DRIVER_TYPE_SRD
+const QPTypeSRD QPType = 0xfe
+
+// The dynamically connected transport (DC) of mlx5 has initiators (DCI) and targets (DCT). It is
+// reliable and has the operations of RC, but each request of a DCI names its target, so one DCI
+// serves any number of targets, one after another. No target needs to know its initiators.
+//
+// A DCI only sends. Each of its requests has the target's AH, its number in RemoteQPN, and its
+// DCKey. A failed request moves the DCI to ERR, and leaves the target as it is. Move the DCI to
+// RESET to use it again.
+//
+// A DCT only answers. It takes the receives of an SRQ, which it needs even if its peers only read
+// and write. It has no number before RTR, which is its last state: it can't be reset. Its DCKey,
+// uverbs.QPOptions.DCKey, protects little: a peer that may use the DCT must know the key.
+//
+// The kernel knows both types as QPTypeDriver, and reports them as such.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: IBV_QPT_DRIVER with MLX5DV_DCTYPE_DCI and MLX5DV_DCTYPE_DCT
+const (
+	QPTypeDCI QPType = 0xfd
+	QPTypeDCT QPType = 0xfc
+)
+
 var qpTypeNames = [...]string{
 	"SMI", "GSI", "RC", "UC", "UD", "RAW_IPV6", "RAW_ETHERTYPE", "", "RAW_PACKET", "XRC_INI", "XRC_TGT",
 }
 
-// String returns iproute2's name, or QPType(27) for a value without one.
+// String returns iproute2's name, SRD, DCI or DCT for the types that iproute2 has no name for, or
+// QPType(27) for a value without a name.
 func (t QPType) String() string {
-	if t == QPTypeDriver {
+	switch t {
+	case QPTypeDCI:
+		return "DCI"
+	case QPTypeDCT:
+		return "DCT"
+	case QPTypeDriver:
 		return "DRIVER"
+	case QPTypeSRD:
+		return "SRD"
 	}
 	return wordFor("QPType", qpTypeNames[:], uint8(t))
 }
@@ -77,39 +127,47 @@ const (
 	// contain the tag.
 	QPCVLANStripping     QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
 	QPPCIWriteEndPadding QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
+	// QPUnsolicitedWriteRecv makes writes with immediate data complete at this QP without a receive.
+	// Their completions have WRID 0. Only EFA has it. The kernel's core has no such flag.
+	// C: EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV
+	QPUnsolicitedWriteRecv QPFlags = 1 << 31
 )
 
-// QPAttr has the attributes of a QP. A QPAttrMask says which fields are valid. Times have the
-// encoding of the InfiniBand specification, in which 0 is not always the shortest.
+// QPAttr has the attributes of a QP. A QPAttrMask says which fields are valid. Times are rounded up
+// to the next one that QPs have.
 //
 // C: struct ibv_qp_attr
 type QPAttr struct {
 	State, CurState QPState
 	PathMTU         MTU
-	QKey            uint32 // UD; a value with the top bit set needs CAP_NET_RAW
+	QKey            uint32 // UD and SRD; a value with the top bit set needs CAP_NET_RAW
 	RQPSN, SQPSN    uint32 // 24 bits: sequence numbers of the first packet received and sent
 	DestQPN         uint32 // 24 bits
-	Access          Access // rights of the peer; RC and UC
+	Access          Access // rights of the peer; RC, UC and DCT
 	AH              AHAttr // the peer's address; its Port must be Port
 	PKeyIndex       uint32 // the kernel takes 65535 at most
 	MaxRDAtomic     uint8  // reads and atomics in flight, as initiator
 	MaxDestRDAtomic uint8  // and as responder
-	MinRNRTimer     uint8  // delay before the peer retries if no receive is posted: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
-	Port            uint32 // from 1; the kernel takes 255 at most
-	Timeout         uint8  // timeout of an acknowledgement: 4.096 µs × 2^Timeout, up to 31; 0 means never
+	Port            int    // from 1; the kernel takes 255 at most
 	RetryCnt        uint8  // number of retries after a timeout, 0 to 7
-	RNRRetry        uint8  // number of retries after receiver-not-ready, 0 to 6; 7 means forever
+	RNRRetry        uint8  // number of retries after receiver-not-ready, 0 to 6; 7 means without limit, on rxe only if RetryCnt is 7, too
+
+	// AckTimeout is how long the QP waits for an acknowledgement before it sends a packet
+	// again: 4.096 µs times a power of two, from 8.192 µs to 2 hours, 26 minutes and 36
+	// seconds. Zero means that it waits forever. RNRTimer is how long the peer waits before it sends
+	// a message again that found no receive: 0.01 to 655.36 ms, in 32 steps.
+	AckTimeout, RNRTimer time.Duration
 
 	// EnSQDAsyncNotify requests EventSQDrained when the move to SQD is complete. SQDraining is
 	// true until then (Query only).
 	EnSQDAsyncNotify, SQDraining bool
 
 	// The alternate path (QPAttrAltPath) and its state.
-	AltAH        AHAttr // its Port must be AltPort
-	AltPKeyIndex uint32 // limits as above
-	AltPort      uint32
-	AltTimeout   uint8 // as Timeout
-	PathMigState PathMigState
+	AltAH         AHAttr // its Port must be AltPort
+	AltPKeyIndex  uint32 // limits as above
+	AltPort       int
+	AltAckTimeout time.Duration
+	PathMigState  PathMigState
 
 	// RateLimit is in kbit/s; 0 means none. It is for raw packet QPs and Modify only, and
 	// experimental: see docs/stability.md. DeviceAttr.PacketPacing has the limits.
@@ -151,13 +209,13 @@ const (
 	QPAttrQKey            QPAttrMask = 1 << 6
 	QPAttrAV              QPAttrMask = 1 << 7
 	QPAttrPathMTU         QPAttrMask = 1 << 8
-	QPAttrTimeout         QPAttrMask = 1 << 9
+	QPAttrAckTimeout      QPAttrMask = 1 << 9
 	QPAttrRetryCnt        QPAttrMask = 1 << 10
 	QPAttrRNRRetry        QPAttrMask = 1 << 11
 	QPAttrRQPSN           QPAttrMask = 1 << 12
 	QPAttrMaxQPRDAtomic   QPAttrMask = 1 << 13
 	QPAttrAltPath         QPAttrMask = 1 << 14
-	QPAttrMinRNRTimer     QPAttrMask = 1 << 15
+	QPAttrRNRTimer        QPAttrMask = 1 << 15
 	QPAttrSQPSN           QPAttrMask = 1 << 16
 	QPAttrMaxDestRDAtomic QPAttrMask = 1 << 17
 	QPAttrPathMigState    QPAttrMask = 1 << 18
@@ -168,7 +226,7 @@ const (
 
 var attrNames = map[int]string{
 	0: "State", 1: "CurState", 2: "EnSQDAsync", 3: "Access", 4: "PKeyIndex", 5: "Port", 6: "QKey", 7: "AV", 8: "PathMTU",
-	9: "Timeout", 10: "RetryCnt", 11: "RNRRetry", 12: "RQPSN", 13: "MaxQPRDAtomic", 14: "AltPath", 15: "MinRNRTimer",
+	9: "AckTimeout", 10: "RetryCnt", 11: "RNRRetry", 12: "RQPSN", 13: "MaxQPRDAtomic", 14: "AltPath", 15: "RNRTimer",
 	16: "SQPSN", 17: "MaxDestRDAtomic", 18: "PathMigState", 19: "Cap", 20: "DestQPN", 25: "RateLimit",
 }
 

@@ -19,14 +19,16 @@ type WC struct {
 	ByteLen   uint32   // bytes received or read; for UD including the 40 bytes before the message
 	// Imm is the sender's immediate data with WCWithImm (C: ntohl of imm_data). With
 	// WCWithInv it is the key that the sender invalidated: see InvalidatedRKey.
-	Imm          uint32
-	QPN          uint32 // the local QP
-	SrcQP        uint32 // UD: the sender's QP
-	Flags        WCFlags
-	PKeyIndex    uint16 // UD on a GSI QP
-	SLID         uint16 // UD: the sender's LID, 0 on RoCE
-	SL           uint8  // UD
-	DLIDPathBits uint8  // UD: the path bits of the local LID
+	Imm       uint32
+	QPN       uint32 // the local QP
+	SrcQPN    uint32 // UD and SRD: the sender's QP
+	Flags     WCFlags
+	PKeyIndex uint16 // UD on a GSI QP
+	// SLID is the sender's LID on UD, and 0 on RoCE. On EFA, it is the number of the PD's AH for the
+	// sender's address (uverbs.AH.Number), or 0xffff if there is none.
+	SLID         uint16
+	SL           uint8 // UD; over RoCE the priority of the VLAN tag, if the device reports it
+	DLIDPathBits uint8 // UD: the path bits of the local LID
 	_            [2]uint8
 }
 
@@ -40,12 +42,12 @@ func (wc *WC) InvalidatedRKey() uint32 {
 	return wc.Imm
 }
 
-// Err returns nil for success, otherwise an error that matches the Status.
+// Err returns nil for success, otherwise an [Error] that matches the Status.
 func (wc *WC) Err() error {
 	if wc.Status == StatusSuccess {
 		return nil
 	}
-	return &CompletionError{*wc}
+	return &Error{Op: "complete", Object: fmt.Sprintf("work request %#x on QP %d", wc.WRID, wc.QPN), Err: wc.Status}
 }
 
 // WCOpcode is the kind of a completed work request.
@@ -101,16 +103,6 @@ const (
 	WCWithInv WCFlags = 1 << 3
 )
 
-// CompletionError is the error of a failed completion.
-type CompletionError struct{ WC WC }
-
-func (e *CompletionError) Error() string {
-	return fmt.Sprintf("uverbs: work request %#x on QP %d: %v", e.WC.WRID, e.WC.QPN, e.WC.Status)
-}
-
-// Unwrap returns the Status.
-func (e *CompletionError) Unwrap() error { return e.WC.Status }
-
 // Status is the result of a work request. Every value except StatusSuccess is an error.
 //
 // C: enum ibv_wc_status
@@ -132,6 +124,7 @@ const (
 	StatusRemOpErr       = Status(abi.IB_WC_REM_OP_ERR)
 	StatusRetryExcErr    = Status(abi.IB_WC_RETRY_EXC_ERR)
 	StatusRNRRetryExcErr = Status(abi.IB_WC_RNR_RETRY_EXC_ERR)
+	StatusRemInvRDReqErr = Status(abi.IB_WC_REM_INV_RD_REQ_ERR)
 	StatusRemAbortErr    = Status(abi.IB_WC_REM_ABORT_ERR)
 	StatusFatalErr       = Status(abi.IB_WC_FATAL_ERR)
 	StatusRespTimeoutErr = Status(abi.IB_WC_RESP_TIMEOUT_ERR)
@@ -153,6 +146,7 @@ var statusTexts = map[Status]string{
 	StatusRemOpErr:       "remote operation error",
 	StatusRetryExcErr:    "transport retries exceeded",
 	StatusRNRRetryExcErr: "receiver-not-ready retries exceeded",
+	StatusRemInvRDReqErr: "remote invalid datagram request",
 	StatusRemAbortErr:    "remote aborted",
 	StatusFatalErr:       "fatal error",
 	StatusRespTimeoutErr: "response timeout",
@@ -179,6 +173,9 @@ type WCExt struct {
 	FlowTag   uint32 // of the flow rule that the raw packet matched (flow.Tag), 0 for none
 	VLAN      uint16 // tag that the device stripped from the raw packet, 0 for none: see QPCVLANStripping
 	Flags     WCExtFlags
+	// SourceGID is the address of a message's sender for which the PD has no AH, with WCExtSourceGID.
+	// It is zero if there is an AH: see WC.SLID.
+	SourceGID GID
 }
 
 // WCExtFlags describe a received raw packet; the values combine with |.
@@ -218,6 +215,8 @@ const (
 	// without a system call, so differences of times from one poll are exact. If the host's
 	// clock was set back between two polls, a completion may seem older than an earlier one.
 	WCExtWallClock
+	// WCExtSourceGID selects SourceGID. Only EFA has it. C: EFADV_WC_EX_WITH_SGID
+	WCExtSourceGID
 )
 
 // CQFlags are options of a new CQ; the values combine with |.

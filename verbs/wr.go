@@ -30,15 +30,18 @@ type SendWR struct {
 	// in SGL (8 bytes).
 	CompareAdd, Swap uint64
 
-	AH         *AH    // UD: the peer's address
-	RemoteQPN  uint32 // UD: the peer's QP
-	RemoteQKey uint32 // UD: its Q_Key; if the top bit is set, the QP's own Q_Key is sent (not on rxe)
+	AH         AH     // UD, SRD and DCI: the peer's address
+	RemoteQPN  uint32 // UD, SRD and DCI: the peer's QP
+	RemoteQKey uint32 // UD and SRD: its Q_Key; if the top bit is set, the QP's own Q_Key is sent (not on rxe and EFA)
+	DCKey      uint64 // DCI: the key of the peer's DCT
 
 	Flush Flush   // OpFlush
 	Bind  *BindMW // OpBindMW
 
 	MSS  uint16 // OpTSO: bytes of SGL in each packet, the last of which may have fewer
 	VLAN uint16 // raw packets: the VLAN tag (priority and VID) to insert before the EtherType; 0 means none
+
+	DCStream uint16 // DCI with streams: the request's stream; see DCStreams
 }
 
 // RecvWR is a work request for a receive queue. The rules of [SendWR] apply.
@@ -58,8 +61,8 @@ type SGE struct {
 	LKey   uint32
 }
 
-// BadLength is the Length of an invalid SGE. uverbs.MR.SGE returns one for a length of 4 GiB or
-// more, or a negative one. Work requests with such an SGE are refused.
+// BadLength is the Length of an invalid SGE. uverbs.MR.SGE returns one for a range that is not
+// within the region, for a closed region, and for a length of 4 GiB or more. Work requests with such an SGE are refused.
 const BadLength = math.MaxUint32
 
 // Opcode is the operation of a send work request.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink-exporter/internal/podresources"
 	"github.com/goverbs/goverbs/internal/metrics"
 	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/verbs"
@@ -278,12 +279,12 @@ func (e *exporter) allocations(p *page, s *metrics.Snapshot) {
 	p.add(podsAnswer, float64(at.UnixMilli())/1e3)
 	devices, series := deviceNames(s.Devices), 0
 	for _, a := range last {
-		for _, device := range devices[deviceKey(a.id)] { // devices may share their hardware
-			if series++; series > maxAllocations {
-				s.Errors = append(s.Errors, metrics.Error{Part: "podresources", Err: fmt.Errorf("more than %d pairs of a pod and a device", maxAllocations)})
+		for _, device := range devices[deviceKey(a.ID)] { // devices may share their hardware
+			if series++; series > podresources.Max {
+				s.Errors = append(s.Errors, metrics.Error{Part: "podresources", Err: fmt.Errorf("more than %d pairs of a pod and a device", podresources.Max)})
 				return
 			}
-			p.add(devicePod, 1, device, a.namespace, a.pod, a.container, a.resource, a.id)
+			p.add(devicePod, 1, device, a.Namespace, a.Pod, a.Container, a.Resource, a.ID)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func machine() (*metrics.Collector, *nltest.Kernel) {
 			if d.Index != 1 {
 				return metrics.Details{}, syscall.EACCES
 			}
-			return metrics.Details{Limits: &verbs.DeviceAttr{MaxQP: 131072, MaxMR: 1 << 20}, MTU: map[uint32]int{1: 4096}, GIDs: []verbs.GIDEntry{{Port: 1, Index: 3}}}, nil
+			return metrics.Details{Limits: &verbs.DeviceAttr{MaxQP: 131072, MaxMR: 1 << 20}, MTU: map[int]int{1: 4096}, GIDs: []verbs.GIDEntry{{Port: 1, Index: 3}}}, nil
 		},
 	}, kernel
 }

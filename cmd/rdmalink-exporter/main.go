@@ -22,10 +22,13 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/metrics"
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/sync/singleflight"
 )
 
 func main() {
@@ -73,7 +76,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	source := metrics.New()
 	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*podLogs)
-	watcher := &metrics.Watcher{RDMA: source.RDMA}
+	// A socket of its own: in that of the scrapes its request would have the rest of a list, as of 100,000 queue pairs, read into memory.
+	watcher := &metrics.Watcher{RDMA: &netlinkrdma.Client{Kernel: new(netlinkrdma.Socket)}}
 	pods := &podResources{socket: *kubelet}
 	if pods.socket == "" {
 		pods.socket, pods.optional = kubeletSocket, true
@@ -103,7 +107,7 @@ const (
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
 	scrapeTimeout = 30 * time.Second // a kernel that does not answer
-	maxScrapes    = 8                // those that timed out and still wait for the kernel among them
+	maxPages      = 8                // that are written at a time; others wait
 )
 
 // serve serves until ctx is done.
@@ -130,35 +134,57 @@ func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slo
 // handler returns the handler of /metrics, of /healthz, and of a page at / that links to both.
 func handler(source *metrics.Collector, watcher *metrics.Watcher, pods *podResources, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry(source, watcher, pods, log), promhttp.HandlerOpts{
-		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError,
-		Timeout: scrapeTimeout, MaxRequestsInFlight: maxScrapes,
-	}))
-	mux.Handle("GET /healthz", http.TimeoutHandler(health(source), scrapeTimeout, "the kernel does not answer\n"))
+	const stuck = "the kernel does not answer\n"
+	mux.Handle("GET /metrics", http.TimeoutHandler(scrapes(registry(source, watcher, pods, log), log), scrapeTimeout, stuck))
+	mux.Handle("GET /healthz", http.TimeoutHandler(health(source), scrapeTimeout, stuck))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `<!doctype html><title>rdmalink-exporter</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`+"\n")
 	})
 	return mux
 }
 
-// health returns the handler of /healthz, without its time limit. Requests that wait for the kernel are limited
-// as scrapes are.
-func health(source *metrics.Collector) http.Handler {
-	waiting := make(chan struct{}, maxScrapes)
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		select {
-		case waiting <- struct{}{}:
-			defer func() { <-waiting }()
-		default:
-			http.Error(w, "too many requests wait for the kernel", http.StatusServiceUnavailable)
+// scrapes returns the handler of /metrics, without its time limit. Requests that wait share one collection. Pages are
+// written a few at a time, into the memory of http.TimeoutHandler, so a page never waits for the reader of another one.
+func scrapes(gatherer prometheus.Gatherer, log *slog.Logger) http.Handler {
+	var collections singleflight.Group
+	pages := make(chan struct{}, maxPages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		families, err := share(r.Context(), &collections, gatherer.Gather)
+		if errors.Is(err, context.Canceled) { // the client has left, which clients could fill the log with
 			return
 		}
-		if _, err := source.RDMA.Devices(); err != nil {
+		select {
+		case pages <- struct{}{}:
+			defer func() { <-pages }()
+		case <-r.Context().Done():
+			return
+		}
+		collected := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, err })
+		promhttp.HandlerFor(collected, promhttp.HandlerOpts{ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w, r)
+	})
+}
+
+// health returns the handler of /healthz, without its time limit. Requests that wait share one answer of the kernel.
+func health(source *metrics.Collector) http.Handler {
+	var answers singleflight.Group
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := share(r.Context(), &answers, source.RDMA.Devices); err != nil {
 			http.Error(w, metrics.Printable(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
+}
+
+// share returns the result of do. Callers that wait at the same time share one run of do, so the kernel gets one
+// question at a time however many callers there are. If ctx ends first, share returns its error, and do continues.
+func share[T any](ctx context.Context, g *singleflight.Group, do func() (T, error)) (value T, err error) {
+	select {
+	case r := <-g.DoChan("", func() (any, error) { return do() }):
+		return r.Val.(T), r.Err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
 }
 
 // errorLog logs the errors of promhttp.

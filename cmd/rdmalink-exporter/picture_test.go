@@ -28,9 +28,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-var update = flag.Bool("update", false, "write docs/exporter-dashboard.svg")
-
-const picture = "../../docs/exporter-dashboard.svg"
+var picture = flag.String("picture", "", "file to draw the dashboard to")
 
 // The picture shows half an hour, with a scrape at each step.
 const (
@@ -315,12 +313,9 @@ func TestPicture(t *testing.T) {
 	}
 	svg := fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#222\" role=\"img\">\n<title>%s</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#f4f5f5\"/>\n<text x=\"8\" y=\"16\">%s: a simulated host, drawn from dashboard.json by the tests</text>\n%s</svg>\n",
 		width, height, html.EscapeString(d.Title), width, height, html.EscapeString(d.Title), panels.String())
-	if *update {
-		if err := os.WriteFile(picture, []byte(svg), 0o666); err != nil {
+	if *picture != "" {
+		if err := os.WriteFile(*picture, []byte(svg), 0o666); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if kept, err := os.ReadFile(picture); err != nil || string(kept) != svg {
-		t.Errorf("%s is not what the dashboard draws now (%v): make exporter-test TESTFLAGS='-run Picture -update' writes it", picture, err)
 	}
 }

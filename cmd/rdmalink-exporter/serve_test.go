@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,19 +141,15 @@ func TestScrapeTimeout(t *testing.T) {
 	})
 }
 
-// TestHealthTimeout checks that /healthz fails in time though the kernel does not answer, and at once if
-// eight requests wait for the kernel already.
+// TestHealthTimeout checks that /healthz fails in time though the kernel does not answer.
 func TestHealthTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		h := stuck(release)
-		for i := range maxScrapes + 1 {
-			w, begin, want := httptest.NewRecorder(), time.Now(), scrapeTimeout
-			if i == maxScrapes {
-				want = 0
-			}
+		for i := range 2 {
+			w, begin := httptest.NewRecorder(), time.Now()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
-			if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != want { // of the bubble's clock
+			if took := time.Since(begin); w.Code != http.StatusServiceUnavailable || took != scrapeTimeout { // of the bubble's clock
 				t.Error(i, w.Code, took)
 			}
 		}
@@ -164,27 +162,57 @@ func TestHealthTimeout(t *testing.T) {
 	})
 }
 
-// TestScrapesInFlight checks that of nine scrapes one is refused at once while eight wait for the kernel.
-func TestScrapesInFlight(t *testing.T) {
-	release := make(chan struct{})
-	h := stuck(release)
-	codes := make(chan int)
-	for range maxScrapes + 1 {
-		go func() {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-			codes <- w.Code
-		}()
-	}
-	if code := <-codes; code != http.StatusServiceUnavailable {
-		t.Error(code)
-	}
-	close(release)
-	for range maxScrapes {
-		if code := <-codes; code != http.StatusOK {
-			t.Error(code)
+// TestCrowd checks that requests that wait for the kernel share one collection and one answer, and that none of them
+// is refused, however many they are.
+func TestCrowd(t *testing.T) {
+	for _, path := range []string{"/metrics", "/healthz"} {
+		// questions returns how many questions a crowd costs the kernel.
+		questions := func(crowd int) int64 {
+			var asked atomic.Int64
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				source, kernel := machine()
+				source.RDMA.Kernel = changing{kernel, func(uint16) { <-release; asked.Add(1) }}
+				h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.DiscardHandler))
+				var all sync.WaitGroup
+				for range crowd {
+					all.Go(func() {
+						w := httptest.NewRecorder()
+						if h.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != http.StatusOK {
+							t.Error(path, w.Code, w.Body)
+						}
+					})
+				}
+				synctest.Wait()
+				close(release)
+				all.Wait()
+			})
+			return asked.Load()
+		}
+		if one, many := questions(1), questions(200); one == 0 || one != many {
+			t.Errorf("%s: one request asks the kernel %d times, 200 ask %d times", path, one, many)
 		}
 	}
+}
+
+// TestClientLeaves checks that clients that leave during a collection do not fill the log.
+func TestClientLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		source, kernel := machine()
+		source.RDMA.Kernel = changing{kernel, func(uint16) { <-release }}
+		var lines bytes.Buffer
+		h := handler(source, &metrics.Watcher{RDMA: source.RDMA}, new(podResources), slog.New(slog.NewTextHandler(&lines, nil)))
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil).WithContext(ctx))
+		synctest.Wait()
+		if lines.Len() > 0 {
+			t.Error(lines.String())
+		}
+		close(release)
+		synctest.Wait()
+	})
 }
 
 // TestCommandLine checks the exit codes.

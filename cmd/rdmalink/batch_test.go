@@ -53,7 +53,7 @@ func TestBatch(t *testing.T) {
 		{"goes on", "-f -b file", "link\n\\\nfrob\nsystem\n'\n", clitest.Result{Out: portText + "\n" + system, Code: 1,
 			Err: `rdmalink: file:3: "frob` + expected + "rdmalink: file:5: a quote that is not closed\nrdmalink: 2 of the 4 commands in file failed\n"}},
 		{"refused", "-b file", "dev delete siw0\nlink", clitest.Result{Code: 1,
-			Err: "rdmalink: file:1: delete sub-device siw0: operation not supported (it is not a sub-device; rdma link delete deletes siw and rxe devices)\n"}},
+			Err: "rdmalink: file:1: delete sub-device siw0: operation not supported: it is not a sub-device; rdma link delete deletes siw and rxe devices\n"}},
 		{"half a line", "-b file", "link \\\n", clitest.Result{Code: 1, Err: "rdmalink: file:1: a backslash at the end of the last line\n"}},
 		{"batch of batches", "-b file", "-b file\n", clitest.Result{Code: 2, Err: "rdmalink: file:1: a line of a batch can't be a batch" + usage}},
 		{"help", "-b file", "version -h\nlink\n", clitest.Result{Out: "Usage: rdmalink version\nprint the version\n\nOptions:\n"}},

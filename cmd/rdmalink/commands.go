@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cm"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cp"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/devinfo"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/doctor"
@@ -18,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/sandbox"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/top"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/topocmd"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/trace"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/watch"
 )
@@ -30,6 +30,7 @@ func root() cli.Command {
 		top.Command(),
 		exporter.Command(),
 		doctor.Command(),
+		topocmd.Command(),
 		qpstates.Command(),
 		dump.Command(),
 		fabriccmd.Command(),
@@ -37,7 +38,6 @@ func root() cli.Command {
 		ping.Command(),
 		rping.Command(),
 		pingpong.Command(),
-		cm.Command(),
 		proxy.Command(),
 		cp.Command(),
 		perfcmd.Command(),

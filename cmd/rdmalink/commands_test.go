@@ -19,7 +19,7 @@ import (
 // TestDevinfoLine checks the command line; package devinfo tests the output.
 func TestDevinfoLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
-		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (available: siw0, mlx4_0)\n"},
+		"devinfo siw9":   {Code: 1, Err: "rdmalink: find RDMA device \"siw9\": no such RDMA device: there are siw0, mlx4_0\n"},
 		"devinfo siw0 x": {Code: 2, Err: "rdmalink: unexpected argument \"x\"\nUsage: rdmalink devinfo [DEV] (more: rdmalink devinfo -h)\n"},
 	} {
 		tool, _, nets := clitest.Informed()
@@ -39,7 +39,7 @@ func TestDevinfoLine(t *testing.T) {
 // findings.
 func TestDoctorLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
-		"doctor siw9":       {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (available: siw0, mlx4_0)\n"},
+		"doctor siw9":       {Code: 1, Err: "rdmalink: find RDMA device \"siw9\": no such RDMA device: there are siw0, mlx4_0\n"},
 		"doctor --selftest": {Code: 2, Err: "rdmalink: --selftest needs the device: doctor --selftest DEV\nUsage: rdmalink doctor [DEV] (more: rdmalink doctor -h)\n"},
 		"doctor siw0 x":     {Code: 2, Err: "rdmalink: unexpected argument \"x\"\nUsage: rdmalink doctor [DEV] (more: rdmalink doctor -h)\n"},
 	} {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -25,7 +25,7 @@ func completeMachine() *cli.Tool {
 	kernel.Statistics = map[nltest.PortID]nltest.Statistics{{Device: 7, Port: 1}: {Status: []netlinkrdma.CounterStatus{
 		{Name: "rcvd_pkts", Enabled: true}, {Name: "cc_rx_ce_pkts", Index: 1, Optional: true},
 	}}}
-	tool.Net = &hosttest.Netdevs{All: []host.Netdev{{Name: "lo"}, {Name: "eth0"}}}
+	tool.Net = &hosttest.Netdevs{All: []addlink.Netdev{{Name: "lo"}, {Name: "eth0"}}}
 	return tool
 }
 
@@ -92,7 +92,7 @@ var completions = map[string]string{
 	"trace --o":                                         "--output",
 	"dump --w":                                          "--write",
 	"qp ":                                               "states help",
-	"qp states ":                                        "rc uc ud xrc_ini xrc_tgt",
+	"qp states ":                                        "rc uc ud srd xrc_ini xrc_tgt dci dct",
 	"qp states --s":                                     "--svg",
 }
 

@@ -18,8 +18,6 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
-//go:generate sh -c "go run . man > ../../docs/rdmalink.8"
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr)

@@ -6,22 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
-
-// TestManIsCurrent checks that the page in docs was generated from these tables.
-func TestManIsCurrent(t *testing.T) {
-	tool, _ := clitest.Resources()
-	got := runLine(tool, "man", &hosttest.Netdevs{})
-	text, err := os.ReadFile("../../docs/rdmalink.8")
-	if diff := cmp.Diff(string(text), got.Out); err != nil || diff != "" || got.Code != 0 {
-		t.Errorf("run go generate ./cmd/rdmalink: %v (-docs +tables):\n%s", err, diff)
-	}
-}
 
 // TestManIsComplete checks that the page has each command that runs, and each option.
 func TestManIsComplete(t *testing.T) {

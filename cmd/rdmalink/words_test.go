@@ -10,8 +10,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -103,7 +103,7 @@ func FuzzCommandLine(f *testing.F) {
 func fuzzedLine(t *testing.T, tool *cli.Tool, args []string) {
 	var stdout, stderr bytes.Buffer
 	tool.Stdin, tool.Stdout, tool.Stderr = strings.NewReader(""), &stdout, &stderr
-	tool.Net, tool.Open, tool.OpenCM = &hosttest.Netdevs{All: []host.Netdev{hosttest.Loopback, hosttest.Dummy0}}, hosttest.Opens(), func() error { return nil }
+	tool.Net, tool.Open, tool.OpenCM = &hosttest.Netdevs{All: []addlink.Netdev{hosttest.Loopback, hosttest.Dummy0}}, hosttest.Opens(), func() error { return nil }
 	tool.Proc, tool.Sys, tool.Modules = hosttest.Tree(nil), hosttest.Tree(nil), hosttest.Tree(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // to end waits

@@ -64,17 +64,17 @@ func connections(l *lab) {
 	c.event()
 
 	gone := make(chan error)
-	go func() { gone <- child.Destroy() }()
+	go func() { gone <- child.Close() }()
 	select {
 	case <-gone:
-		s.did("Destroy", "has returned")
+		s.did("Close", "has returned")
 	case <-time.After(20 * time.Millisecond):
-		s.did("Destroy", "waits, because an event is not acknowledged")
+		s.did("Close", "waits, because an event is not acknowledged")
 	}
 	ended.Ack()
-	s.did("Ack", "Destroy: %s", result(<-gone))
+	s.did("Ack", "Close: %s", result(<-gone))
 	c.event() // after half a second
-	check(id.Destroy())
+	check(id.Close())
 
 	// A request that the server's program rejects, and one to a port without a listener.
 	for _, to := range []netip.AddrPort{local.Local, netip.AddrPortFrom(local.Local.Addr(), 9)} {
@@ -82,16 +82,16 @@ func connections(l *lab) {
 		if to == local.Local {
 			ev := s.event()
 			check(ev.ID.Reject([]byte("no room")))
-			check(ev.ID.Destroy())
+			check(ev.ID.Close())
 		}
 		ev := c.event()
 		var no *rdmacm.RejectedError
 		if errors.As(ev.Err, &no) {
 			c.did("", "REJ, reason %d, %q: %v", no.Reason, strings.TrimRight(string(no.PrivateData), "\x00"), no.Reason)
 		}
-		check(id.Destroy())
+		check(id.Close())
 	}
-	check(listener.Destroy())
+	check(listener.Close())
 }
 
 // program is one side of a connection: an event channel, on one host.

@@ -27,7 +27,7 @@ type end struct {
 // connect connects two queue pairs of type RC by rdma_cm, on the two hosts of a network.
 // The server posts its receives in prepare, which may be nil.
 func (l *lab) connect(kind rdmatest.Kind, cfg rdmacm.Config, prepare func(*end)) (client, server *end) {
-	ln := must(rdmacm.Listen(net.JoinHostPort(l.host(kind, 1).addr, "0")))
+	ln := must(rdmacm.Listen(context.Background(), net.JoinHostPort(l.host(kind, 1).addr, "0")))
 	defer ln.Close()
 	accepted := make(chan error, 1)
 	go func() {
@@ -106,28 +106,25 @@ func (l *lab) inReset(at place, typ verbs.QPType) *end {
 	e := &end{lab: l}
 	e.dev = closing(l, must(uverbs.Open(at.device)))
 	e.gid = must(e.dev.ChooseGID(1, nil))
-	e.pd = closing(l, must(e.dev.AllocPD()))
 	e.makeQP(typ)
 	return e
 }
 
-// makeQP creates the end's CQs and its queue pair, in RESET.
+// makeQP creates the end's CQs and its queue pair, in RESET, and its protection domain unless it has one.
 func (e *end) makeQP(typ verbs.QPType) {
-	channel := closing(e.lab, must(e.dev.CreateCompChannel()))
-	e.sendCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
-	e.recvCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
-	e.qp = closing(e.lab, must(e.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.sendCQ, RecvCQ: e.recvCQ,
-		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 16}})))
+	own := closing(e.lab, must(e.dev.CreateEndpoint(&uverbs.EndpointOptions{PD: e.pd, SendCQEntries: 16, RecvCQEntries: 16})))
+	e.pd, e.sendCQ, e.recvCQ = own.PD, own.SendCQ, own.RecvCQ
+	e.qp = must(own.CreateQP(&uverbs.QPOptions{Type: typ, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 16}}))
 }
 
 // path returns the attributes that describe a peer to a queue pair.
 func (e *end) path(to *end) *verbs.QPAttr {
-	return &verbs.QPAttr{DestQPN: to.qp.Num(),
+	return &verbs.QPAttr{DestQPN: to.qp.QPN(),
 		AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
 }
 
 // handle creates an address handle for a peer.
-func (e *end) handle(to *end) *verbs.AH {
+func (e *end) handle(to *end) *uverbs.AH {
 	attr := e.path(to).AH
 	attr.Port = 1
 	return closing(e.lab, must(e.pd.CreateAH(&attr)))

@@ -51,7 +51,7 @@ func keys(l *lab) {
 	attempt("the region is closed", region(everything), func(_, _ *end) { check(mr.Close()) })
 	attempt("its rights are taken away", region(everything), func(_, _ *end) {
 		none := local
-		check(mr.Rereg(uverbs.ReregOptions{Access: &none}))
+		check(mr.Rereg(&uverbs.ReregOptions{Access: &none}))
 	})
 	attempt("a window: its 64 bytes", window, nil)
 	attempt("a window: the byte before", func(b *end) (uint64, uint32) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -11,7 +13,7 @@ func lossless(l *lab) {
 	hello := verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")}
 	for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeRC} {
 		for _, percent := range []int{0, 10} {
-			a, b := l.byHand(typ, func(attr *verbs.QPAttr) { attr.Timeout = 1 })
+			a, b := l.byHand(typ, func(attr *verbs.QPAttr) { attr.AckTimeout = time.Microsecond })
 			buffer := b.memory(pageSize, local)
 			l.network(rdmatest.RXE).SetLoss(float64(percent) / 100)
 			arrived, last := 0, 1
@@ -27,7 +29,7 @@ func lossless(l *lab) {
 			l.network(rdmatest.RXE).SetLoss(0)
 		}
 	}
-	a, b := l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.Timeout, attr.RetryCnt = 1, 3 })
+	a, b := l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.AckTimeout, attr.RetryCnt = time.Microsecond, 3 })
 	b.receive(1, b.memory(pageSize, local).SGE(0, 64))
 	l.network(rdmatest.RXE).SetLoss(1)
 	l.say("RC, all packets lost, three retries: %v", a.do(hello))

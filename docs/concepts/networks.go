@@ -50,5 +50,5 @@ func networks(l *lab) {
 	about("link layer", func(d *uverbs.Device) any { return port(d).LinkLayer })
 	about("MTU", func(d *uverbs.Device) any { return 128 << port(d).ActiveMTU })
 	about("type of GID 0", func(d *uverbs.Device) any { return must(d.GIDTable())[0].Type })
-	about("READs in flight", func(d *uverbs.Device) any { return must(d.Query()).MaxQPRDAtom })
+	about("READs in flight", func(d *uverbs.Device) any { return must(d.QueryDevice()).MaxQPRDAtom })
 }

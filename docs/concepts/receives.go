@@ -39,7 +39,7 @@ func receives(l *lab) {
 
 	a, b = l.byHand(verbs.QPTypeUD, nil)
 	datagram := hello
-	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = a.handle(b), b.qp.Num(), qkey
+	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = a.handle(b), b.qp.QPN(), qkey
 	first = a.do(datagram)
 	b.receive(2, b.memory(pageSize, local).SGE(0, uverbs.GRHSize+64))
 	second = a.do(datagram)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -23,20 +25,20 @@ func states(l *lab) {
 	tryPosts()
 
 	// The kernel refuses RTR without all required attributes.
-	err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: b.qp.Num()}, verbs.QPAttrState|verbs.QPAttrDestQPN)
+	err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: b.qp.QPN()}, verbs.QPAttrState|verbs.QPAttrDestQPN)
 	l.say("too early: %v", cause(err))
 
 	// RTR: the address of the peer, and the limits of its requests.
 	attr := a.path(b)
 	attr.AH.Port = 1
-	attr.State, attr.PathMTU, attr.MinRNRTimer, attr.MaxDestRDAtomic = verbs.QPStateRTR, verbs.MTU1024, 12, 1
+	attr.State, attr.PathMTU, attr.RNRTimer, attr.MaxDestRDAtomic = verbs.QPStateRTR, verbs.MTU1024, time.Millisecond, 1
 	check(a.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
-		verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer))
+		verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer))
 	tryPosts()
 
 	// RTS: how often and how long to try.
-	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
+	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, AckTimeout: 100 * time.Millisecond, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
+		verbs.QPAttrState|verbs.QPAttrAckTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
 	check(b.qp.Connect(b.path(a)))
 	tryPosts()
 	l.say("the send: %v", wait(a.sendCQ).Status)
@@ -74,7 +76,7 @@ func paths(l *lab) {
 	}
 	for i, e := range ends {
 		attr := e.path(ends[1-i])
-		attr.AH, attr.Timeout, attr.RetryCnt = to(1-i, 0), 8, 1
+		attr.AH, attr.AckTimeout, attr.RetryCnt = to(1-i, 0), time.Millisecond, 1
 		check(e.qp.Connect(attr))
 	}
 	a, b := ends[0], ends[1]
@@ -88,7 +90,7 @@ func paths(l *lab) {
 
 	// Both ends load the other path, and ask for the preparation.
 	for i, e := range ends {
-		check(e.qp.Modify(&verbs.QPAttr{AltAH: to(1-i, 1), AltPort: 1, AltTimeout: 8, PathMigState: verbs.PathMigRearm},
+		check(e.qp.Modify(&verbs.QPAttr{AltAH: to(1-i, 1), AltPort: 1, AltAckTimeout: time.Millisecond, PathMigState: verbs.PathMigRearm},
 			verbs.QPAttrAltPath|verbs.QPAttrPathMigState))
 	}
 	l.say("loaded: both are %v", must(a.qp.Query()).PathMigState)

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
-	"github.com/goverbs/goverbs/madtest"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/madtest"
 )
 
 // subnet watches an InfiniBand subnet in software, from the first cable to partitions.
 func subnet(l *lab) {
 	ctx := context.Background()
 	net := must(madtest.NewSubnet(must(madtest.FatTree(4, 2))))
-	c := closing(l, fabric.NewClient(closing(l, must(net.Open("h1", 1))), fabric.Config{}))
+	c := closing(l, fabric.NewClient(closing(l, must(net.Open("h1", 1))), nil))
 	// state shows the port at the end of a directed route, which needs no LIDs.
 	state := func(when string, hops ...uint8) {
 		var node mad.NodeDescription

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -24,7 +25,7 @@ func tutorial(l *lab) {
 	step("list the devices: ours is there: %v", found >= 0)
 	dev := closing(l, must(list[found].Open()))
 	step("open the device: its driver is %v", dev.Info().Driver)
-	attr := must(dev.Query())
+	attr := must(dev.QueryDevice())
 	step("ask what it can do: %d SGEs in a work request, %d READs in flight", attr.MaxSGE, attr.MaxQPRDAtom)
 	port := must(dev.QueryPort(1))
 	step("ask for the port: %v, %v", port.State, port.LinkLayer)
@@ -50,14 +51,14 @@ func tutorial(l *lab) {
 	copy(theirs.Bytes(), "hello, RDMA")
 	step("exchange QP numbers, GIDs, an address and an rkey with the peer")
 
-	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.qp.Num(), MinRNRTimer: 12, MaxDestRDAtomic: 1,
+	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.qp.QPN(), RNRTimer: time.Millisecond, MaxDestRDAtomic: 1,
 		AH: verbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: gid.Index, HopLimit: 64}},
-		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer))
+		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer))
 	step("move it to RTR: %v", must(qp.Query()).State)
-	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
+	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, AckTimeout: 100 * time.Millisecond, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
+		verbs.QPAttrState|verbs.QPAttrAckTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
 	step("move it to RTS: %v", must(qp.Query()).State)
-	check(peer.qp.Connect(&verbs.QPAttr{DestQPN: qp.Num(), AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: peer.gid.Index, HopLimit: 64}}))
+	check(peer.qp.Connect(&verbs.QPAttr{DestQPN: qp.QPN(), AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: peer.gid.Index, HopLimit: 64}}))
 	step("the peer does the same: %v", peer.state())
 
 	check(cq.Arm(false))

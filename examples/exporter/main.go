@@ -87,7 +87,7 @@ func ports(c *netlinkrdma.Client, d *netlinkrdma.Device) (samples []sample, err 
 }
 
 func counters(c *netlinkrdma.Client, d *netlinkrdma.Device) (samples []sample, err error) {
-	for port := uint32(1); port <= d.Ports; port++ {
+	for port := 1; port <= d.Ports; port++ {
 		all, err := c.PortCounters(d.Index, port)
 		if errors.Is(err, netlinkrdma.ErrNoStatistics) {
 			continue

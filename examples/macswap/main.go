@@ -50,21 +50,23 @@ func serve(ctx context.Context, name string, mac [6]byte, ready func()) (frames 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	s := &swapper{}
-	if err = s.open(dev, mac); err == nil {
-		ready()
-		err = s.run(ctx)
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 2 * buffers})
+	if err != nil {
+		return 0, err
 	}
-	for i := len(s.owned) - 1; i >= 0; i-- {
-		err = errors.Join(err, s.owned[i].Close())
+	defer func() { err = errors.Join(err, end.Close()) }()
+	s := &swapper{cq: end.SendCQ}
+	if err := s.open(end, mac); err != nil {
+		return 0, err
 	}
+	ready()
+	err = s.run(ctx)
 	return s.frames, err
 }
 
 // swapper has a queue pair, and requests that run uses again and again. A request's WRID is the
 // number of its buffer; that of a send has ofSend, too.
 type swapper struct {
-	owned  []interface{ Close() error }
 	cq     *uverbs.CQ
 	qp     *uverbs.QP
 	mr     *uverbs.MR
@@ -76,32 +78,12 @@ type swapper struct {
 	frames uint64
 }
 
-func own[T interface{ Close() error }](s *swapper, err *error) func(T, error) T {
-	return func(v T, failed error) T {
-		if *err = failed; failed == nil {
-			s.owned = append(s.owned, v)
-		}
-		return v
-	}
-}
-
-func (s *swapper) open(dev *uverbs.Device, mac [6]byte) (err error) {
-	pd := own[*uverbs.PD](s, &err)(dev.AllocPD())
-	if err != nil {
+func (s *swapper) open(end *uverbs.Endpoint, mac [6]byte) (err error) {
+	if s.mr, err = end.PD.AllocMR(buffers*room, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
-	events := own[*uverbs.CompChannel](s, &err)(dev.CreateCompChannel())
-	if err != nil {
-		return err
-	}
-	if s.cq = own[*uverbs.CQ](s, &err)(dev.CreateCQ(2*buffers, &uverbs.CQOptions{Channel: events})); err != nil {
-		return err
-	}
-	if s.mr = own[*uverbs.MR](s, &err)(pd.AllocMR(buffers*room, verbs.AccessLocalWrite, nil)); err != nil {
-		return err
-	}
-	s.qp = own[*uverbs.QP](s, &err)(pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: s.cq, RecvCQ: s.cq,
-		Cap: verbs.QPCap{MaxSendWR: buffers, MaxRecvWR: buffers, MaxSendSGE: 1, MaxRecvSGE: 1}}))
+	s.qp, err = end.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket,
+		Cap: verbs.QPCap{MaxSendWR: buffers, MaxRecvWR: buffers, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	if err != nil {
 		return err
 	}
@@ -115,8 +97,8 @@ func (s *swapper) open(dev *uverbs.Device, mac [6]byte) (err error) {
 			return err
 		}
 	}
-	own[*uverbs.Flow](s, &err)(s.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
-		&flow.Eth{Val: flow.EthFields{DstMAC: mac}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}}}))
+	_, err = s.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+		&flow.Eth{Val: flow.EthFields{DstMAC: mac}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}}})
 	return err
 }
 

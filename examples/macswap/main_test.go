@@ -67,28 +67,20 @@ func newPeer(t *testing.T, name string) *peer {
 	t.Helper()
 	dev, err := uverbs.Open(name)
 	fail(t, err)
-	pd, err := dev.AllocPD()
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 8})
 	fail(t, err)
-	events, err := dev.CreateCompChannel()
+	t.Cleanup(func() { fail(t, errors.Join(end.Close(), dev.Close())) })
+	p := &peer{cq: end.SendCQ}
+	p.mr, err = end.PD.AllocMR(2*room, verbs.AccessLocalWrite, nil)
 	fail(t, err)
-	p := &peer{}
-	p.cq, err = dev.CreateCQ(8, &uverbs.CQOptions{Channel: events})
-	fail(t, err)
-	p.mr, err = pd.AllocMR(2*room, verbs.AccessLocalWrite, nil)
-	fail(t, err)
-	p.qp, err = pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: p.cq, RecvCQ: p.cq,
+	p.qp, err = end.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket,
 		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	fail(t, err)
 	fail(t, errors.Join(p.qp.Init(nil), p.qp.Connect(nil)))
 	own := flow.EthFields{DstMAC: [6]byte{2, 0, 0, 0, 0, 1}, EtherType: typ}
-	rule, err := p.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+	_, err = p.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
 		&flow.Eth{Val: own, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}, EtherType: 0xffff}}}})
 	fail(t, err)
-	t.Cleanup(func() {
-		for _, c := range []interface{ Close() error }{rule, p.qp, p.mr, p.cq, events, pd, dev} {
-			fail(t, c.Close())
-		}
-	})
 	return p
 }
 

@@ -34,8 +34,8 @@ var broken = []struct {
 }
 
 const (
-	remoteAccess = `"", uverbs: work request .*: remote access error`
-	flushed      = `"", uverbs: work request .*: work request flushed`
+	remoteAccess = `"", complete work request .*: remote access error`
+	flushed      = `"", complete work request .*: work request flushed`
 	waits        = `"", .*context deadline exceeded`
 )
 

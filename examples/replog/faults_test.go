@@ -10,9 +10,9 @@ func TestReplicasDie(t *testing.T) {
 	onAll(t, func(t *testing.T, c *cluster) {
 		l := c.lead(t)
 		appends(t, l, "one", nil)
-		c.fabric.Host(1).Device(0).Remove()
+		c.fabric.Host(1).Kill()
 		appends(t, l, "two", nil)
-		c.fabric.Host(2).Device(0).Remove()
+		c.fabric.Host(2).Kill()
 		appends(t, l, "three", errNoMajority)
 	})
 }

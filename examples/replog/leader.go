@@ -72,7 +72,7 @@ func newLeader(ctx context.Context, addresses []string) (*leader, error) {
 
 func reach(ctx context.Context, address string) (*remote, error) {
 	// A replica that is gone ends its connection after half a second. To rxe 7 retries, the default, are without end.
-	conn, err := (&rdmacm.Dialer{AckTimeout: 60 * time.Millisecond, Config: rdmacm.Config{RetryCount: 6}}).Dial(ctx, address)
+	conn, err := (&rdmacm.Dialer{Config: rdmacm.Config{TransportOptions: rdmacm.TransportOptions{AckTimeout: 60 * time.Millisecond, RetryCount: 6}}}).Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const logSize = 1 << 16
 
 func newReplica(address string) (*replica, error) {
 	r := &replica{log: make([]byte, logSize), done: make(chan struct{})}
-	ln, err := rdmacm.Listen(address)
+	ln, err := rdmacm.Listen(context.Background(), address)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func serve(address netip.AddrPort, _ int) error {
 		if err != nil {
 			return err
 		}
-		peer := &rdmacm.Peer{AH: ah, QPN: wc.SrcQP, QKey: rdmacm.UDPQKey}
+		peer := &rdmacm.Peer{AH: ah, QPN: wc.SrcQPN, QKey: rdmacm.UDPQKey}
 		number = bytes.Clone(number) // the next question may come as soon as the answer is out, into the same buffer
 		if err := errors.Join(e.postReceive(), e.send(number, peer), ah.Close()); err != nil {
 			return err

@@ -1,56 +1,108 @@
 // Web serves the files of a directory by HTTP over RDMA, and fetches one. net/http needs to
-// know nothing of it: a listener and a dialer take the place of package net's.
+// know nothing of it: a listener and a dialer take the place of package net's. The listener's statistics
+// are at /debug/listener, and with -metrics those of all connections are there for Prometheus, over TCP.
 //
-//	web -listen 10.0.0.1:8080 -dir /srv/www
+//	web -listen 10.0.0.1:8080 -dir /srv/www -metrics :9880
+//	curl http://localhost:9880/metrics
 //	web http://10.0.0.1:8080/index.html
 package main
 
 import (
 	"context"
+	"errors"
+	"expvar"
 	"flag"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/redial"
 	"github.com/goverbs/goverbs/rsocket"
 )
 
 func main() {
 	listen := flag.String("listen", ":8080", "serve at this `address`")
 	dir := flag.String("dir", ".", "serve the files of this `directory`")
+	metrics := flag.String("metrics", "", "serve metrics at this TCP `address`")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "web [options] serves; web URL fetches a file.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	var err error
 	if flag.NArg() == 0 {
-		err = serve(*listen, *dir)
+		if _, err := os.ReadDir(*dir); err != nil {
+			log.Fatal(err)
+		}
+		var scraped net.Listener
+		if *metrics != "" {
+			if scraped, err = net.Listen("tcp", *metrics); err != nil {
+				log.Fatal(err)
+			}
+		}
+		err = serve(ctx, *listen, *dir, scraped)
 	} else {
-		err = fetch(flag.Arg(0), os.Stdout)
+		err = fetch(ctx, flag.Arg(0), os.Stdout)
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(address, dir string) error {
-	l, err := rsocket.Listen(address)
+// shutdownTime is how long a server that is ended waits for the requests under way, and for their data.
+const shutdownTime = 10 * time.Second
+
+// serve serves until ctx ends. Then it waits for the requests under way, and until the clients have the data.
+// Its statistics are served at scraped, unless that is nil.
+func serve(ctx context.Context, address, dir string, scraped net.Listener) error {
+	l, err := rsocket.Listen(ctx, address)
 	if err != nil {
 		return err
 	}
-	return http.Serve(l, http.FileServer(http.Dir(dir)))
+	stats := expvar.Func(func() any { return l.Stats() }) // expvar.Publish adds it to those of the process
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.HandleFunc("/debug/listener", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, stats) })
+	statistics := newStatistics(l)
+	if scraped != nil {
+		defer scraped.Close()
+		go func() { _ = http.Serve(scraped, statistics) }()
+	}
+	server := http.Server{Handler: mux, ConnState: statistics.connState}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limited, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	return errors.Join(server.Shutdown(limited), l.Shutdown(limited))
 }
 
-func fetch(url string, to io.Writer) error {
-	dialer := rsocket.Dialer{Timeout: 10 * time.Second}
-	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
+// dialTime is how long a client waits for a server that is being started.
+const dialTime = 10 * time.Second
+
+func fetch(ctx context.Context, url string, to io.Writer) error {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		return redial.Dial(ctx, func(ctx context.Context) (net.Conn, error) {
+			return new(rsocket.Dialer).DialContext(ctx, network, address)
+		})
+	}}}
 	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

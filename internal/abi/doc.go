@@ -21,3 +21,4 @@ package abi
 //go:generate go run ../../test/cmd/vm headers
 //go:generate go run ./gen -fetch
 //go:generate go run ./gen -o .
+//go:generate go run ./gen/names . nametables.go

@@ -3,10 +3,13 @@
 package contract
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"net"
 	"os"
 	"reflect"
@@ -19,13 +22,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/conntest"
 	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/oob"
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/transfer"
+	"github.com/goverbs/goverbs/transfer/mooncake"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/valkeyrdma"
 	"github.com/goverbs/goverbs/verbs"
@@ -88,26 +95,49 @@ func pair[C io.Closer](w *world, l io.Closer, accept func(context.Context) (C, e
 }
 
 func (w *world) conn() (a, b *rdmacm.Conn) {
-	l := got(rdmacm.Listen(w.address()))(w.t)
+	l := got(rdmacm.Listen(w.t.Context(), w.address()))(w.t)
 	return pair(w, l, l.Accept, func(ctx context.Context) (*rdmacm.Conn, error) { return rdmacm.Dial(ctx, l.Addr().String()) })
 }
 
+// engine returns an engine that is its own peer.
+func (w *world) engine() *transfer.Engine {
+	l := conntest.NewPipes()
+	e := own(w, got(transfer.New([]*uverbs.Device{w.dev}, &transfer.Config{Dial: func(context.Context, string) (net.Conn, error) { return l.Dial(), nil }}))(w.t))
+	go e.Serve(l)
+	return e
+}
+
+// segment returns the segment of a Mooncake node.
+func (w *world) segment() *mooncake.Segment {
+	l, e := conntest.NewPipes(), w.engine()
+	n := own(w, got(mooncake.NewNode(w.t.Context(), e, "node", nil))(w.t))
+	go func() { _ = n.Serve(l) }()
+	return got(mooncake.Open(w.t.Context(), e, "node", &mooncake.Config{Dial: func(context.Context, string) (net.Conn, error) { return l.Dial(), nil }}))(w.t)
+}
+
+func (w *world) overStream() (a, b *oob.Conn) {
+	near, far := net.Pipe()
+	cfg := &oob.Config{PD: w.pd}
+	return pair(w, far, func(ctx context.Context) (*oob.Conn, error) { return oob.Accept(ctx, far, cfg) },
+		func(ctx context.Context) (*oob.Conn, error) { return oob.Dial(ctx, near, cfg) })
+}
+
 func (w *world) stream() (a, b *rsocket.Conn) {
-	l := got(rsocket.Listen(w.address()))(w.t)
+	l := got(rsocket.Listen(w.t.Context(), w.address()))(w.t)
 	accept := func(context.Context) (net.Conn, error) { return l.Accept() }
 	x, y := pair(w, l, accept, func(ctx context.Context) (net.Conn, error) { return rsocket.Dial(ctx, l.Addr().String()) })
 	return x.(*rsocket.Conn), y.(*rsocket.Conn)
 }
 
 func (w *world) valkey() (a, b *valkeyrdma.Conn) {
-	l := got(valkeyrdma.Listen(w.address()))(w.t)
+	l := got(valkeyrdma.Listen(w.t.Context(), w.address()))(w.t)
 	accept := func(context.Context) (net.Conn, error) { return l.Accept() }
 	x, y := pair(w, l, accept, func(ctx context.Context) (net.Conn, error) { return valkeyrdma.Dial(ctx, l.Addr().String()) })
 	return x.(*valkeyrdma.Conn), y.(*valkeyrdma.Conn)
 }
 
 func (w *world) message() (a, b *msg.Conn) {
-	l := got(msg.Listen(w.address()))(w.t)
+	l := got(msg.Listen(w.t.Context(), w.address()))(w.t)
 	return pair(w, l, l.Accept, func(ctx context.Context) (*msg.Conn, error) { return msg.Dial(ctx, l.Addr().String()) })
 }
 
@@ -145,7 +175,7 @@ func fail[T any](_ T, err error) error { return err }
 
 var objects = []object{
 	of("uverbs.Device", func(w *world) *uverbs.Device { return got(uverbs.Open(w.f.Host(0).Device(0).Name()))(w.t) }, uses[*uverbs.Device]{
-		"Query":    func(_ *world, d *uverbs.Device) error { return fail(d.Query()) },
+		"Query":    func(_ *world, d *uverbs.Device) error { return fail(d.QueryDevice()) },
 		"AllocPD":  func(_ *world, d *uverbs.Device) error { return fail(d.AllocPD()) },
 		"CreateCQ": func(_ *world, d *uverbs.Device) error { return fail(d.CreateCQ(1, nil)) },
 	}, waits[*uverbs.Device]{
@@ -162,6 +192,11 @@ var objects = []object{
 	}, waits[*uverbs.CompChannel]{
 		"Get": func(ctx context.Context, _ *world, ch *uverbs.CompChannel) error { return fail(ch.Get(ctx)) },
 	}),
+	of("uverbs.Endpoint", func(w *world) *uverbs.Endpoint {
+		return got(w.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 1}))(w.t)
+	}, uses[*uverbs.Endpoint]{
+		"CreateQP": func(_ *world, e *uverbs.Endpoint) error { return fail(e.CreateQP(nil)) },
+	}, nil),
 	of("uverbs.CQ", (*world).cq, uses[*uverbs.CQ]{
 		"Poll": func(_ *world, cq *uverbs.CQ) error { return fail(cq.Poll(make([]verbs.WC, 1))) },
 		"Arm":  func(_ *world, cq *uverbs.CQ) error { return cq.Arm(false) },
@@ -185,7 +220,7 @@ var objects = []object{
 	}, nil),
 	of("uverbs.MW", func(w *world) *uverbs.MW { return got(w.pd.AllocMW(verbs.MWType2))(w.t) }, nil, nil),
 
-	of("rdmacm.Listener", func(w *world) *rdmacm.Listener { return got(rdmacm.Listen(w.address()))(w.t) }, nil, waits[*rdmacm.Listener]{
+	of("rdmacm.Listener", func(w *world) *rdmacm.Listener { return got(rdmacm.Listen(w.t.Context(), w.address()))(w.t) }, nil, waits[*rdmacm.Listener]{
 		"Accept": func(ctx context.Context, _ *world, l *rdmacm.Listener) error { return fail(l.Accept(ctx)) },
 		"Next":   func(ctx context.Context, _ *world, l *rdmacm.Listener) error { return fail(l.Next(ctx)) },
 	}),
@@ -200,8 +235,52 @@ var objects = []object{
 		},
 	}),
 
+	of("oob.Listener", func(w *world) *oob.Listener {
+		return got(oob.Listen(conntest.NewPipes(), &oob.Config{PD: w.pd}))(w.t)
+	}, nil, waits[*oob.Listener]{
+		"Accept": func(ctx context.Context, _ *world, l *oob.Listener) error { return fail(l.Accept(ctx)) },
+	}),
+	of("oob.Half", func(w *world) *oob.Half { return got(oob.Offer(&oob.Config{PD: w.pd}))(w.t) }, uses[*oob.Half]{
+		"Connect": func(_ *world, h *oob.Half) error { return fail(h.Connect(nil)) },
+	}, nil),
+	of("oob.Conn", func(w *world) *oob.Conn { a, _ := w.overStream(); return a }, uses[*oob.Conn]{
+		"PostSend": func(_ *world, c *oob.Conn) error {
+			return fail(c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}))
+		},
+		"Err":        func(_ *world, c *oob.Conn) error { return c.Err() },
+		"Disconnect": func(_ *world, c *oob.Conn) error { return c.Disconnect() },
+	}, waits[*oob.Conn]{
+		"RecvCQ.Wait": func(ctx context.Context, _ *world, c *oob.Conn) error {
+			return fail(c.QP().RecvCQ().Wait(ctx, make([]verbs.WC, 1)))
+		},
+	}),
+
+	of("transfer.Engine", (*world).engine, uses[*transfer.Engine]{
+		"Register": func(_ *world, e *transfer.Engine) error { return fail(e.Register(make([]byte, 1), 0)) },
+		"Open":     func(w *world, e *transfer.Engine) error { return fail(e.Open(w.t.Context(), "peer")) },
+		"Serve":    func(_ *world, e *transfer.Engine) error { return e.Serve(conntest.NewPipes()) },
+		"Await":    func(w *world, e *transfer.Engine) error { return e.Await(w.t.Context(), 0, 1) },
+	}, waits[*transfer.Engine]{
+		"Await": func(ctx context.Context, _ *world, e *transfer.Engine) error { return e.Await(ctx, 0, 1) },
+	}),
+	of("transfer.Region", func(w *world) *transfer.Region { return got(w.engine().Register(make([]byte, 1), 0))(w.t) }, nil, nil),
+	of("transfer.Peer", func(w *world) *transfer.Peer { return got(w.engine().Open(w.t.Context(), "peer"))(w.t) }, uses[*transfer.Peer]{
+		"Submit": func(w *world, p *transfer.Peer) error { return fail(p.Submit(w.t.Context(), nil)) },
+	}, nil),
+	of("mooncake.Segment", (*world).segment, uses[*mooncake.Segment]{
+		"Submit": func(w *world, s *mooncake.Segment) error { return fail(s.Submit(w.t.Context(), nil)) },
+	}, nil),
+	of("mooncake.Node", func(w *world) *mooncake.Node {
+		return got(mooncake.NewNode(w.t.Context(), w.engine(), "node", nil))(w.t)
+	}, uses[*mooncake.Node]{
+		"Publish": func(w *world, n *mooncake.Node) error {
+			return n.Publish(w.t.Context(), got(w.engine().Register(make([]byte, 1), 0))(w.t))
+		},
+		"Serve": func(_ *world, n *mooncake.Node) error { return n.Serve(conntest.NewPipes()) },
+	}, nil),
+
 	of("rsocket.Listener", func(w *world) *rsocket.Listener {
-		return got(rsocket.Listen(w.address()))(w.t)
+		return got(rsocket.Listen(w.t.Context(), w.address()))(w.t)
 	}, uses[*rsocket.Listener]{
 		"Accept": func(_ *world, l *rsocket.Listener) error { return fail(l.Accept()) },
 	}, nil),
@@ -214,7 +293,7 @@ var objects = []object{
 	}, nil),
 
 	of("valkeyrdma.Listener", func(w *world) *valkeyrdma.Listener {
-		return got(valkeyrdma.Listen(w.address()))(w.t)
+		return got(valkeyrdma.Listen(w.t.Context(), w.address()))(w.t)
 	}, uses[*valkeyrdma.Listener]{
 		"Accept": func(_ *world, l *valkeyrdma.Listener) error { return fail(l.Accept()) },
 	}, nil),
@@ -225,7 +304,7 @@ var objects = []object{
 		"SetLinger":   func(_ *world, c *valkeyrdma.Conn) error { return c.SetLinger(1) },
 	}, nil),
 
-	of("msg.Listener", func(w *world) *msg.Listener { return got(msg.Listen(w.address()))(w.t) }, nil, waits[*msg.Listener]{
+	of("msg.Listener", func(w *world) *msg.Listener { return got(msg.Listen(w.t.Context(), w.address()))(w.t) }, nil, waits[*msg.Listener]{
 		"Accept": func(ctx context.Context, _ *world, l *msg.Listener) error { return fail(l.Accept(ctx)) },
 	}),
 	of("msg.Conn", func(w *world) *msg.Conn { a, _ := w.message(); return a }, uses[*msg.Conn]{
@@ -268,12 +347,18 @@ func TestClose(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+		err := c.Close()
+		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("second Close: %v, want net.ErrClosed", err)
 		}
+		checkShape(t, "second Close", err)
 		for name, use := range o.use {
-			if err := use(w, c); !errors.Is(err, net.ErrClosed) {
+			err := use(w, c)
+			if !errors.Is(err, net.ErrClosed) {
 				t.Errorf("%s after Close: %v, want net.ErrClosed", name, err)
+			}
+			if name != "Err" { // it returns a cause, as the Err of a context does
+				checkShape(t, name, err)
 			}
 		}
 		for name, wait := range o.wait {
@@ -284,12 +369,31 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestInlineLimit: a QP that takes less inline data than asked for is not created, although not every kernel
+// refuses it.
+func TestInlineLimit(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := newWorld(t, kind)
+			cq := w.cq()
+			for _, most := range []uint32{1 << 20, math.MaxInt32 + 1, math.MaxUint32} {
+				qp, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1, MaxInline: most}})
+				if qp != nil || err == nil || !strings.Contains(err.Error(), "nline") {
+					t.Errorf("%d: %v, %v", most, qp, err)
+				}
+			}
+		})
+	}
+}
+
 // TestCloseNil: Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
 	for _, o := range objects {
-		if err := o.null.Close(); !errors.Is(err, os.ErrInvalid) {
+		err := o.null.Close()
+		if !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%s: %v, want os.ErrInvalid", o.name, err)
 		}
+		checkShape(t, o.name, err)
 	}
 }
 
@@ -329,6 +433,7 @@ func TestContexts(t *testing.T) {
 		if !errors.Is(err, ctx.Err()) || err == ctx.Err() {
 			t.Errorf("%v, want one that matches %v and names the operation", err, ctx.Err())
 		}
+		checkShape(t, "wait", err)
 		var timeout interface{ Timeout() bool }
 		late := ctx.Err() == context.DeadlineExceeded
 		if is := errors.As(err, &timeout) && timeout.Timeout(); is != late {
@@ -357,6 +462,10 @@ func TestContexts(t *testing.T) {
 	w := newWorld(t, rdmatest.RXE)
 	there := w.f.Host(1).Addr() + ":7"
 	waits(t, w, "rdmacm.Dial", func(ctx context.Context) error { return fail(rdmacm.Dial(ctx, there)) })
+	waits(t, w, "oob.Dial", func(ctx context.Context) error {
+		near, _ := net.Pipe()
+		return fail(oob.Dial(ctx, near, &oob.Config{PD: w.pd}))
+	})
 	waits(t, w, "rsocket.Dial", func(ctx context.Context) error { return fail(rsocket.Dial(ctx, there)) })
 	waits(t, w, "valkeyrdma.Dial", func(ctx context.Context) error { return fail(valkeyrdma.Dial(ctx, there)) })
 	waits(t, w, "msg.Dial", func(ctx context.Context) error { return fail(msg.Dial(ctx, there)) })
@@ -368,6 +477,12 @@ func TestCloseDoesNotBlock(t *testing.T) {
 	for name, open := range map[string]func(w *world) (c io.Closer, write func() error){
 		"rdmacm": func(w *world) (io.Closer, func() error) {
 			a, _ := w.conn()
+			return a, func() error {
+				return fail(a.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("x")}}))
+			}
+		},
+		"oob": func(w *world) (io.Closer, func() error) {
+			a, _ := w.overStream()
 			return a, func() error {
 				return fail(a.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("x")}}))
 			}
@@ -418,22 +533,22 @@ func TestTemporary(t *testing.T) {
 	}
 	for name, listen := range map[string]func(w *world) listener{
 		"rdmacm": func(w *world) listener {
-			l := own(w, got(rdmacm.Listen(w.address()))(w.t))
+			l := own(w, got(rdmacm.Listen(t.Context(), w.address()))(w.t))
 			return listener{func() (io.Closer, error) { return l.Accept(w.t.Context()) },
 				func(ctx context.Context) (io.Closer, error) { return rdmacm.Dial(ctx, l.Addr().String()) }}
 		},
 		"rsocket": func(w *world) listener {
-			l := own(w, got(rsocket.Listen(w.address()))(w.t))
+			l := own(w, got(rsocket.Listen(t.Context(), w.address()))(w.t))
 			return listener{func() (io.Closer, error) { return l.Accept() },
 				func(ctx context.Context) (io.Closer, error) { return rsocket.Dial(ctx, l.Addr().String()) }}
 		},
 		"valkeyrdma": func(w *world) listener {
-			l := own(w, got(valkeyrdma.Listen(w.address()))(w.t))
+			l := own(w, got(valkeyrdma.Listen(t.Context(), w.address()))(w.t))
 			return listener{func() (io.Closer, error) { return l.Accept() },
 				func(ctx context.Context) (io.Closer, error) { return valkeyrdma.Dial(ctx, l.Addr().String()) }}
 		},
 		"msg": func(w *world) listener {
-			l := own(w, got(msg.Listen(w.address()))(w.t))
+			l := own(w, got(msg.Listen(t.Context(), w.address()))(w.t))
 			return listener{func() (io.Closer, error) { return l.Accept(w.t.Context()) },
 				func(ctx context.Context) (io.Closer, error) { return msg.Dial(ctx, l.Addr().String()) }}
 		},
@@ -661,4 +776,32 @@ func TestDialing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPrint: an object may be printed open and closed, and while another goroutine closes it. It prints a line.
+func TestPrint(t *testing.T) {
+	eachObject(t, func(t *testing.T, w *world, o object) {
+		c := o.open(w)
+		show := func() {
+			for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+				if s := fmt.Sprintf(format, c); s == "" || len(s) > 300 || strings.ContainsAny(s, "\n{") || strings.Contains(s, "PANIC") {
+					t.Errorf("%s: %d bytes: %.300q", format, len(s), s)
+				}
+			}
+			var text, fields bytes.Buffer
+			slog.New(slog.NewTextHandler(&text, nil)).Info("x", "c", c)
+			slog.New(slog.NewJSONHandler(&fields, nil)).Info("x", "c", c)
+			if text.Len() > 400 || fields.Len() > 400 {
+				t.Errorf("slog prints %d and %d bytes: %.300q %.300q", text.Len(), fields.Len(), &text, &fields)
+			}
+		}
+		show()
+		closed := make(chan error)
+		go func() { closed <- c.Close() }()
+		show()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		show()
+	})
 }

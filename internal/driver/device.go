@@ -32,7 +32,7 @@ type Device interface {
 	// each device. Otherwise out receives the driver's private bytes.
 	Query(out []byte) (*verbs.DeviceAttr, error)
 	// GID returns a slot of a port's GID table.
-	GID(port, index uint32) (*verbs.GIDEntry, error)
+	GID(port int, index uint32) (*verbs.GIDEntry, error)
 	// Invoke calls a method of a driver's own object, or a driver's method of another.
 	Invoke(object, method uint16, attrs ...Attr) error
 	// AllocPD creates a PD for the provider's own use with [Device.RegisterQueue].
@@ -94,8 +94,8 @@ type CreateAH struct {
 // Destroy calls do once, which destroys the kernel's object, and returns do's error. If do fails,
 // the object continues to exist and must work as before.
 //
-// A CQ's lock is held during Destroy. For a QP, do returns with both of its CQs locked and cleaned;
-// they are unlocked after Destroy.
+// No lock is held during Destroy. Until do returns nil, the object's methods may be called. After that,
+// none is called, and the CQs of a QP or WQ have been cleaned. So free what the object uses after do.
 type Destroyer interface{ Destroy(do func() error) error }
 
 // Call is a call to the kernel. Package uverbs prepares it, and the provider makes it after its own

@@ -28,6 +28,8 @@
 //	          Cleaner                                 removing completions of a QP that is gone
 //	QP        QPModifier                              private bytes in MODIFY_QP, following the state
 //	          Flusher, ErrFlusher, Idler              work requests of a failed QP
+//	          Survivor                                errors that end a work request, but not the QP
+//	          QueryMasker, QueryCleaner               the attributes that QUERY_QP returns
 //	          DataOrderer                             the order in which data arrives
 //	SRQ       SRQModifier                             resizing, private bytes in MODIFY_SRQ
 //	any       Destroyer                               actions before and after the kernel destroys it

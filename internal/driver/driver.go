@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -28,8 +29,9 @@ type Importer interface {
 //
 // It may implement [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
 // [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator],
-// [NullKeyer], [ClockReader], [AttrExtender], [CQInliner], [Supporter] and [Closer]. Without these, PDs, MRs, MWs and flow rules
-// have no private bytes, and AHs, SRQs, XRC, WQs and device memory are not supported.
+// [CompCounterCreator], [NullKeyer], [ClockReader], [AttrExtender], [CQInliner], [Supporter] and
+// [Closer]. Without these, PDs, MRs, MWs and flow rules have no private bytes, and AHs, SRQs, XRC,
+// WQs, device memory and completion counters are not supported.
 type Context interface {
 	CreateCQ(r *CreateCQ) (CQ, error)
 	CreateQP(r *CreateQP) (QP, error)
@@ -54,10 +56,19 @@ type MRRegistrar interface{ RegMR(r *RegMR) error }
 type MWAllocator interface{ AllocMW(r *AllocMW) error }
 
 // AHCreator is a Context that supports address handles. data is what PostSend needs of the address;
-// AH.Data returns it. If the handle exists only in user space, CreateAH does not call Do.
+// [AHData] returns it. If the handle exists only in user space, CreateAH does not call Do. If data is a
+// [Destroyer], its Destroy may keep do, for a handle that other handles need, and call it before the PD
+// ends.
 type AHCreator interface {
 	CreateAH(r *CreateAH) (data any, err error)
 }
+
+// NumberedAH is the data of an address handle whose number appears in completions.
+type NumberedAH interface{ AHNumber() uint16 }
+
+// AHData returns the data of a work request's address handle, or nil if the handle is nil or closed.
+// Package uverbs sets it.
+var AHData func(verbs.AH) any
 
 // SRQCreator is a Context that supports shared receive queues.
 type SRQCreator interface {
@@ -88,6 +99,12 @@ type FlowCreator interface{ CreateFlow(r *CreateFlow) error }
 // DMAllocator is a Context whose device has memory of its own.
 type DMAllocator interface {
 	AllocDM(r *AllocDM) (DM, error)
+}
+
+// CompCounterCreator is a Context whose device has completion counters. It returns the words to which the
+// device writes the numbers of successes and of failures. Their memory comes from r.
+type CompCounterCreator interface {
+	CreateCompCounter(r Call) (successes, failures *atomic.Uint64, err error)
 }
 
 // NullKeyer is a Context whose device may have a null key. The device discards data that it writes

@@ -19,11 +19,13 @@ type CreateQP struct {
 	// MaxTSOHeader is the largest number of bytes of headers of an OpTSO. It is 0 unless Supports
 	// says that such a QP accepts OpTSO.
 	MaxTSOHeader uint32
+	DCKey        uint64 // DCT: the key that requests must have
+	DCStreams    verbs.DCStreams
 	// PD is the data that AllocPD returned, and PDHandle is the kernel's number.
 	PD       any
 	PDHandle uint32
 	// SendCQ, RecvCQ and SRQ are the provider's. SRQ is nil if the QP has a receive queue of
-	// its own.
+	// its own. A CQ is nil for a QP that does not send or receive.
 	SendCQ, RecvCQ CQ
 	SRQ            SRQ
 	// Handle and Num are set by Do.
@@ -51,6 +53,18 @@ type QP interface {
 	PostRecv(wrs []verbs.RecvWR) (int, error)
 }
 
+// QueryCleaner is a QP whose kernel driver does not set all attributes that a query returns. CleanQuery
+// resets the others.
+type QueryCleaner interface{ CleanQuery(attr *verbs.QPAttr) }
+
+// QueryMasker is a QP whose kernel driver refuses queries of some attributes. QueryMask returns the
+// others. It must include QPAttrState.
+type QueryMasker interface{ QueryMask() verbs.QPAttrMask }
+
+// Survivor is a QP that may continue to work after a work request has failed. Survives reports whether
+// it does so after wc, a failed completion. It is called with the CQ's lock held.
+type Survivor interface{ Survives(wc *verbs.WC) bool }
+
 // NoQueues is a QP without queues: an XRC target QP, or one of CreateRSSQP.
 type NoQueues struct{}
 
@@ -62,6 +76,9 @@ func (NoQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
 // PostRecv implements QP.
 func (NoQueues) PostRecv([]verbs.RecvWR) (int, error) { return 0, errNoQueues }
 
+// ErrNoTarget is the error of a list of requests that names a DCT, on a QP that is no DCI.
+var ErrNoTarget = fmt.Errorf("%w: only the requests of a DCI have a target", verbs.ErrNotSupported)
+
 // SendBuilder is a QP into whose send queue requests can be written one at a time. The send queue is
 // held from StartSends to RingSends. A QP that implements it must not be a [Flusher] or an
 // [ErrFlusher].
@@ -69,6 +86,8 @@ type SendBuilder interface {
 	// StartSends begins a list of requests. If refused is not nil, the QP is closed: nothing may be
 	// written, and RingSends returns refused.
 	StartSends(refused error)
+	// BuildTarget sets the DCT of the requests that follow. A QP that is no DCI refuses it with ErrNoTarget.
+	BuildTarget(ah verbs.AH, dctn uint32, key uint64, stream uint16)
 	// These write a request. After one that is refused, they do nothing.
 	BuildSend(id uint64, flags verbs.SendFlags, e verbs.SGE)
 	BuildSendInline(id uint64, flags verbs.SendFlags, data []byte)
@@ -79,8 +98,8 @@ type SendBuilder interface {
 }
 
 // QPModifier is a QP that takes part when it is modified, by the user or because it failed. Modify
-// is called with both queues held. It calls Do of r, perhaps twice. For a move to RESET, Do returns
-// with both CQs locked and cleaned; they are unlocked after Modify.
+// is called with both queues held, but no CQ. It calls Do of r, perhaps twice. For a move to RESET, both
+// CQs have been cleaned when Do returns.
 type QPModifier interface{ Modify(r *ModifyQP) error }
 
 // ModifyQP asks a provider to modify a QP. From and To are equal if the state does not change. From
@@ -91,6 +110,8 @@ type ModifyQP struct {
 	From, To verbs.QPState
 	Attr     *verbs.QPAttr // read-only
 	Mask     verbs.QPAttrMask
+	// Num is set by Modify if the QP got its number only now.
+	Num uint32
 }
 
 // ECESetter is a QP whose device has options of enhanced connection establishment. ECE returns those
@@ -127,6 +148,11 @@ type DataOrderer interface {
 // both queues held, after [Flusher]'s Flush.
 type Idler interface{ Idle() bool }
 
+// RecvEmptier is a QP of iWARP. RecvEmpty reports whether no receive is queued, other than completed ones. It
+// is called with the receive queue held. iWARP ends a connection when a message finds no receive, and neither
+// end gets a completion that says so.
+type RecvEmptier interface{ RecvEmpty() bool }
+
 // SumSGL returns the number of bytes in an SGL. It returns an error if the SGL has more SGEs than the
 // queue supports, or an SGE with [verbs.BadLength].
 func SumSGL(sgl []verbs.SGE, most int) (bytes uint64, err error) {
@@ -136,7 +162,7 @@ func SumSGL(sgl []verbs.SGE, most int) (bytes uint64, err error) {
 	for i := range sgl {
 		n := sgl[i].Length // read once
 		if n == verbs.BadLength {
-			return 0, fmt.Errorf("%w: SGE %d has BadLength: MR.SGE got an offset or a length below 0, or a length of 4 GiB or more", verbs.ErrInvalidWR, i)
+			return 0, fmt.Errorf("%w: SGE %d has BadLength: MR.SGE got a range that is not within the region, or 4 GiB or more, or the region is closed", verbs.ErrInvalidWR, i)
 		}
 		bytes += uint64(n)
 	}

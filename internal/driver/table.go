@@ -9,9 +9,11 @@ import (
 // Table finds objects by the number that completions contain: a QPN, or an index of the provider.
 // Numbers have 24 bits. All methods may be called concurrently.
 type Table[T any] struct {
-	mu   sync.Mutex // held by methods that change the table
-	next uint32     // the number that Put tries first
-	rows [tableRow]atomic.Pointer[[tableRow]atomic.Pointer[T]]
+	mu    sync.Mutex       // held by methods that change the table
+	next  uint32           // the number that Put tries first
+	used  [tableRow]uint16 // objects in each row
+	empty uint32           // the row that became empty last
+	rows  [tableRow]atomic.Pointer[[tableRow]atomic.Pointer[T]]
 }
 
 const (
@@ -59,12 +61,30 @@ func (t *Table[T]) Set(n uint32, v *T) error {
 }
 
 func (t *Table[T]) set(n uint32, v *T) {
-	row := t.rows[n/tableRow].Load()
+	i := n / tableRow
+	row := t.rows[i].Load()
 	if row == nil {
 		row = new([tableRow]atomic.Pointer[T])
-		t.rows[n/tableRow].Store(row)
+		t.rows[i].Store(row)
 	}
-	row[n%tableRow].Store(v)
+	had := row[n%tableRow].Swap(v) != nil
+	switch {
+	case v != nil && !had:
+		t.used[i]++
+	case v == nil && had:
+		if t.used[i]--; t.used[i] == 0 {
+			t.emptied(i)
+		}
+	}
+}
+
+// emptied frees the memory of the row that became empty before row i, so that a device whose numbers wander does not fill
+// the whole table. Row i stays, because the next object may well get one of its numbers.
+func (t *Table[T]) emptied(i uint32) {
+	if t.empty != i && t.used[t.empty] == 0 {
+		t.rows[t.empty].Store(nil)
+	}
+	t.empty = i
 }
 
 // Delete frees a number if it is v's. The kernel may have given the number to a new object before

@@ -58,6 +58,38 @@ func TestTablePut(t *testing.T) {
 	}
 }
 
+// TestTableRows: memory is held for the numbers in use, not for all that were ever in use.
+func TestTableRows(t *testing.T) {
+	var table Table[int]
+	stays, goes := new(int), new(int)
+	if err := table.Set(tableRow, stays); err != nil {
+		t.Fatal(err)
+	}
+	for n := uint32(0); n < tableSize; n += tableRow / 2 {
+		if n == tableRow {
+			continue
+		}
+		for range 2 {
+			if err := table.Set(n, goes); err != nil || table.Get(n) != goes {
+				t.Fatalf("%d: %v", n, err)
+			}
+		}
+		table.Delete(n, goes)
+	}
+	rows := 0
+	for i := range table.rows {
+		if table.rows[i].Load() != nil {
+			rows++
+		}
+	}
+	if rows != 2 || table.Get(tableRow) != stays { // and the one that became empty last
+		t.Errorf("%d rows for one object", rows)
+	}
+	if table.Delete(tableRow, stays); table.Get(tableRow) != nil || table.Get(0) != nil {
+		t.Error("the table is not empty")
+	}
+}
+
 func TestTableConcurrent(t *testing.T) {
 	var table Table[uint32]
 	var all sync.WaitGroup

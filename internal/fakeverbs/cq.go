@@ -25,7 +25,6 @@ type CQ struct {
 	k       *Kernel
 	ID      uint32
 	channel *channel
-	overrun bool
 	events  int
 	Mem     QueueMemory
 }
@@ -142,10 +141,14 @@ func (cq *CQ) Armed() bool {
 // Awaited reports whether a reader waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// Overflow reports a lost completion. It does so only once, because there may be no reader.
+// mostOverflows is the number of lost completions that an opening reports. A kernel has no limit, but here
+// there may be no reader, and the descriptor has room for four times that number.
+const mostOverflows = 1000
+
+// Overflow reports a lost completion.
 func (cq *CQ) Overflow() {
-	if !cq.overrun {
-		cq.overrun = true
+	if cq.k.overflows < mostOverflows {
+		cq.k.overflows++
 		cq.k.Raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
 	}
 }

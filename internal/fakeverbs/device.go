@@ -3,6 +3,7 @@ package fakeverbs
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,18 +26,24 @@ type Device struct {
 	mu       sync.Mutex
 	qpns     Numbers            // relative to the driver's first number
 	qps      map[uint32]*QP     // by number
+	uses     map[uint32]uint32  // of a driver with QPSlots: how often a slot was used
 	domains  map[uint64]*domain // XRC domains, by inode of the shared file
 	srqs     uint32             // number of XRC SRQs that were created
 	openings []*Kernel
+	tracked  atomic.Uint32          // the last number of an object
 	GIDTable []abi.IbUverbsGidEntry // of port 1
 	down     atomic.Bool
 	removed  atomic.Bool
 	roce     bool // whether it is on RoCE v2, unless it is on InfiniBand
+
+	// Subnet, if there is one, sets what a subnet on InfiniBand sets at port 1, and returns the GID table. It is set before
+	// the device is opened.
+	Subnet func(*abi.IbUverbsQueryPortResp) (gids [][16]byte)
 }
 
 // NewDevice returns a device with a driver.
 func NewDevice(driver uint32) *Device {
-	d := &Device{driver: driverOf(driver), qps: make(map[uint32]*QP), domains: make(map[uint64]*domain)}
+	d := &Device{driver: driverOf(driver), qps: make(map[uint32]*QP), uses: make(map[uint32]uint32), domains: make(map[uint64]*domain)}
 	d.Limits = d.driver.Limits()
 	if d.driver.NewShared != nil {
 		d.Shared = d.driver.NewShared()
@@ -50,11 +57,11 @@ func NewDevice(driver uint32) *Device {
 func (d *Device) Open() *Kernel {
 	d.forget()
 	k := &Kernel{
-		Inode: inode, Device: d, Own: d.driver.Own, objects: make(map[uint32]*object),
+		Inode: inode, Owner: os.Getpid(), Device: d, id: d.tracked.Add(1), Own: d.driver.Own, objects: make(map[uint32]*object),
 		files: make(map[int32]*channel), Offers: make(map[int64]Offer), calls: make(map[string]int),
 		keys: make(map[uint32]*MR), windows: make(map[uint32]*MW),
 	}
-	k.User = &k.lent
+	k.User, k.lent.k = &k.lent, k
 	k.Model = d.driver.New(k)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,19 +109,55 @@ func (d *Device) Note(format string, args ...any) { d.violations.note(format, ar
 func (d *Device) Add(qp *QP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	qp.Num = d.firstQPN() + d.qpns.Take(func(i uint32) bool { return d.qps[d.firstQPN()+i] != nil })
+	qp.Num = d.firstQPN() + d.qpns.Take(func(i uint32) bool { return d.qps[d.numbered(d.firstQPN()+i)] != nil })
+	if d.driver.QPSlots > 0 {
+		d.uses[qp.Num]++
+		qp.Num = d.numbered(qp.Num)
+	}
 	d.qps[qp.Num] = qp
+}
+
+// numbered returns the number of the newest QP of a slot. The numbers have 16 bits. If the driver has no slots, that is the slot itself.
+func (d *Device) numbered(slot uint32) uint32 {
+	if d.driver.QPSlots == 0 {
+		return slot
+	}
+	return uint32(uint16((d.uses[slot]-1)*d.driver.QPSlots | slot))
+}
+
+// isFull reports whether all slots are taken.
+func (d *Device) isFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.driver.QPSlots > 0 && uint32(len(d.qps)) >= d.driver.QPSlots-d.firstQPN()
+}
+
+// slot is the inverse of numbered.
+func (d *Device) slot(num uint32) uint32 {
+	if d.driver.QPSlots == 0 {
+		return num
+	}
+	return num & (d.driver.QPSlots - 1)
 }
 
 func (d *Device) firstQPN() uint32 {
 	return max(d.driver.FirstQPN, 1)
 }
 
+// Withhold takes the number of a queue pair that gets one later, by Add.
+func (d *Device) Withhold(qp *QP) {
+	d.remove(qp)
+	qp.Num = 0
+}
+
 func (d *Device) remove(qp *QP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if qp.Num == 0 {
+		return
+	}
 	delete(d.qps, qp.Num)
-	d.qpns.Free(qp.Num - d.firstQPN())
+	d.qpns.Free(d.slot(qp.Num) - d.firstQPN())
 }
 
 // SetInfiniBand puts the device on InfiniBand, where port 1 has 1<<lmc LIDs from lid on, and queue pairs
@@ -141,7 +184,7 @@ const LinkInfiniBand = 1
 // IsInfiniBand reports whether the device is on InfiniBand.
 func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInfiniBand }
 
-// SetGIDs replaces the GID table, which begins with the GID of index 0.
+// SetGIDs replaces the GID table, which begins with the GID of index 0. The table has no entry for a GID that is zero.
 func (d *Device) SetGIDs(gids ...[16]byte) {
 	typ := uint32(0)
 	if d.IsRoCE() {
@@ -149,23 +192,33 @@ func (d *Device) SetGIDs(gids ...[16]byte) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.GIDTable = nil
-	for i, gid := range gids {
-		d.GIDTable = append(d.GIDTable, GIDEntry(gid, uint32(i), typ))
-	}
+	d.GIDTable = entries(gids, typ)
 }
 
-// GIDs returns the GID table.
+func entries(gids [][16]byte, typ uint32) (table []abi.IbUverbsGidEntry) {
+	for i, gid := range gids {
+		if gid != [16]byte{} {
+			table = append(table, GIDEntry(gid, uint32(i), typ))
+		}
+	}
+	return table
+}
+
+// GIDs returns the GID table. An index without an entry has a GID that is zero.
 func (d *Device) GIDs() (gids [][16]byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range d.GIDTable {
-		gids = append(gids, gidOf(&d.GIDTable[i]))
+	for _, e := range d.table() {
+		for uint32(len(gids)) < e.GidIndex {
+			gids = append(gids, [16]byte{})
+		}
+		gids = append(gids, gidOf(&e))
 	}
 	return gids
 }
 
 func (d *Device) table() []abi.IbUverbsGidEntry {
+	if d.Subnet != nil {
+		return entries(d.Subnet(new(abi.IbUverbsQueryPortResp)), 0)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.GIDTable
@@ -184,38 +237,65 @@ func (d *Device) SetLink(up bool) {
 	if up {
 		event = abi.IB_EVENT_PORT_ACTIVE
 	}
+	if changed {
+		d.Raise(event)
+	}
+}
+
+// Raise raises an asynchronous event of port 1, an IB_EVENT_ number, in all openings.
+func (d *Device) Raise(event uint32) {
 	for _, k := range d.Openings() {
-		if changed {
-			k.Async(1, event)
-		}
+		k.Async(1, event)
 	}
 }
 
 // Up reports whether port 1 is up.
-func (d *Device) Up() bool { return !d.down.Load() }
+func (d *Device) Up() bool { return d.Port().State == portActive }
+
+// The states of port 1, and that of its link, as in struct ibv_port_attr.
+const (
+	portDown, portActive = 1, 4
+	linkDisabled         = 3
+)
 
 // AckDelay returns the exponent of the time that the device takes for an acknowledgement.
 func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 
-// port returns the attributes of port 1.
-func (d *Device) port() abi.IbUverbsQueryPortResp {
+// Port returns the attributes of port 1.
+func (d *Device) Port() abi.IbUverbsQueryPortResp {
 	p := d.Limits.Port
-	if !d.Up() {
-		p.State, p.PhysState = 1, 3 // down, disabled
+	if d.Subnet != nil {
+		d.Subnet(&p)
+	}
+	if d.down.Load() {
+		p.State, p.PhysState = portDown, linkDisabled
 	}
 	return p
 }
 
 // Remove unplugs the device. All openings get an event. From then on all calls return EIO, except those
-// that destroy an object. Mappings of user space remain, but the device no longer reads them.
+// that destroy an object. Mappings of user space remain, but the device no longer reads them. If the driver
+// does not let go, nothing changes for the openings.
+//
+// C: ib_uverbs_remove_one
 func (d *Device) Remove() {
-	d.removed.Store(true)
+	if d.removed.Store(true); !d.LetsGo() {
+		return
+	}
 	for _, k := range d.Openings() {
 		k.dissociate()
 	}
 }
 
-func (d *Device) isRemoved() bool { return d.removed.Load() }
+// LetsGo reports whether programs lose a device that is removed.
+func (d *Device) LetsGo() bool { return d.driver.LetsGo }
+
+// IsGone reports whether the removal of the device is over. If the driver does not let go, that takes
+// until all have closed the device.
+func (d *Device) IsGone() bool {
+	inUse := func(k *Kernel) bool { return !k.Closed() }
+	return d.removed.Load() && (d.LetsGo() || !slices.ContainsFunc(d.Openings(), inUse))
+}
 
 // Kill frees the objects of the programs that have opened the device, as the kernel does when it kills
 // them. Their goroutines in this process find that the device is gone. Other programs can open it.
@@ -229,7 +309,7 @@ func (d *Device) Kill() {
 }
 
 // isGone reports whether the program has lost the device.
-func (k *Kernel) isGone() bool { return k.killed || k.Device.isRemoved() }
+func (k *Kernel) isGone() bool { return k.killed || k.Device.removed.Load() && k.Device.LetsGo() }
 
 // dissociate frees the device's resources of all objects, as the core does when the driver is removed.
 // The handles remain until the program destroys the objects.
@@ -266,10 +346,10 @@ func (k *Kernel) getContext(r *ioctl.Request) error {
 }
 
 func (k *Kernel) queryPort(r *ioctl.Request) error {
-	if port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM); port != 1 {
+	if port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM); port != 1 || !k.context {
 		return syscall.EINVAL
 	}
-	return Answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.Device.port()})
+	return Answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.Device.Port()})
 }
 
 func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
@@ -277,6 +357,9 @@ func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
 	room, _ := r.Bytes(id)
 	size, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE)
 	gids := k.Device.table()
+	if flags, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS); flags != 0 || !k.context {
+		return syscall.EINVAL
+	}
 	if size != gidEntrySize || len(room) < gidEntrySize*len(gids) {
 		return syscall.EINVAL
 	}
@@ -289,7 +372,7 @@ func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
 func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
 	port, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT)
 	index, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX)
-	if port != 1 {
+	if flags, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS); port != 1 || flags != 0 || !k.context {
 		return syscall.EINVAL
 	}
 	e, err := k.GID(uint32(index))

@@ -25,7 +25,12 @@ type Driver struct {
 	RateLimits    bool          // whether its QPs can have a rate limit
 	DMABufs       bool          // whether it registers dma-bufs
 	FirstQPN      uint32        // the number of the first QP; 1 if it is 0
+	QPSlots       uint32        // if not 0, a power of two: the bits of a QP's number above it count the uses of the lower ones, up to 16 bits
+	IgnoresIOVA   bool          // whether it takes the address of a region for that in work requests
+	CountsWindows bool          // whether it refuses to end a region with a bound window
 	RefusedAccess uint32        // access flags of regions that it does not support
+	KeepsRegions  bool          // whether sends can't invalidate its regions, only windows
+	LetsGo        bool          // whether its removal takes the device from programs, and doesn't wait for them
 
 	Methods  map[[2]uint16]*Method // its additional methods, by object and number
 	Own      map[uint16]bool       // its additional attributes for methods of the core
@@ -205,8 +210,7 @@ type Refusal struct {
 var refusals = map[string]map[uint32]Refusal{
 	"GET_CONTEXT": {
 		abi.RDMA_DRIVER_MLX4:       {0, 16, syscall.EFAULT},
-		abi.RDMA_DRIVER_EFA:        {8, 0, syscall.EOPNOTSUPP}, // if the device supports batches
-		abi.RDMA_DRIVER_IRDMA:      {8, 17, syscall.EINVAL},    // 16 bytes for old hardware
+		abi.RDMA_DRIVER_IRDMA:      {8, 17, syscall.EINVAL}, // 16 bytes for old hardware
 		ionic:                      {8, 40, syscall.EINVAL},
 		abi.RDMA_DRIVER_CXGB4:      {0, 12, syscall.EINVAL}, // the driver accepts the call, but corrupts other queues
 		abi.RDMA_DRIVER_OCRDMA:     {0, 80, syscall.EFAULT},

@@ -2,7 +2,6 @@ package fakeverbs
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 	"syscall"
 
@@ -367,94 +366,3 @@ func (k *Kernel) readCounters(r *ioctl.Request) error {
 
 // AllCounters returns the counters, lowest handle first.
 func (k *Kernel) AllCounters() []*Counters { return bodies[*Counters](k) }
-
-// CompCounter is the kernel's side of a completion counter. No model counts operations with it, because
-// no provider here has a device that supports it.
-type CompCounter struct {
-	values [2]uint64         // successes and failures
-	Ops    map[uint32]uint32 // operations by number of the QP
-}
-
-// The limits of completion counters.
-const (
-	MaxCompCounters     = 32
-	MaxCompCounterValue = 1<<48 - 1
-	CompCounterOps      = 0x3d // all operations but receives
-)
-
-// CompCounters returns the completion counters, lowest handle first.
-func (k *Kernel) CompCounters() []*CompCounter { return bodies[*CompCounter](k) }
-
-func (k *Kernel) queryCompCounterCaps(r *ioctl.Request) error {
-	return errors.Join(
-		Answer(r, abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_COUNTERS, uint32(MaxCompCounters)),
-		Answer(r, abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_VALUE, uint64(MaxCompCounterValue)),
-		Answer(r, abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_SUPPORTED_QP_ATTACH_OPS, uint32(CompCounterOps)))
-}
-
-func (k *Kernel) createCompCounter(r *ioctl.Request) error {
-	r.SetObject(abi.UVERBS_ATTR_CREATE_COMP_CNTR_HANDLE, k.Add("COMP_CNTR", &CompCounter{Ops: make(map[uint32]uint32)}, nothing))
-	return nil
-}
-
-func (k *Kernel) destroyCompCounter(r *ioctl.Request) error {
-	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_COMP_CNTR_HANDLE)
-	return k.Remove("COMP_CNTR", uint32(h))
-}
-
-// compCounterEntry returns an entry of a completion counter.
-func (k *Kernel) compCounterEntry(r *ioctl.Request, counter, entry uint16) (*uint64, error) {
-	_, c, err := FindIn[*CompCounter](k, "COMP_CNTR", r, counter)
-	if err != nil {
-		return nil, err
-	}
-	i, _ := r.Value(entry)
-	if i >= uint64(len(c.values)) {
-		return nil, syscall.EINVAL
-	}
-	return &c.values[i], nil
-}
-
-func (k *Kernel) modifyCompCounter(r *ioctl.Request) error {
-	number, err := k.compCounterEntry(r, abi.UVERBS_ATTR_MODIFY_COMP_CNTR_HANDLE, abi.UVERBS_ATTR_MODIFY_COMP_CNTR_ENTRY)
-	if err != nil {
-		return err
-	}
-	op, _ := r.Value(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_OP)
-	value, _ := r.Value(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_VALUE)
-	switch {
-	case op > abi.IB_UVERBS_COMP_CNTR_MODIFY_OP_INC, value > MaxCompCounterValue:
-		return syscall.EINVAL
-	case op == abi.IB_UVERBS_COMP_CNTR_MODIFY_OP_INC:
-		value += *number
-	}
-	*number = value & MaxCompCounterValue
-	return nil
-}
-
-func (k *Kernel) readCompCounter(r *ioctl.Request) error {
-	number, err := k.compCounterEntry(r, abi.UVERBS_ATTR_READ_COMP_CNTR_HANDLE, abi.UVERBS_ATTR_READ_COMP_CNTR_ENTRY)
-	if err != nil {
-		return err
-	}
-	return Answer(r, abi.UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, *number)
-}
-
-func (k *Kernel) attachCompCounter(r *ioctl.Request) error {
-	o, qp, err := FindIn[*QP](k, "QP", r, abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_HANDLE)
-	if err != nil {
-		return err
-	}
-	counter, c, err := FindIn[*CompCounter](k, "COMP_CNTR", r, abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_CNTR_HANDLE)
-	if err != nil {
-		return err
-	}
-	var ops uint32
-	if ioctl.Argument(r, abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_OP_MASK, &ops); ops == 0 || ops&^CompCounterOps != 0 {
-		return syscall.EINVAL
-	}
-	c.Ops[qp.Num] = ops
-	o.uses = append(o.uses, counter)
-	counter.refs++
-	return nil
-}

@@ -28,6 +28,9 @@ type Kernel struct {
 	// Pin, if set, is called with the number of bytes that a region pins, and with its negative
 	// when the region ends. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
+	// PinLimit, if set, returns the limit in bytes that Pin enforces. A negative limit means no limit.
+	// Set it before use.
+	PinLimit func() int64
 	// Newest makes the kernel behave as Linux 7.2 instead of 6.12. Set it before use.
 	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
@@ -40,6 +43,9 @@ type Kernel struct {
 	// OtherCredentials means that the credentials of the process differ from those that the device
 	// was opened with. The kernel then refuses write(2), but not ioctl. Set it before use.
 	OtherCredentials bool
+	// Owner is the number of the process that has opened the file. The default is this process. Set it
+	// before use.
+	Owner int
 	// User is the memory of the process that has opened the file. The default is memory that this
 	// process lends. Set it before use.
 	User Memory
@@ -57,6 +63,10 @@ type Kernel struct {
 	// called on the goroutine of the call or the store, without locks of the Kernel. Set it before
 	// use.
 	Rang func(*QP)
+	// Unseen returns what a process has stored to a register if the model has not heard of it yet: it
+	// may have been passed to Store late. If Unseen is nil, there is no such store. It is called with the lock
+	// held. Set it before use.
+	Unseen func(key int64, offset int) (v uint64, ok bool)
 	// Cross is called for each exchange between a provider and its driver or device, and may change
 	// it. Calls for one opening are not concurrent. Cross must not call the Kernel. Set it before
 	// use.
@@ -67,29 +77,34 @@ type Kernel struct {
 	// Own holds the driver's additional attributes for methods of the core. Set it before use.
 	Own map[uint16]bool
 
-	mu       sync.Mutex
-	Device   *Device
-	Model    Model
-	context  bool
-	closed   bool
-	killed   bool // the program has been killed
-	others   int  // number of descriptors of the file minus one
-	handles  Numbers
-	objects  map[uint32]*object
-	fds      Numbers // counted from firstFD
-	files    map[int32]*channel
-	Offers   map[int64]Offer
-	faults   []fault
-	calls    map[string]int
-	left     []string // the objects that existed when the file was closed
-	async    *channel
-	keys     map[uint32]*MR // by key
-	windows  map[uint32]*MW // by key
-	NullKey  uint32         // key of no memory, if the device has one
-	Tick     func()         // advances a clock that the process has mapped
-	lent     lent
-	rung     []*QP    // queue pairs for which unlock calls Rang
-	crossing Crossing // the last one, if Cross is nil
+	mu        sync.Mutex
+	overflows int // completions that were lost
+	Device    *Device
+	Model     Model
+	context   bool
+	closed    bool
+	killed    bool   // the program has been killed
+	id        uint32 // number of the context
+	others    int    // number of descriptors of the file minus one
+	handles   Numbers
+	objects   map[uint32]*object
+	fds       Numbers // counted from firstFD
+	files     map[int32]*channel
+	Offers    map[int64]Offer
+	faults    []fault
+	calls     map[string]int
+	left      []string // the objects that existed when the file was closed
+	async     *channel
+	keys      map[uint32]*MR // by key
+	windows   map[uint32]*MW // by key
+	NullKey   uint32         // key of no memory, if the device has one
+	Tick      func()         // advances a clock that the process has mapped
+	lent      lent
+	rung      []*QP    // queue pairs for which unlock calls Rang
+	held      bool     // the network holds the lock; guarded by the network's own lock
+	works     []*Work  // to be used again
+	recvs     []*Recv  // to be used again
+	crossing  Crossing // the last one, if Cross is nil
 }
 
 // Driver returns the driver's number.
@@ -176,14 +191,44 @@ func (k *Kernel) Events(fd int32) (wait.Source, error) {
 // closer is a model that has something to release when the file is closed.
 type closer interface{ Close() }
 
-// IsClosed reports whether the file has been closed. The lock is held.
-func (k *Kernel) IsClosed() bool { return k.closed }
+// IsClosed reports whether the file has been closed, or the program has lost the device. The lock is held.
+func (k *Kernel) IsClosed() bool { return k.closed || k.isGone() }
 
 // Lock locks the opening. The lock is held while its model is called.
 func (k *Kernel) Lock() { k.mu.Lock() }
 
 // Unlock unlocks the opening without calling Rang.
 func (k *Kernel) Unlock() { k.mu.Unlock() }
+
+// Hold locks the opening for a network that carries out many requests of its queue pairs. Until Release, the methods
+// of these queue pairs don't lock it. A network that calls Hold has a lock of its own, which it also holds whenever it
+// calls such a method.
+func (k *Kernel) Hold() {
+	k.mu.Lock()
+	k.held = true
+}
+
+// IsHeld reports whether the network holds the opening's lock.
+func (k *Kernel) IsHeld() bool { return k.held }
+
+// Release ends Hold.
+func (k *Kernel) Release() {
+	k.held = false
+	k.mu.Unlock()
+}
+
+// enter locks the opening for a method of a queue pair, unless the network holds the lock.
+func (k *Kernel) enter() {
+	if !k.held {
+		k.mu.Lock()
+	}
+}
+
+func (k *Kernel) leave() {
+	if !k.held {
+		k.mu.Unlock()
+	}
+}
 
 // Close destroys all objects, as closing the last descriptor does.
 func (k *Kernel) Close() error {
@@ -315,22 +360,29 @@ func (k *Kernel) fault(call string) error {
 
 // object is an object of the kernel with a handle.
 type object struct {
-	kind string
-	uses []*object
-	refs int
-	body any
-	free func()
+	number uint32 // for netlink
+	kind   string
+	uses   []*object
+	refs   int
+	body   any
+	free   func()
 }
 
 // Add creates an object of a kind and returns its handle. The object uses others. Its end calls free. The
 // lock is held.
 func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
 	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
-	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
+	k.objects[h] = &object{number: k.Device.tracked.Add(1), kind: kind, body: body, free: free, uses: uses}
 	for _, u := range uses {
 		u.refs++
 	}
 	return h
+}
+
+// Use makes an object use another one until its end. The lock is held.
+func (k *Kernel) Use(user, used *object) {
+	user.uses = append(user.uses, used)
+	used.refs++
 }
 
 // Remove ends an object, unless others use it. The lock is held.
@@ -410,7 +462,7 @@ var kinds = map[uint64]string{
 	abi.UVERBS_OBJECT_PD: "PD", abi.UVERBS_OBJECT_CQ: "CQ", abi.UVERBS_OBJECT_QP: "QP", abi.UVERBS_OBJECT_SRQ: "SRQ",
 	abi.UVERBS_OBJECT_AH: "AH", abi.UVERBS_OBJECT_MR: "MR", abi.UVERBS_OBJECT_MW: "MW", abi.UVERBS_OBJECT_FLOW: "FLOW",
 	abi.UVERBS_OBJECT_XRCD: "XRCD", abi.UVERBS_OBJECT_RWQ_IND_TBL: "IND_TBL", abi.UVERBS_OBJECT_WQ: "WQ", abi.UVERBS_OBJECT_DM: "DM",
-	abi.UVERBS_OBJECT_COUNTERS: "COUNTERS",
+	abi.UVERBS_OBJECT_COUNTERS: "COUNTERS", abi.UVERBS_OBJECT_COMP_CNTR: "COMP_CNTR",
 }
 
 // infoHandles returns as many handles as there is room for.

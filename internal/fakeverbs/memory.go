@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -195,6 +195,9 @@ func (s *spare) put(o *own) {
 type Memory interface {
 	// Check returns nil if all of the memory exists.
 	Check(addr, length uint64) error
+	// Pin returns memory of a region as the device accesses it from now on, at the same addresses. It returns EFAULT
+	// for memory that the device may not read or, with write, not write. unpin ends the region's use of it.
+	Pin(addr, length uint64, write bool) (pinned Memory, unpin func(), err error)
 	Read(addr uint64, b []byte) error
 	// Write writes as devices do: a few aligned words are written atomically.
 	Write(addr uint64, b []byte) error
@@ -210,10 +213,13 @@ type Memory interface {
 // lent is the memory that this process has lent or allocated here. Addresses are never converted to
 // pointers. Instead lent looks up the slice that contains an address.
 type lent struct {
+	k       *Kernel // the opening, whose lock is also held when pieces change, or nil
 	mu      sync.RWMutex
 	pieces  []piece // by address
 	longest uint64  // no piece has had more bytes
-	swept   int     // pieces that were left when those that are gone were last removed
+
+	// found holds the index of the piece in which find last found an address, by page. It may be out of date.
+	found [32]atomic.Uint32
 }
 
 type piece struct {
@@ -222,47 +228,45 @@ type piece struct {
 	queue  bool // from Alloc; it ends when the caller closes it
 }
 
-func (p *piece) isGone() bool { return p.region.Bytes() == nil }
-
-// fewPieces is the number of pieces that are searched for each added piece.
-const fewPieces = 64
-
 func (l *lent) add(p piece) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.insert(p)
-}
-
-// insert removes the pieces that are gone once there are twice as many as the last time, so that a process
-// with many of them does not look through all for each new one. The lock is held.
-func (l *lent) insert(p piece) {
-	if len(l.pieces) >= max(2*l.swept, fewPieces) {
-		l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() })
-		l.swept = len(l.pieces)
-	}
 	l.longest = max(l.longest, uint64(p.region.Len()))
 	l.pieces = slices.Insert(l.pieces, l.after(p.addr), p)
 }
 
-// after returns the index of the first piece that begins above an address. The lock is held.
-func (l *lent) after(addr uint64) int {
-	return sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].addr > addr })
-}
-
-// alias makes memory visible at a second address, until undo is called.
-func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
+// end removes a queue that the caller has closed. Even a closed region would keep its memory from the garbage collector.
+func (l *lent) end(queue *mmap.Region) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, at, err := l.find(addr, length)
-	if err != nil {
-		return nil, err
+	for i := l.after(queue.Addr()) - 1; i >= 0 && l.pieces[i].addr == queue.Addr(); i-- {
+		if l.pieces[i].region == queue {
+			l.pieces = slices.Delete(l.pieces, i, i+1)
+			return
+		}
 	}
-	twin, err := mmap.Wrap(r.Bytes()[at:][:length])
-	if err != nil {
-		return nil, syscall.EINVAL
+}
+
+// after returns the index of the first piece that begins above an address. The lock is held.
+func (l *lent) after(addr uint64) int {
+	low, high := 0, len(l.pieces)
+	for low < high {
+		if i := int(uint(low+high) / 2); l.pieces[i].addr > addr {
+			high = i
+		} else {
+			low = i + 1
+		}
 	}
-	l.insert(piece{other, twin, true})
-	return func() { _ = twin.Close() }, nil
+	return low
+}
+
+// rlock keeps the pieces as they are. A network that holds the opening's lock needs no other.
+func (l *lent) rlock() (unlock bool) {
+	if l.k != nil && l.k.held {
+		return false
+	}
+	l.mu.RLock()
+	return true
 }
 
 // forget ends all loans when the file is closed.
@@ -308,19 +312,31 @@ func (l *lent) leaks() (leaks []string) {
 	return leaks
 }
 
-// find returns the region that contains an address, and the offset in it. The lock is held.
-func (l *lent) find(addr, length uint64) (*mmap.Region, int, error) {
+// find returns the piece that contains an address, and the offset in it. The lock is held.
+func (l *lent) find(addr, length uint64) (*piece, int, error) {
+	found := &l.found[addr/4096%uint64(len(l.found))]
+	if i := int(found.Load()); i < len(l.pieces) {
+		if p := &l.pieces[i]; p.contains(addr, length) {
+			return p, int(addr - p.addr), nil
+		}
+	}
 	for i := l.after(addr) - 1; i >= 0; i-- {
 		p := &l.pieces[i]
-		off := addr - p.addr
-		if off > l.longest {
+		if addr-p.addr > l.longest {
 			break
 		}
-		if size := uint64(len(p.region.Bytes())); off <= size && length <= size-off {
-			return p.region, int(off), nil
+		if p.contains(addr, length) {
+			found.Store(uint32(i))
+			return p, int(addr - p.addr), nil
 		}
 	}
 	return nil, 0, syscall.EFAULT
+}
+
+// contains reports whether memory lies in the piece. A closed region has none.
+func (p *piece) contains(addr, length uint64) bool {
+	off, size := addr-p.addr, uint64(len(p.region.Bytes()))
+	return off <= size && length <= size-off
 }
 
 // Check implements Memory, as do the methods below.
@@ -331,72 +347,177 @@ func (l *lent) Check(addr, length uint64) error {
 	return err
 }
 
-func (l *lent) Read(addr uint64, b []byte) error {
+// NewMemory returns memory of one region, as if it were at an address. The region is closed by unpin.
+func NewMemory(addr uint64, r *mmap.Region) (m Memory, unpin func()) {
+	l := &lent{}
+	l.add(piece{addr, r, false})
+	return l, l.forget
+}
+
+// Pin takes a region of memory that was lent as it is: the caller may not unmap it.
+func (l *lent) Pin(addr, length uint64, write bool) (Memory, func(), error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	r, at, err := l.find(addr, uint64(len(b)))
-	if err == nil {
-		copy(b, r.Bytes()[at:])
+	p, at, err := l.find(addr, length)
+	if err != nil {
+		return nil, nil, err
 	}
-	return err
+	if write && !isWritable(p.region.Addr()+uint64(at), length) {
+		return nil, nil, syscall.EFAULT
+	}
+	return l, nothing, nil
+}
+
+// guard calls access, which reads or writes the piece. It returns EFAULT if the memory can't be read or written:
+// the caller may have protected or unmapped it, or cut its file short. A queue is on the heap.
+func (p *piece) guard(access func()) (err error) {
+	if p.queue {
+		access()
+		return nil
+	}
+	defer endGuard(debug.SetPanicOnFault(true), &err)
+	access()
+	return nil
+}
+
+// endGuard sets err if the access of a guard has failed. It is deferred.
+func endGuard(before bool, err *error) {
+	debug.SetPanicOnFault(before)
+	switch p := recover().(type) {
+	case nil:
+	case interface{ Addr() uintptr }: // of a fault
+		*err = syscall.EFAULT
+	default:
+		panic(p)
+	}
+}
+
+func (l *lent) Read(addr uint64, b []byte) error {
+	return l.bytes(addr, len(b), func(at []byte) { copy(b, at) })
+}
+
+// bytes calls do with the memory at an address.
+func (l *lent) bytes(addr uint64, n int, do func([]byte)) error {
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, at, err := l.find(addr, uint64(n))
+	if err != nil {
+		return err
+	}
+	return p.guard(func() { do(p.region.Bytes()[at:][:n]) })
+}
+
+// copyDirectly copies memory that this process has lent, from one opening to another. It reports whether it did. It
+// does not report which of the two memories can't be accessed: the caller repeats the copy through a buffer.
+func copyDirectly(to Memory, at uint64, from Memory, addr uint64, n int) bool {
+	dst, isLent := to.(*lent)
+	src, areBoth := from.(*lent)
+	if !isLent || !areBoth || dst == src { // a second read lock of the same list could deadlock with a waiting writer
+		return false
+	}
+	var err error
+	return src.bytes(addr, n, func(b []byte) { err = dst.Write(at, b) }) == nil && err == nil
 }
 
 // few is the maximum number of bytes that are copied in words.
 const few = 64
 
 func (l *lent) Write(addr uint64, b []byte) error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	r, at, err := l.find(addr, uint64(len(b)))
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, at, err := l.find(addr, uint64(len(b)))
 	switch {
 	case err != nil:
 		return err
 	case len(b) > few || len(b)%8 != 0 || addr%8 != 0:
-		copy(r.Bytes()[at:], b)
+		return p.guard(func() { copy(p.region.Bytes()[at:], b) })
+	}
+	last := len(b) - 8
+	if last < 0 {
 		return nil
 	}
+	w, err := p.region.Word64(at + last)
+	if err != nil {
+		return syscall.EFAULT
+	}
+	return p.guard(func() {
+		storeWords(p.region, at, b[:last])
+		w.Store(binary.NativeEndian.Uint64(b[last:])) // releases the others
+	})
+}
+
+// storeWords stores aligned words, each of them at once, as the built-in copy does: the garbage collector relies on
+// that for pointers.
+func storeWords(r *mmap.Region, at int, b []byte) {
+	if !raceEnabled { // the race detector takes other stores for half ones
+		copy(r.Bytes()[at:], b)
+		return
+	}
 	for i := 0; i < len(b); i += 8 {
-		w, err := r.Word64(at + i)
-		if err != nil {
-			return syscall.EFAULT
-		}
+		w, _ := r.Word64(at + i)
 		w.Store(binary.NativeEndian.Uint64(b[i:]))
 	}
-	return nil
 }
 
 func (l *lent) Load32(addr uint64) (v uint32, err error) {
-	err = word(l, addr, 4, (*mmap.Region).Word, func(w *atomic.Uint32) { v = w.Load() })
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, w, err := word(l, addr, 4, (*mmap.Region).Word)
+	if err != nil {
+		return 0, err
+	}
+	err = p.guard(func() { v = w.Load() })
 	return v, err
 }
 
 func (l *lent) Store32(addr uint64, v uint32) error {
-	return word(l, addr, 4, (*mmap.Region).Word, func(w *atomic.Uint32) { w.Store(v) })
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, w, err := word(l, addr, 4, (*mmap.Region).Word)
+	if err != nil {
+		return err
+	}
+	return p.guard(func() { w.Store(v) })
 }
 
 func (l *lent) Load64(addr uint64) (v uint64, err error) {
-	err = word(l, addr, 8, (*mmap.Region).Word64, func(w *atomic.Uint64) { v = w.Load() })
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, w, err := word(l, addr, 8, (*mmap.Region).Word64)
+	if err != nil {
+		return 0, err
+	}
+	err = p.guard(func() { v = w.Load() })
 	return v, err
 }
 
 func (l *lent) Store64(addr uint64, v uint64) error {
-	return word(l, addr, 8, (*mmap.Region).Word64, func(w *atomic.Uint64) { w.Store(v) })
-}
-
-// word calls do with the word at an address.
-func word[T any](l *lent, addr, size uint64, at func(*mmap.Region, int) (*T, error), do func(*T)) error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	r, off, err := l.find(addr, size)
+	if l.rlock() {
+		defer l.mu.RUnlock()
+	}
+	p, w, err := word(l, addr, 8, (*mmap.Region).Word64)
 	if err != nil {
 		return err
 	}
-	w, err := at(r, off)
+	return p.guard(func() { w.Store(v) })
+}
+
+// word returns the word at an address, and its piece. The lock is held.
+func word[T any](l *lent, addr, size uint64, at func(*mmap.Region, int) (*T, error)) (*piece, *T, error) {
+	p, off, err := l.find(addr, size)
 	if err != nil {
-		return syscall.EFAULT
+		return nil, nil, err
 	}
-	do(w)
-	return nil
+	w, err := at(p.region, off)
+	if err != nil {
+		return nil, nil, syscall.EFAULT
+	}
+	return p, w, nil
 }
 
 // Alloc allocates a queue on the heap, where the race detector watches both sides.
@@ -407,15 +528,26 @@ func (k *Kernel) Alloc(length int, _ *mmap.AnonymousOptions) (*mmap.Region, erro
 		return nil, err
 	}
 	size := roundUp(length, k.PageSize())
-	r, err := newOwn(users, size, k.PageSize()).region(size)
+	o := newOwn(users, size, k.PageSize())
+	o.holders.Add(1)
+	var r *mmap.Region
+	r, err := mmap.WrapUntil(o.bytes, func() { k.endQueue(r); o.release() })
 	if err == nil {
 		k.lent.add(piece{r.Addr(), r, true})
 	}
 	return r, err
 }
 
+func (k *Kernel) endQueue(r *mmap.Region) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lent.end(r)
+}
+
 // Lend implements ioctl.File.
 func (k *Kernel) Lend(addr uint64, b []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if r, err := mmap.Wrap(b); err == nil {
 		k.lent.add(piece{addr, r, false})
 	}
@@ -423,6 +555,8 @@ func (k *Kernel) Lend(addr uint64, b []byte) {
 
 // Return implements ioctl.File. Returning memory that was not lent is a violation.
 func (k *Kernel) Return(addr uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !k.lent.remove(addr) {
 		k.Device.violations.note("memory at %#x was returned that was not lent", addr)
 	}
@@ -437,16 +571,6 @@ func (u unseen) Read(addr uint64, b []byte) error {
 
 func (u unseen) Write(addr uint64, b []byte) error {
 	return u.bytes(addr, len(b), func(at []byte) { copyUnseen(at, b, addr) })
-}
-
-func (u unseen) bytes(addr uint64, n int, do func([]byte)) error {
-	u.mu.RLock()
-	defer u.mu.RUnlock()
-	r, at, err := u.find(addr, uint64(n))
-	if err == nil {
-		do(r.Bytes()[at:][:n])
-	}
-	return err
 }
 
 func (u unseen) Load64(addr uint64) (uint64, error) {

@@ -121,13 +121,13 @@ func TestLentMany(t *testing.T) {
 		addr uint64
 		size int
 	}
-	const space = 4096
+	const space, few = 4096, 64
 	memory := make([]byte, space)
 	random := rand.New(rand.NewPCG(1, 2))
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	var loans []loan
-	for range 10 * fewPieces {
-		if len(loans) > 2*fewPieces || random.IntN(3) == 0 && len(loans) > 0 {
+	for range 10 * few {
+		if len(loans) > 2*few || random.IntN(3) == 0 && len(loans) > 0 {
 			i := random.IntN(len(loans))
 			// Of several loans from one address the shortest ends.
 			for j, l := range loans {
@@ -143,7 +143,7 @@ func TestLentMany(t *testing.T) {
 			k.Lend(l.addr, memory[l.addr:][:l.size])
 			loans = append(loans, l)
 		}
-		for range fewPieces {
+		for range few {
 			addr, size := uint64(random.IntN(space)), uint64(1+random.IntN(32))
 			want := slices.ContainsFunc(loans, func(l loan) bool { return l.addr <= addr && addr+size <= l.addr+uint64(l.size) })
 			if err := k.User.Check(addr, size); (err == nil) != want {
@@ -159,18 +159,25 @@ func TestLentMany(t *testing.T) {
 	}
 }
 
-// TestLentGone: queues that are gone leave the list of memory after a while.
+// TestLentGone: a queue that has been closed holds no memory.
 func TestLentGone(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
-	for range 100 * fewPieces {
+	var queues []*mmap.Region
+	for range 10 {
 		r, err := k.Alloc(PageSize, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		closed(t, r)
+		queues = append(queues, r)
 	}
-	if n := len(k.lent.pieces); n > 2*fewPieces {
-		t.Errorf("%d pieces that are gone", n)
+	for i, r := range queues {
+		closed(t, r)
+		if err := k.User.Check(r.Addr(), 1); err != syscall.EFAULT {
+			t.Errorf("the memory of queue %d: %v", i, err)
+		}
+		if n := len(k.lent.pieces); n != len(queues)-1-i {
+			t.Errorf("%d queues are left of %d", n, len(queues)-1-i)
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func (qp *QP) Arm() {
 }
 
 func (qp *QP) update(f func()) {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	_ = qp.Shared(func() error { f(); return nil })
 }

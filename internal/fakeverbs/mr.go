@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-type pd struct{}
+// PD is the kernel's side of a protection domain.
+type PD struct{}
 
 // pdModel is a model whose driver answers ALLOC_PD with private bytes.
 type pdModel interface{ AllocPD(*ioctl.Request) error }
@@ -24,7 +25,7 @@ func (k *Kernel) allocPD(r *ioctl.Request) error {
 			return err
 		}
 	}
-	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.Add("PD", pd{}, nothing)})
+	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.Add("PD", PD{}, nothing)})
 }
 
 func (k *Kernel) destroyPD(r *ioctl.Request) error {
@@ -35,90 +36,136 @@ func (k *Kernel) destroyPD(r *ioctl.Request) error {
 // MR is the kernel's side of a memory region.
 type MR struct {
 	PD            uint32 // handle of the PD
-	Start, Length uint64
+	Start, Length uint64 // Start is the address of the first byte in work requests
 	Access        uint32
-	Key           uint32
+	Key, RKey     uint32 // the keys for local and remote access, which most devices have in common
 	DM            *DM    // device memory of the region, or nil
 	Offset        uint64 // offset in DM
 	DMAH          *DMAH  // DMA handle that it was registered with, or nil
 
-	ended bool // a work request has invalidated it
+	memory Memory
+	at     uint64 // address of the first byte in memory
+	iova   uint64 // Start as the program asked for it
+	ended  bool   // a work request has invalidated it
 }
 
+// regMR registers memory. Its checks have the order of ib_uverbs_reg_mr, ib_umem_get and ib_umem_odp_get.
 func (k *Kernel) regMR(r *ioctl.Request) error {
 	if err := k.insist("REG_MR", r); err != nil {
 		return err
 	}
 	in := request[abi.IbUverbsRegMr](r)
-	parent, err := k.Find("PD", in.PdHandle)
-	if err != nil {
-		return err
-	}
-	paged := in.AccessFlags&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0
-	whole := paged && in.Start == 0 && in.Length == math.MaxUint64
-	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(PageSize-1) != 0 {
+	if (in.Start^in.HcaVa)&uint64(PageSize-1) != 0 {
 		return syscall.EINVAL
 	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err
 	}
-	if whole && (in.HcaVa != 0 || k.limits().ODP.GeneralCaps&abi.IB_ODP_SUPPORT_IMPLICIT == 0) {
-		return syscall.EINVAL
-	}
-	if err := k.User.Check(in.Start, in.Length); err != nil && !whole {
-		return err
-	}
-	pages := int64((in.Start+in.Length+uint64(PageSize)-1)/uint64(PageSize)-in.Start/uint64(PageSize)) * int64(PageSize)
-	if paged {
-		pages = 0
-	}
-	if err := k.pin(pages); err != nil {
+	parent, err := k.Find("PD", in.PdHandle)
+	if err != nil {
 		return err
 	}
 	mr := &MR{PD: in.PdHandle, Start: in.HcaVa, Length: in.Length, Access: in.AccessFlags}
-	unmap, err := k.moved(&in)
-	if err != nil {
-		_ = k.pin(-pages)
-		return err
-	}
-	h, err := k.enlist(mr, r, func() { _ = k.pin(-pages); unmap() }, parent)
+	release, err := k.hold(mr, in.Start)
 	if err != nil {
 		return err
 	}
-	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
+	h, err := k.enlist(mr, r, release, parent)
+	if err != nil {
+		return err
+	}
+	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.RKey})
 }
 
-// enlist adds a region to the kernel's objects, with a key that the driver chooses. The end of the object
+// modifying is the access for which the kernel pins memory that can be written.
+//
+// C: ib_access_writable
+const modifying = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_MW_BIND
+
+// hold gives a region the process's memory from an address on. The memory is pinned, unless the region is on demand.
+func (k *Kernel) hold(mr *MR, start uint64) (release func(), err error) {
+	mr.at, mr.iova = start, mr.Start
+	if k.Device.driver.IgnoresIOVA {
+		mr.Start = start
+	}
+	if mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0 {
+		mr.memory = k.User
+		return nothing, k.checkOnDemand(mr)
+	}
+	mr.memory, release, err = k.PinUser(start, mr.Length, mr.Access&modifying != 0)
+	return release, err
+}
+
+// PinUser pins memory of the process for the device, as [Memory] does, and counts its pages. The lock is held.
+func (k *Kernel) PinUser(start, size uint64, write bool) (pinned Memory, release func(), err error) {
+	length, err := pages(start, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := k.pin(length); err != nil {
+		return nil, nil, err
+	}
+	pinned, unpin, err := k.User.Pin(start, size, write)
+	if err != nil {
+		_ = k.pin(-length)
+		return nil, nil, err
+	}
+	return pinned, func() { unpin(); _ = k.pin(-length) }, nil
+}
+
+// checkOnDemand checks a region that is paged on demand, whose memory need not exist. It may be the whole address space.
+func (k *Kernel) checkOnDemand(mr *MR) error {
+	switch end := mr.at + mr.Length; {
+	case mr.at == 0 && mr.Length == math.MaxUint64:
+		if mr.Start != 0 || k.limits().ODP.GeneralCaps&abi.IB_ODP_SUPPORT_IMPLICIT == 0 {
+			return syscall.EINVAL
+		}
+	case mr.Length == 0:
+		return syscall.EINVAL
+	case end < mr.at, end > -uint64(PageSize):
+		return syscall.EOVERFLOW
+	}
+	return nil
+}
+
+// pages returns the length of the pages that contain a piece of memory.
+func pages(addr, length uint64) (int64, error) {
+	page := uint64(PageSize)
+	end := addr + length
+	last := (end + page - 1) &^ (page - 1)
+	n := last - addr&^(page-1)
+	if length == 0 || end < addr || last < end || n/page > math.MaxUint32 {
+		return 0, syscall.EINVAL
+	}
+	return int64(n), nil
+}
+
+// rkeyModel is a model whose regions have another key for remote access.
+type rkeyModel interface{ RKey(lkey uint32) uint32 }
+
+// enlist adds a region to the kernel's objects, with keys that the driver chooses. The end of the object
 // calls undo.
 func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*object) (handle uint32, err error) {
-	h := k.Add("MR", mr, func() { delete(k.keys, mr.Key); undo() }, parents...)
+	h := k.Add("MR", mr, func() { delete(k.keys, mr.Key); delete(k.keys, mr.RKey); undo() }, parents...)
 	if mr.Key, err = k.Model.RegMR(h, r); err != nil {
 		_ = k.Remove("MR", h)
 		return 0, err
 	}
-	k.keys[mr.Key] = mr
+	mr.RKey = mr.Key
+	if m, ok := k.Model.(rkeyModel); ok {
+		mr.RKey = m.RKey(mr.Key)
+	}
+	k.keys[mr.Key], k.keys[mr.RKey] = mr, mr
 	return h, nil
 }
 
-// answerMR answers with the handle of a new region, and with its key as both lkey and rkey.
+// answerMR answers with the handle of a new region, and with its keys.
 func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
 	r.SetObject(handle, h)
 	if err := Answer(r, lkey, mr.Key); err != nil {
 		return err
 	}
-	return Answer(r, rkey, mr.Key)
-}
-
-// moved makes memory visible to the device at an address that differs from that of the process. It can't
-// do that for memory of another process.
-func (k *Kernel) moved(in *abi.IbUverbsRegMr) (undo func(), err error) {
-	if in.HcaVa == in.Start {
-		return nothing, nil
-	}
-	if k.User != Memory(&k.lent) {
-		return nil, syscall.EOPNOTSUPP
-	}
-	return k.lent.alias(in.Start, in.Length, in.HcaVa)
+	return Answer(r, rkey, mr.RKey)
 }
 
 func (k *Kernel) pin(bytes int64) error {
@@ -128,8 +175,39 @@ func (k *Kernel) pin(bytes int64) error {
 	return k.Pin(bytes)
 }
 
+// MemoryLimit implements [ioctl.MemoryLimiter].
+func (k *Kernel) MemoryLimit() (bytes int64, own bool) {
+	if k.PinLimit == nil {
+		return 0, false
+	}
+	return k.PinLimit(), true
+}
+
+// CheckMemlock returns the error of the kernel for pinning memory, up to a sum, under a limit of RLIMIT_MEMLOCK, both in bytes.
+//
+// C: can_do_mlock, ib_umem_get
+func CheckMemlock(sum, limit int64) error {
+	switch {
+	case limit == 0:
+		return syscall.EPERM
+	case sum > limit:
+		return syscall.ENOMEM
+	}
+	return nil
+}
+
 // OptionalAccess is the set of access flags that a device may ignore.
 const OptionalAccess = 0x3ff00000
+
+// accessModel is a model whose options change which access its driver does not support.
+type accessModel interface{ RefusedAccess() uint32 }
+
+func (k *Kernel) refusedAccess() uint32 {
+	if m, ok := k.Model.(accessModel); ok {
+		return m.RefusedAccess()
+	}
+	return k.Device.driver.RefusedAccess
+}
 
 // checkAccess makes the checks of ib_check_mr_access and those of the driver.
 func (k *Kernel) checkAccess(access uint32) error {
@@ -141,7 +219,7 @@ func (k *Kernel) checkAccess(access uint32) error {
 	switch {
 	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
 		return syscall.EINVAL
-	case access&onDemand != 0 && !k.onDemand(), access&k.Device.driver.RefusedAccess != 0:
+	case access&onDemand != 0 && !k.onDemand(), access&k.refusedAccess() != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return nil
@@ -177,7 +255,7 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 	if in.Flags&abi.IB_MR_REREG_ACCESS != 0 {
 		mr.Access = in.AccessFlags | mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND // this flag can't change
 	}
-	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
+	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.RKey})
 }
 
 // adviseMR handles advice. The core accepts it for all drivers, including those that ignore it.
@@ -212,7 +290,7 @@ func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 		return syscall.ENOENT
 	case mr.PD != pd, advice == abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE && mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
 		return syscall.EPERM
-	case !mr.covers(addr, uint64(length)) || k.User.Check(addr, uint64(length)) != nil:
+	case !mr.covers(addr, uint64(length)) || mr.memory.Check(mr.at+addr-mr.Start, uint64(length)) != nil:
 		return syscall.EFAULT
 	}
 	return nil
@@ -220,7 +298,20 @@ func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 
 func (k *Kernel) destroyMR(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_MR_HANDLE)
+	if _, mr, err := find[*MR](k, "MR", uint32(h)); err == nil && k.Device.driver.CountsWindows && k.hasWindow(mr) {
+		return syscall.EINVAL
+	}
 	return k.Remove("MR", uint32(h))
+}
+
+// hasWindow reports whether a window is bound to a region.
+func (k *Kernel) hasWindow(mr *MR) bool {
+	for _, mw := range k.windows {
+		if mw.Bound != nil && mw.mr == mr {
+			return true
+		}
+	}
+	return false
 }
 
 // MRs returns the memory regions, oldest handle first.
@@ -257,9 +348,10 @@ func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	mr := &MR{PD: uint32(pd), Start: iova, Length: length, Access: uint32(access)}
-	k.lent.add(piece{iova - (offset - start), region, true})
-	h, err := k.enlist(mr, r, func() { _ = region.Close() }, parent)
+	memory := &lent{}
+	memory.add(piece{start, region, false})
+	mr := &MR{PD: uint32(pd), Start: iova, Length: length, Access: uint32(access), memory: memory, at: offset, iova: iova}
+	h, err := k.enlist(mr, r, memory.forget, parent)
 	if err != nil {
 		return err
 	}
@@ -276,7 +368,7 @@ func (k *Kernel) queryMR(r *ioctl.Request) error {
 	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr.Key); err != nil {
 		return err
 	}
-	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr.Key); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr.RKey); err != nil {
 		return err
 	}
 	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr.Length); err != nil {
@@ -285,7 +377,7 @@ func (k *Kernel) queryMR(r *ioctl.Request) error {
 	if _, ok := r.Bytes(abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA); !ok {
 		return nil
 	}
-	return Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.Start)
+	return Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.iova)
 }
 
 // firstMW is the index in the key of the first window.
@@ -300,6 +392,7 @@ type MW struct {
 
 	pd uint32 // handle of the PD
 	qp *QP    // queue pair that bound it
+	mr *MR    // region that it was bound to
 }
 
 // to reports whether the peer of a queue pair may use the window. A window of type 1 belongs to a PD, one of
@@ -363,8 +456,8 @@ type dmModel interface {
 // AllocDMAttrs holds the attributes of DM_ALLOC that all drivers have.
 var AllocDMAttrs = []MethodAttr{
 	Obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
-	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
-	in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
+	In(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
+	In(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
 }
 
 // AllocDM permits any allocation up to the size of the device's memory, unless the model manages the memory.
@@ -395,7 +488,7 @@ func (k *Kernel) freeDM(r *ioctl.Request) error {
 
 // regDM requires a region whose addresses begin at 0.
 func (k *Kernel) regDM(r *ioctl.Request) error {
-	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
+	parent, _, err := FindIn[PD](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
 	if err != nil {
 		return err
 	}
@@ -416,7 +509,7 @@ func (k *Kernel) regDM(r *ioctl.Request) error {
 		return err
 	}
 	pd, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
-	mr := &MR{PD: uint32(pd), Length: length, Access: uint32(access), DM: dm, Offset: offset}
+	mr := &MR{PD: uint32(pd), Length: length, Access: uint32(access), DM: dm, Offset: offset, memory: &dm.memory, at: dm.Start + offset}
 	h, err := k.enlist(mr, r, nothing, parent, o)
 	if err != nil {
 		return err
@@ -435,8 +528,7 @@ type DMAH struct {
 }
 
 // newest holds the calls that Linux 7.2 and later add.
-var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true,
-	"QUERY_COMP_CNTR_CAPS": true, "COMP_CNTR_CREATE": true, "COMP_CNTR_DESTROY": true, "COMP_CNTR_MODIFY": true, "COMP_CNTR_READ": true, "QP_ATTACH_COMP_CNTR": true}
+var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true}
 
 // newestMethods holds the methods of these calls.
 var newestMethods = map[[2]uint16]*Method{
@@ -444,46 +536,21 @@ var newestMethods = map[[2]uint16]*Method{
 		Enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
 		Out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
 	}},
-	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_COMP_CNTR_CAPS}: {"QUERY_COMP_CNTR_CAPS", (*Kernel).queryCompCounterCaps, []MethodAttr{
-		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_COUNTERS, 4),
-		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_MAX_VALUE, 8),
-		Out(abi.UVERBS_ATTR_QUERY_COMP_CNTR_CAPS_SUPPORTED_QP_ATTACH_OPS, 4),
-	}},
-	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_CREATE}: {"COMP_CNTR_CREATE", (*Kernel).createCompCounter,
-		udata(Obj(abi.UVERBS_ATTR_CREATE_COMP_CNTR_HANDLE))},
-	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_DESTROY}: {"COMP_CNTR_DESTROY", (*Kernel).destroyCompCounter,
-		Destroys(abi.UVERBS_ATTR_DESTROY_COMP_CNTR_HANDLE)},
-	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_MODIFY}: {"COMP_CNTR_MODIFY", (*Kernel).modifyCompCounter, []MethodAttr{
-		Obj(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_HANDLE),
-		Enum(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_ENTRY),
-		Enum(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_OP),
-		in(abi.UVERBS_ATTR_MODIFY_COMP_CNTR_VALUE, 8),
-	}},
-	{abi.UVERBS_OBJECT_COMP_CNTR, abi.UVERBS_METHOD_COMP_CNTR_READ}: {"COMP_CNTR_READ", (*Kernel).readCompCounter, []MethodAttr{
-		Obj(abi.UVERBS_ATTR_READ_COMP_CNTR_HANDLE),
-		Enum(abi.UVERBS_ATTR_READ_COMP_CNTR_ENTRY),
-		Out(abi.UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, 8),
-	}},
-	{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_ATTACH_COMP_CNTR}: {"QP_ATTACH_COMP_CNTR", (*Kernel).attachCompCounter, []MethodAttr{
-		Obj(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_HANDLE),
-		Obj(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_CNTR_HANDLE),
-		in(abi.UVERBS_ATTR_QP_ATTACH_COMP_CNTR_OP_MASK, 4),
-	}},
 	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC}: {"DMAH_ALLOC", (*Kernel).allocDMAH, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, 4).Optional(),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, 0).Optional(),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_PH, 1).Optional(),
+		In(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, 4).Optional(),
+		In(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, 0).Optional(),
+		In(abi.UVERBS_ATTR_ALLOC_DMAH_PH, 1).Optional(),
 	}},
 	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_FREE}: {"DMAH_FREE", (*Kernel).freeDMAH, Destroys(abi.UVERBS_ATTR_FREE_DMA_HANDLE)},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_MR}: {"REG_MR_FOR", (*Kernel).regMRFor, udata(
 		Obj(abi.UVERBS_ATTR_REG_MR_HANDLE),
 		Obj(abi.UVERBS_ATTR_REG_MR_PD_HANDLE),
 		Obj(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE).Optional(),
-		in(abi.UVERBS_ATTR_REG_MR_IOVA, 8),
-		in(abi.UVERBS_ATTR_REG_MR_ADDR, 8).Optional(),
-		in(abi.UVERBS_ATTR_REG_MR_LENGTH, 8),
-		flags(abi.UVERBS_ATTR_REG_MR_ACCESS_FLAGS),
+		In(abi.UVERBS_ATTR_REG_MR_IOVA, 8),
+		In(abi.UVERBS_ATTR_REG_MR_ADDR, 8).Optional(),
+		In(abi.UVERBS_ATTR_REG_MR_LENGTH, 8),
+		Flags(abi.UVERBS_ATTR_REG_MR_ACCESS_FLAGS),
 		Out(abi.UVERBS_ATTR_REG_MR_RESP_LKEY, 4),
 		Out(abi.UVERBS_ATTR_REG_MR_RESP_RKEY, 4),
 	)},
@@ -552,16 +619,17 @@ func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	mr.Start, _ = r.Value(abi.UVERBS_ATTR_REG_MR_IOVA)
 	mr.Length, _ = r.Value(abi.UVERBS_ATTR_REG_MR_LENGTH)
 	mr.Access = uint32(access)
-	if !hasAddr || mr.Length == 0 || addr != mr.Start {
+	if !hasAddr || (addr^mr.Start)&uint64(PageSize-1) != 0 {
 		return syscall.EINVAL
-	}
-	if err := k.User.Check(addr, mr.Length); err != nil {
-		return err
 	}
 	if err := k.checkAccess(mr.Access); err != nil {
 		return err
 	}
-	h, err := k.enlist(mr, r, nothing, parents...)
+	release, err := k.hold(mr, addr)
+	if err != nil {
+		return err
+	}
+	h, err := k.enlist(mr, r, release, parents...)
 	if err != nil {
 		return err
 	}

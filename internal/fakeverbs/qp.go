@@ -22,6 +22,7 @@ type QP struct {
 	Table          *IndTable // WQs among which it distributes packets, if it has no queues
 	Hash           *Hash     // selects the WQ in Table
 	WQ             *WQ       // WQ that it represents, or nil
+	Untracked      bool      // netlink does not list it
 
 	// Made holds the queues that the device's model created, or nil if it has none.
 	Made Queues
@@ -42,8 +43,8 @@ type QP struct {
 // Strips reports whether the device removes VLAN tags from received packets. A queue pair that represents
 // a WQ has the setting of the WQ.
 func (qp *QP) Strips() bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	if qp.WQ != nil {
 		return qp.WQ.Flags&abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0
 	}
@@ -76,6 +77,9 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	qp.SourceQPN = value(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN)
 	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
+	if k.Device.isFull() {
+		return syscall.ENOMEM
+	}
 	k.Device.Add(qp)
 	qp.id = k.Add("QP", qp, qp.free, uses...)
 	create := k.Model.CreateQP
@@ -101,7 +105,7 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	if inDomain || fromSRQ && initiator {
 		return nil, syscall.EINVAL
 	}
-	parent, _, err := FindIn[pd](qp.k, "PD", r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
+	parent, _, err := FindIn[PD](qp.k, "PD", r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
 	if err != nil {
 		return nil, err
 	}
@@ -243,17 +247,24 @@ func (qp *QP) Kernel() *Kernel { return qp.k }
 
 // Attr returns the queue pair's attributes, including its state.
 func (qp *QP) Attr() abi.IbUverbsModifyQp {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	a := qp.Attrs
 	a.QpState = qp.CurState
 	return a
 }
 
+// Depths returns how many READs and atomics the queue pair may have outstanding, and how many of its peer's.
+func (qp *QP) Depths() (issued, served uint8) {
+	qp.k.enter()
+	defer qp.k.leave()
+	return qp.Attrs.MaxRdAtomic, qp.Attrs.MaxDestRdAtomic
+}
+
 // IsIn reports whether the queue pair is attached to a multicast group.
 func (qp *QP) IsIn(gid [16]byte) bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	return slices.ContainsFunc(qp.groups, func(g group) bool { return g.gid == gid })
 }
 

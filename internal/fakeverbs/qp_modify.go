@@ -28,13 +28,23 @@ func (k *Kernel) exModifyQP(r *ioctl.Request) error {
 
 // privateModifier is a driver with private bytes for modifications. It reads them before the QP changes.
 type privateModifier interface {
-	ModifyPrivate(qp *QP, mask, rate uint32, r *ioctl.Request) error
+	ModifyPrivate(qp *QP, in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error
 }
 
 func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
 	_, qp, err := find[*QP](k, "QP", in.QpHandle)
 	if err != nil {
 		return err
+	}
+	if in.AttrMask&abi.IB_QP_AV != 0 {
+		if err := k.resolve(qp, &in.Dest); err != nil {
+			return err
+		}
+	}
+	if in.AttrMask&abi.IB_QP_ALT_PATH != 0 {
+		if err := k.resolve(qp, &in.AltDest); err != nil {
+			return err
+		}
 	}
 	err = qp.Shared(func() error {
 		if err := k.checkModify(qp, in); err != nil {
@@ -43,6 +53,9 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request)
 		forced := qp.forcesMigration(in)
 		if err := k.modifyModel(qp, in, rate, r); err != nil {
 			return err
+		}
+		if in.AttrMask&abi.IB_QP_PORT != 0 {
+			qp.Attrs.PortNum = in.PortNum // the core keeps it, whatever the driver does
 		}
 		if forced {
 			qp.switchPath()
@@ -59,7 +72,7 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request)
 
 func (k *Kernel) modifyModel(qp *QP, in *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
 	if m, ok := k.Model.(privateModifier); ok {
-		if err := m.ModifyPrivate(qp, in.AttrMask, rate, r); err != nil {
+		if err := m.ModifyPrivate(qp, in, rate, r); err != nil {
 			return err
 		}
 	}
@@ -86,10 +99,41 @@ func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 	return qp.checkMigration(in)
 }
 
+// resolve is resolveAH for an address of a queue pair. It sets the hop limit. For a driver's own type, the address
+// need not be that of a peer.
+func (k *Kernel) resolve(qp *QP, a *abi.IbUverbsQpDest) error {
+	if qp.Type == abi.IB_UVERBS_QPT_DRIVER {
+		if a.IsGlobal == 0 {
+			if k.Device.IsRoCE() {
+				return syscall.EINVAL
+			}
+			return nil
+		}
+		_, err := k.GID(uint32(a.SgidIndex))
+		return err
+	}
+	ah := abi.IbUverbsAhAttr{PortNum: a.PortNum, IsGlobal: a.IsGlobal,
+		Grh: abi.IbUverbsGlobalRoute{Dgid: a.Dgid, SgidIndex: a.SgidIndex, HopLimit: a.HopLimit}}
+	hops, err := k.resolveAH(&ah)
+	a.HopLimit = hops
+	return err
+}
+
+// queryChecker is a model whose driver does not know all attributes of a queue pair.
+type queryChecker interface {
+	CheckQuery(qp *QP, mask uint32) error
+}
+
 func (k *Kernel) queryQP(r *ioctl.Request) error {
-	_, qp, err := find[*QP](k, "QP", request[abi.IbUverbsQueryQp](r).QpHandle)
+	in := request[abi.IbUverbsQueryQp](r)
+	_, qp, err := find[*QP](k, "QP", in.QpHandle)
 	if err != nil {
 		return err
+	}
+	if m, ok := k.Model.(queryChecker); ok {
+		if err := m.CheckQuery(qp, in.AttrMask); err != nil {
+			return err
+		}
 	}
 	_ = qp.Shared(func() error { return nil })
 	a := &qp.Attrs
@@ -110,29 +154,73 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		resp.SqSigAll = 1
 	}
+	if q, ok := qp.Made.(interface {
+		AdjustQuery(*abi.IbUverbsQueryQpResp)
+	}); ok {
+		q.AdjustQuery(&resp)
+	}
 	return respond(r, resp)
 }
 
 // State returns the QP's state, an IB_QPS_ number.
 func (qp *QP) State() uint8 {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	_ = qp.Shared(func() error { return nil })
 	return qp.CurState
 }
 
-// Connect puts the QP into RTS, as the connection manager does.
-func (qp *QP) Connect() {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+// depthKeeper is a queue pair whose driver learns the depths of READs from the connection manager.
+type depthKeeper interface{ SetDepths(issued, served uint8) }
+
+// Connect puts the QP into RTS, as the connection manager does. The depths say how many READs it issues and
+// serves at a time.
+func (qp *QP) Connect(issued, served uint8) {
+	qp.k.enter()
+	defer qp.k.leave()
 	qp.CurState = abi.IB_QPS_RTS
+	if q, ok := qp.queues.(depthKeeper); ok {
+		q.SetDepths(issued, served)
+	}
 }
 
 // Break puts the QP into the error state, as the loss of the peer does. All posted requests are flushed.
 // Requests that are posted later are flushed after a doorbell.
 func (qp *QP) Break() {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
+	qp.queues.EnterError()
+}
+
+// dropper is a queue pair that stays in its state when the driver drops its connection.
+type dropper interface{ Drop() }
+
+// Drop is Break for a connection that the queue pair's own driver drops because of an error.
+func (qp *QP) Drop() {
+	qp.k.enter()
+	defer qp.k.leave()
+	qp.drop()
+}
+
+func (qp *QP) drop() {
+	if d, ok := qp.queues.(dropper); ok {
+		d.Drop()
+		return
+	}
+	qp.queues.EnterError()
+}
+
+// connCloser is a queue pair whose connection the program can close without an error.
+type connCloser interface{ CloseConn() }
+
+// CloseConn is Break for a connection that the program closes.
+func (qp *QP) CloseConn() {
+	qp.k.enter()
+	defer qp.k.leave()
+	if c, ok := qp.queues.(connCloser); ok {
+		c.CloseConn()
+		return
+	}
 	qp.queues.EnterError()
 }
 
@@ -140,16 +228,16 @@ func (qp *QP) Break() {
 // only if the send was signaled. Carry reports whether there was a send. In the error state it takes none,
 // because drivers only flush there.
 func (qp *QP) Carry(status uint32) bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
 }
 
 // Receive completes the oldest receive with n bytes. If the queue is empty, it reports false, and over iWARP
 // the connection ends. In the error state it completes no receive.
 func (qp *QP) Receive(n uint32) bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
+	qp.k.enter()
+	defer qp.k.leave()
 	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Receive(n)
 }
 

@@ -41,15 +41,16 @@ func NewMethod(name string, run func(*Kernel, *ioctl.Request) error, attrs []Met
 
 const anyLen = 1<<16 - 1
 
-// The functions below return attributes. Out is an output of a size, OutMin one of at least a size, Enum a
-// constant, and Obj a handle. Destroys is the only attribute of a method that destroys an object.
+// The functions below return attributes. In is an input of a size, InMin one of at least a size, Out and OutMin
+// are outputs, Enum is a constant, Flags a set of flags, and Obj a handle. Destroys is the only attribute of a
+// method that destroys an object.
 
-func in(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
-func inMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }
+func In(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
+func InMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }
 func Out(id uint16, size int) MethodAttr     { return MethodAttr{id, ptrOut, size, size, true} }
 func OutMin(id uint16, size int) MethodAttr  { return MethodAttr{id, ptrOut, size, anyLen, true} }
 func Enum(id uint16) MethodAttr              { return MethodAttr{id, constIn, 8, 8, true} }
-func flags(id uint16) MethodAttr             { return MethodAttr{id, flagsIn, 4, 8, true} }
+func Flags(id uint16) MethodAttr             { return MethodAttr{id, flagsIn, 4, 8, true} }
 func Obj(id uint16) MethodAttr               { return MethodAttr{id, handle, 0, 0, true} }
 func (a MethodAttr) Optional() MethodAttr    { a.must = false; return a }
 func Destroys(id uint16) []MethodAttr        { return []MethodAttr{Obj(id)} }
@@ -121,7 +122,7 @@ func (a *MethodAttr) checkMemory(r *ioctl.Request, wire *abi.IbUverbsAttr) error
 // methods holds the methods of the core that a software device has, with their attributes in Linux 6.12.
 var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE}: {"INVOKE_WRITE", (*Kernel).invokeWrite, udata(
-		inMin(abi.UVERBS_ATTR_CORE_IN, 4).Optional(),
+		InMin(abi.UVERBS_ATTR_CORE_IN, 4).Optional(),
 		OutMin(abi.UVERBS_ATTR_CORE_OUT, 0).Optional(),
 		Enum(abi.UVERBS_ATTR_WRITE_CMD),
 	)},
@@ -136,14 +137,14 @@ var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_CONTEXT}: {"QUERY_CONTEXT", (*Kernel).QueryContext, ContextAttrs},
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE}: {"QUERY_GID_TABLE", (*Kernel).queryGIDTable, []MethodAttr{
 		Enum(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE),
-		flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS).Optional(),
+		Flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS).Optional(),
 		OutMin(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
 		Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8),
 	}},
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY}: {"QUERY_GID_ENTRY", (*Kernel).queryGIDEntry, []MethodAttr{
 		Enum(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT),
 		Enum(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX),
-		flags(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
+		Flags(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
 		OutMin(abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 32),
 	}},
 	{abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: {"ASYNC_EVENT_ALLOC", (*Kernel).asyncEventAlloc, []MethodAttr{
@@ -154,8 +155,8 @@ var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR}: {"ADVISE_MR", (*Kernel).adviseMR, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE),
 		Enum(abi.UVERBS_ATTR_ADVISE_MR_ADVICE),
-		flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS),
-		inMin(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16),
+		Flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS),
+		InMin(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16),
 	}},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_QUERY_MR}: {"QUERY_MR", (*Kernel).queryMR, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_QUERY_MR_HANDLE),
@@ -167,11 +168,11 @@ var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR}: {"REG_DMABUF_MR", (*Kernel).regDMABuf, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE),
 		Obj(abi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE),
-		in(abi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8),
-		in(abi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8),
-		in(abi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8),
-		in(abi.UVERBS_ATTR_REG_DMABUF_MR_FD, 4),
-		flags(abi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS).Optional(),
+		In(abi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8),
+		In(abi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8),
+		In(abi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8),
+		In(abi.UVERBS_ATTR_REG_DMABUF_MR_FD, 4),
+		Flags(abi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS).Optional(),
 		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4),
 		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4),
 	}},
@@ -180,12 +181,12 @@ var methods = map[[2]uint16]*Method{
 		Obj(abi.UVERBS_ATTR_CREATE_WQ_HANDLE),
 		Obj(abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE),
 		Obj(abi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
+		In(abi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
 		Enum(abi.UVERBS_ATTR_CREATE_WQ_TYPE),
 		Obj(abi.UVERBS_ATTR_CREATE_WQ_EVENT_FD).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),
-		in(abi.UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
-		flags(abi.UVERBS_ATTR_CREATE_WQ_FLAGS),
+		In(abi.UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),
+		In(abi.UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
+		Flags(abi.UVERBS_ATTR_CREATE_WQ_FLAGS),
 		Out(abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, 4),
 		Out(abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, 4),
 		Out(abi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, 4).Optional(),
@@ -205,16 +206,16 @@ var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_COUNTERS, abi.UVERBS_METHOD_COUNTERS_READ}: {"COUNTERS_READ", (*Kernel).readCounters, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_READ_COUNTERS_HANDLE),
 		OutMin(abi.UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
-		flags(abi.UVERBS_ATTR_READ_COUNTERS_FLAGS).Optional(),
+		Flags(abi.UVERBS_ATTR_READ_COUNTERS_FLAGS).Optional(),
 	}},
 	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC}: {"DM_ALLOC", (*Kernel).AllocDM, AllocDMAttrs},
 	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_FREE}:  {"DM_FREE", (*Kernel).freeDM, Destroys(abi.UVERBS_ATTR_FREE_DM_HANDLE)},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_DM_MR_REG}: {"DM_MR_REG", (*Kernel).regDM, []MethodAttr{
 		Obj(abi.UVERBS_ATTR_REG_DM_MR_HANDLE),
-		in(abi.UVERBS_ATTR_REG_DM_MR_OFFSET, 8),
-		in(abi.UVERBS_ATTR_REG_DM_MR_LENGTH, 8),
+		In(abi.UVERBS_ATTR_REG_DM_MR_OFFSET, 8),
+		In(abi.UVERBS_ATTR_REG_DM_MR_LENGTH, 8),
 		Obj(abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE),
-		flags(abi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS).Optional(),
+		Flags(abi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS).Optional(),
 		Obj(abi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE),
 		Out(abi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY, 4),
 		Out(abi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY, 4),
@@ -228,11 +229,11 @@ var methods = map[[2]uint16]*Method{
 	{abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY}: {"MW_DESTROY", (*Kernel).destroyMW, Destroys(abi.UVERBS_ATTR_DESTROY_MW_HANDLE)},
 	{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE}: {"CQ_CREATE", (*Kernel).createCQ, udata(
 		Obj(abi.UVERBS_ATTR_CREATE_CQ_HANDLE),
-		in(abi.UVERBS_ATTR_CREATE_CQ_CQE, 4),
-		in(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
+		In(abi.UVERBS_ATTR_CREATE_CQ_CQE, 4),
+		In(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
 		Obj(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
-		flags(abi.UVERBS_ATTR_CREATE_CQ_FLAGS).Optional(),
+		In(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
+		Flags(abi.UVERBS_ATTR_CREATE_CQ_FLAGS).Optional(),
 		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
 		Obj(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD).Optional(),
 	)},
@@ -248,11 +249,11 @@ var methods = map[[2]uint16]*Method{
 		Obj(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE).Optional(),
 		Obj(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE).Optional(),
 		Obj(abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
-		inMin(abi.UVERBS_ATTR_CREATE_QP_CAP, 20),
+		In(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
+		InMin(abi.UVERBS_ATTR_CREATE_QP_CAP, 20),
 		Enum(abi.UVERBS_ATTR_CREATE_QP_TYPE),
-		flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4).Optional(),
+		Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS).Optional(),
+		In(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4).Optional(),
 		Obj(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD).Optional(),
 		OutMin(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
 		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
@@ -266,10 +267,10 @@ var methods = map[[2]uint16]*Method{
 		Obj(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
 		Obj(abi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE).Optional(),
 		Obj(abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE).Optional(),
-		in(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
-		in(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
-		in(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
-		in(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
+		In(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
+		In(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
+		In(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
+		In(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
 		Enum(abi.UVERBS_ATTR_CREATE_SRQ_TYPE),
 		Obj(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD).Optional(),
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
@@ -292,6 +293,19 @@ func methodOf(driver uint32, object, number uint16) *Method {
 		return m
 	}
 	return methods[id]
+}
+
+// CallNames returns the names of all calls of the core.
+func CallNames() (names []string) {
+	for _, table := range []map[[2]uint16]*Method{methods, newestMethods} {
+		for _, m := range table {
+			names = append(names, m.name)
+		}
+	}
+	for _, c := range commands {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // command is a command from before the ioctl interface.
@@ -388,12 +402,22 @@ func (k *Kernel) Command(wire []byte) error {
 	case len(wire) < commandHeader:
 		return syscall.EINVAL
 	}
-	c, ok := commands[u32(wire, 0)]
-	if !ok || c.quick == nil || !k.has(c.name) {
+	id := u32(wire, 0)
+	switch {
+	case id&^(extended|0xff) != 0:
+		return syscall.EINVAL
+	case id&extended != 0:
 		return syscall.EOPNOTSUPP
+	}
+	c := commands[id] // the zero value stands for the kernel's notsupp_method, whose lengths are checked, too
+	if !k.has(c.name) {
+		c = command{}
 	}
 	if err := c.checkWire(wire); err != nil {
 		return err
+	}
+	if c.quick == nil {
+		return syscall.EOPNOTSUPP
 	}
 	if !k.context {
 		return syscall.EINVAL
@@ -417,7 +441,7 @@ func (c *command) checkWire(wire []byte) error {
 		return syscall.EINVAL
 	case len(wire) < commandHeader+c.in, answered < c.out:
 		return syscall.ENOSPC
-	case c.out > 0 && u64(wire, commandHeader) != uint64(reflect.ValueOf(&wire[0]).Pointer())+uint64(len(wire)):
+	case c.quick != nil && c.out > 0 && u64(wire, commandHeader) != uint64(reflect.ValueOf(&wire[0]).Pointer())+uint64(len(wire)):
 		return syscall.EFAULT
 	}
 	return nil

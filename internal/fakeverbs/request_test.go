@@ -39,7 +39,7 @@ func TestCommandStrict(t *testing.T) {
 		"siw arms in memory": {siw, arm, nil, syscall.EOPNOTSUPP},
 		"nothing":            {siw, doorbell, func([]byte) []byte { return nil }, syscall.EINVAL},
 		"a header":           {siw, doorbell, func(b []byte) []byte { return b[:8] }, syscall.EINVAL},
-		"another command":    {siw, doorbell, func(b []byte) []byte { b[0] = 9; return b }, syscall.EOPNOTSUPP},
+		"another command":    {siw, doorbell, func(b []byte) []byte { b[0] = 9; return b }, syscall.ENOSPC},
 		"the wrong length":   {siw, doorbell, func(b []byte) []byte { b[4]++; return b }, syscall.EINVAL},
 		"too short": {siw, doorbell, func(b []byte) []byte {
 			b[4] -= 2
@@ -75,6 +75,31 @@ func TestCommandStrict(t *testing.T) {
 		}
 		if err := k.Command(w.wire); err != syscall.EBADF {
 			t.Errorf("%s: %v after Close", name, err)
+		}
+	}
+}
+
+// TestWriteLengths: write(2) checks the lengths of every command that the kernel knows, before it looks at what the
+// command does.
+func TestWriteLengths(t *testing.T) {
+	k := fakeverbs.New(abi.RDMA_DRIVER_RXE)
+	wire := func(command, words uint32) []byte {
+		b := binary.NativeEndian.AppendUint32(nil, command)
+		return append(binary.NativeEndian.AppendUint32(b, words), make([]byte, 16)...)
+	}
+	for _, c := range []struct {
+		command, words uint32
+		want           error
+	}{
+		{abi.IB_USER_VERBS_CMD_ALLOC_PD, 99, syscall.EINVAL},
+		{abi.IB_USER_VERBS_CMD_ALLOC_PD, 6 | 1<<16, syscall.EOPNOTSUPP},
+		{abi.IB_USER_VERBS_CMD_REG_MR, 6, syscall.ENOSPC},
+		{0xff, 99, syscall.EINVAL},
+		{0xff, 6, syscall.EOPNOTSUPP},
+		{0x100, 6, syscall.EINVAL},
+	} {
+		if err := k.Command(wire(c.command, c.words)); err != c.want {
+			t.Errorf("command %d of %#x words: %v, want %v", c.command, c.words, err, c.want)
 		}
 	}
 }

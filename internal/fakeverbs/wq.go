@@ -57,7 +57,7 @@ const knownWQFlags = abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | abi.IB_UVERBS_WQ_F
 // createWQ creates a WQ. It requires a CQ, as every driver does.
 func (k *Kernel) createWQ(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
-	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
+	parent, _, err := FindIn[PD](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ var hardwareCalls = map[string]bool{
 	"CREATE_FLOW": true, "FLOW_DESTROY": true, "COUNTERS_CREATE": true, "COUNTERS_DESTROY": true, "COUNTERS_READ": true,
 	"DM_ALLOC": true, "DM_FREE": true, "DM_MR_REG": true, "MODIFY_CQ": true,
 	"DMAH_ALLOC": true, "DMAH_FREE": true,
-	"QUERY_COMP_CNTR_CAPS": true, "COMP_CNTR_CREATE": true, "COMP_CNTR_DESTROY": true, "COMP_CNTR_MODIFY": true, "COMP_CNTR_READ": true, "QP_ATTACH_COMP_CNTR": true,
 }
 
 // has reports whether the device's driver has a call in this kernel.
@@ -196,7 +195,9 @@ func (qp *QP) Raise(event uint32) {
 		qp.k.Device.mu.Unlock()
 	}
 	for _, each := range all {
-		each.k.Async(each.Cookie, event)
+		each.k.enter()
+		each.k.Raise(each.Cookie, event)
+		each.k.leave()
 	}
 }
 

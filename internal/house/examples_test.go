@@ -59,47 +59,6 @@ func documentation(t *testing.T, pkg string) *doc.Package {
 	return p
 }
 
-// describing has the methods that describe a value. A type with no others is shown by the
-// examples of the functions that return or take it.
-var describing = []string{"AppendSpec", "Error", "Is", "Network", "String", "Temporary", "Timeout", "Unwrap"}
-
-// shownElsewhere maps types that need no example to the reason.
-var shownElsewhere = map[string]string{
-	"mmap.FlagSlots": "FlagProducer.Room returns it: ExampleFlagProducer",
-	"mmap.Slots":     "Room and Ready return it: ExampleIndexedProducer, ExampleIndexedConsumer",
-}
-
-// called reports whether users create values of a type, or call their methods.
-func called(d *doc.Type) bool {
-	return len(d.Funcs) > 0 || slices.ContainsFunc(d.Methods, func(f *doc.Func) bool { return !slices.Contains(describing, f.Name) })
-}
-
-func shown(d *doc.Type) bool {
-	has := func(f *doc.Func) bool { return len(f.Examples) > 0 }
-	return len(d.Examples) > 0 || slices.ContainsFunc(d.Funcs, has) || slices.ContainsFunc(d.Methods, has)
-}
-
-// TestTypesHaveExamples checks that each exported type that users create or call has an example.
-func TestTypesHaveExamples(t *testing.T) {
-	used := 0
-	for pkg, p := range public(t) {
-		for _, d := range p.Types {
-			name := pkg + "." + d.Name
-			switch elsewhere := shownElsewhere[name] != ""; {
-			case called(d) && !shown(d) && !elsewhere:
-				t.Errorf("%s has no example", name)
-			case elsewhere && shown(d):
-				t.Errorf("%s has an example; shownElsewhere says it has none", name)
-			case elsewhere:
-				used++
-			}
-		}
-	}
-	if used != len(shownElsewhere) {
-		t.Error("shownElsewhere has types that are not there")
-	}
-}
-
 // TestDocsStartWithProgram checks that the documentation of a package has a whole program before
 // its first heading, and the program compiles. One go list does all of them, which compiles
 // without linking, in packages that an overlay adds to the module.

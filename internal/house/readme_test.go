@@ -11,11 +11,10 @@ import (
 
 const top = "../.."
 
-// TestReadmeCode holds the README, and the pages that were part of it, to code that is
-// compiled and run: each of their Go blocks stands verbatim in a Go file.
+// TestReadmeCode holds the READMEs to code that is compiled and run: each of their Go blocks stands verbatim in a Go file.
 func TestReadmeCode(t *testing.T) {
 	text := ""
-	for _, page := range []string{"README.md", "README.zh.md", "docs/flow.md"} {
+	for _, page := range []string{"README.md", "README.zh.md"} {
 		readme, err := os.ReadFile(filepath.Join(top, page))
 		if err != nil {
 			t.Fatal(err)
@@ -24,7 +23,7 @@ func TestReadmeCode(t *testing.T) {
 	}
 	code := allGo(t)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
-	if len(blocks) < 6 {
+	if len(blocks) < 2 {
 		t.Fatalf("%d Go blocks", len(blocks))
 	}
 	for _, b := range blocks {
@@ -51,24 +50,6 @@ func TestWorkflow(t *testing.T) {
 	for _, b := range blocks {
 		if !strings.Contains(string(workflow), b[1]) {
 			t.Errorf("not in examples/kv/github.yml:\n%s", b[1])
-		}
-	}
-}
-
-// TestLibrdmacmTests checks that the tests which docs/librdmacm.md names are there.
-func TestLibrdmacmTests(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(top, "docs/librdmacm.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
-	if len(names) < 20 {
-		t.Fatalf("it names %d tests", len(names))
-	}
-	code := allGo(t)
-	for _, m := range names {
-		if !strings.Contains(code, "func "+m[1]+"(t *testing.T)") {
-			t.Errorf("there is no %s", m[1])
 		}
 	}
 }

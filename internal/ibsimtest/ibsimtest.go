@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/umad"
+	"github.com/goverbs/goverbs/ib/umad"
 )
 
 // Sim is a running simulator.

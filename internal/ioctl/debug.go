@@ -22,7 +22,7 @@ func (r *Request) printed(f File) error {
 func (r *Request) describe() string {
 	var b strings.Builder
 	object, method := uint32(r.hdr.ObjectId), uint32(r.hdr.MethodId)
-	fmt.Fprintf(&b, "%s.%s", named(objectName(object), object), named(methodName(object, method), method))
+	fmt.Fprintf(&b, "%s.%s", named(abi.ObjectName(object), object), named(abi.MethodName(object, method), method))
 	if command, ok := r.Command(); ok {
 		fmt.Fprintf(&b, " %s", commandName(command))
 	}
@@ -44,9 +44,9 @@ func (r *Request) describe() string {
 
 // commandName returns the name of a command that INVOKE_WRITE carries.
 func commandName(command uint32) string {
-	name := writeName(command)
+	name := abi.WriteName(command)
 	if n := command &^ abi.IB_USER_VERBS_CMD_FLAG_EXTENDED; n != command {
-		name = exName(n)
+		name = abi.ExName(n)
 	}
 	return named(name, command)
 }

@@ -28,7 +28,7 @@ func (e *Refusal) Unwrap() error { return e.Err }
 func (e *Refusal) missing() string {
 	if e.Object != abi.UVERBS_OBJECT_DEVICE || e.Method != abi.UVERBS_METHOD_INVOKE_WRITE {
 		object, method := uint32(e.Object), uint32(e.Method)
-		return fmt.Sprintf("the kernel's object %s, method %s", named(objectName(object), object), named(methodName(object, method), method))
+		return fmt.Sprintf("the kernel's object %s, method %s", named(abi.ObjectName(object), object), named(abi.MethodName(object, method), method))
 	}
 	return "the kernel's command " + commandName(e.Command)
 }

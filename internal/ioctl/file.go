@@ -33,3 +33,11 @@ type File interface {
 	Events(fd int32) (wait.Source, error)
 	Close() error
 }
+
+// MemoryLimiter is an optional interface of a File whose kernel limits pinned memory by a number of its
+// own, in place of the RLIMIT_MEMLOCK of this process.
+type MemoryLimiter interface {
+	// MemoryLimit returns the limit in bytes. A negative limit means no limit. own is false if the
+	// limit of this process applies.
+	MemoryLimit() (bytes int64, own bool)
+}

@@ -63,6 +63,12 @@ func (f *cmFile) Await(ctx context.Context, in, out []byte) error {
 	c.in = in
 	for {
 		if err := ctx.Err(); err != nil {
+			if failed := f.raw.Control(c.issue); failed != nil {
+				return failed
+			}
+			if c.err != unix.EAGAIN {
+				return c.err
+			}
 			return err
 		}
 		err := f.raw.Read(c.issueUntilReady)

@@ -125,3 +125,23 @@ func TestBounds(t *testing.T) {
 		t.Error(len(s.Cgroups), s.Errors)
 	}
 }
+
+// FuzzHierarchy finds this process's place in a tree of cgroups, and that of another process. A path never leads out of
+// the tree.
+func FuzzHierarchy(f *testing.F) {
+	for _, own := range []string{"0::/", "0::/pods/a", "0::pods", "3:rdma,x:/pods\n0::/x", "0::/../pods", "0::/..", "::\n:rdma:"} {
+		for _, theirs := range []string{"/../b", "/..", "/../..", "/../../../x", "", "/a/../../..", "..", "/a\x00", "/\xff"} {
+			f.Add(own, "NSpid:\t7 1\n", theirs, "1\n7\n", "mlx5_0 hca_handle=max hca_object=18446744073709551616\n")
+		}
+	}
+	f.Fuzz(func(t *testing.T, own, status, theirs, procs, current string) {
+		file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+		sys := fstest.MapFS{"fs/cgroup/cgroup.procs": file("2\n"), "fs/cgroup/pods/a/cgroup.procs": file(procs), "fs/cgroup/pods/a/rdma.current": file(current)}
+		h := findHierarchy(fstest.MapFS{"self/cgroup": file(own), "self/status": file(status)}, sys)
+		place, ok := h.resolve(theirs)
+		if ok && (!strings.HasPrefix(place, "/") || strings.Contains(place, "/../")) {
+			t.Errorf("%q", place)
+		}
+		h.rdma(place)
+	})
+}

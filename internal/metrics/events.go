@@ -31,7 +31,7 @@ var EventKinds = []EventKind{Added, Removed, Renamed, Active, Down}
 // EventCount is the number of events of one kind.
 type EventCount struct {
 	Device string
-	Port   uint32 // 0 for events of a device
+	Port   int // 0 for events of a device
 	Kind   EventKind
 	Count  uint64
 }
@@ -54,7 +54,7 @@ type Watcher struct {
 
 type watched struct {
 	name   string
-	states map[uint32]verbs.PortState
+	states map[int]verbs.PortState
 }
 
 // Counts returns the number of events since the first check. It includes zeros for the devices and
@@ -141,7 +141,7 @@ func (w *Watcher) learn(e netlinkrdma.Event) {
 }
 
 // count counts an event. If there are too many counters, it counts the event for the name "others".
-func (w *Watcher) count(device string, port uint32, kind EventKind) {
+func (w *Watcher) count(device string, port int, kind EventKind) {
 	if w.counts == nil {
 		w.counts = make(map[EventCount]uint64)
 	}
@@ -182,7 +182,7 @@ func (w *Watcher) list() (map[uint32]*watched, error) {
 		if err != nil {
 			return nil, err
 		}
-		now[d.Index] = &watched{name: d.Name, states: make(map[uint32]verbs.PortState)}
+		now[d.Index] = &watched{name: d.Name, states: make(map[int]verbs.PortState)}
 		for _, p := range ports[:min(len(ports), maxPorts)] {
 			now[d.Index].states[p.Index] = p.State
 		}

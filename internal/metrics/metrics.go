@@ -62,7 +62,10 @@ type Collector struct {
 	cgroups *hierarchy // found once: the root of a namespace never moves
 }
 
-type portID struct{ device, port uint32 }
+type portID struct {
+	device uint32
+	port   int
+}
 
 type counterID struct {
 	name   string
@@ -78,14 +81,14 @@ type cached struct {
 
 // New returns a Collector for the running kernel.
 func New() *Collector {
-	return &Collector{RDMA: &netlinkrdma.Client{}, Route: rtnetlink.Kernel, Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"),
+	return &Collector{RDMA: &netlinkrdma.Client{Kernel: new(netlinkrdma.Socket)}, Route: rtnetlink.Kernel, Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"),
 		Pods: os.DirFS("/var/log/pods"), Query: Query}
 }
 
 // Details holds the attributes that only an open device reports.
 type Details struct {
 	Limits *verbs.DeviceAttr
-	MTU    map[uint32]int // in bytes, by port
+	MTU    map[int]int // in bytes, by port
 	GIDs   []verbs.GIDEntry
 }
 
@@ -102,12 +105,12 @@ func Query(d netlinkrdma.Device) (Details, error) {
 }
 
 // DetailsOf reads the details of an open device.
-func DetailsOf(dev *uverbs.Device, ports uint32) (Details, error) {
-	details := Details{MTU: make(map[uint32]int)}
+func DetailsOf(dev *uverbs.Device, ports int) (Details, error) {
+	details := Details{MTU: make(map[int]int)}
 	var errs [2]error
-	details.Limits, errs[0] = dev.Query()
+	details.Limits, errs[0] = dev.QueryDevice()
 	details.GIDs, errs[1] = dev.GIDTable()
-	for port := uint32(1); port <= min(ports, maxPorts); port++ {
+	for port := 1; port <= min(ports, maxPorts); port++ {
 		if attr, err := dev.QueryPort(port); err == nil {
 			details.MTU[port] = attr.ActiveMTU.Bytes()
 		}

@@ -135,18 +135,18 @@ func (o *objects) read(c *netlinkrdma.Client, device uint32) error {
 		return -1
 	}
 	return errors.Join(
-		count(o, Context, c.DumpContext(device, nil), func(x *netlinkrdma.Context) (netlinkrdma.Owner, int64, uint64) {
+		count(o, Context, c.Contexts(device, nil), func(x *netlinkrdma.Context) (netlinkrdma.Owner, int64, uint64) {
 			return x.Owner, int64(x.CTXN), 0
 		}),
-		count(o, PD, c.DumpPD(device, nil), func(p *netlinkrdma.PD) (netlinkrdma.Owner, int64, uint64) {
+		count(o, PD, c.PDs(device, nil), func(p *netlinkrdma.PD) (netlinkrdma.Owner, int64, uint64) {
 			o.contexts[p.PDN] = own(p.CTXN)
 			return p.Owner, own(p.CTXN), 0
 		}),
-		count(o, QP, c.DumpQP(device, nil), func(q *netlinkrdma.QP) (netlinkrdma.Owner, int64, uint64) { return q.Owner, pd(q.PDN), 0 }),
-		count(o, CQ, c.DumpCQ(device, nil), func(q *netlinkrdma.CQ) (netlinkrdma.Owner, int64, uint64) { return q.Owner, own(q.CTXN), 0 }),
-		count(o, MR, c.DumpMR(device, nil), func(m *netlinkrdma.MR) (netlinkrdma.Owner, int64, uint64) { return m.Owner, pd(m.PDN), m.Length }),
-		count(o, SRQ, c.DumpSRQ(device, nil), func(s *netlinkrdma.SRQ) (netlinkrdma.Owner, int64, uint64) { return s.Owner, pd(s.PDN), 0 }),
-		count(o, CMID, c.DumpCMID(device, nil), func(m *netlinkrdma.CMID) (netlinkrdma.Owner, int64, uint64) { return m.Owner, -1, 0 }),
+		count(o, QP, c.QPs(device, nil), func(q *netlinkrdma.QP) (netlinkrdma.Owner, int64, uint64) { return q.Owner, pd(q.PDN), 0 }),
+		count(o, CQ, c.CQs(device, nil), func(q *netlinkrdma.CQ) (netlinkrdma.Owner, int64, uint64) { return q.Owner, own(q.CTXN), 0 }),
+		count(o, MR, c.MRs(device, nil), func(m *netlinkrdma.MR) (netlinkrdma.Owner, int64, uint64) { return m.Owner, pd(m.PDN), m.Length }),
+		count(o, SRQ, c.SRQs(device, nil), func(s *netlinkrdma.SRQ) (netlinkrdma.Owner, int64, uint64) { return s.Owner, pd(s.PDN), 0 }),
+		count(o, CMID, c.CMIDs(device, nil), func(m *netlinkrdma.CMID) (netlinkrdma.Owner, int64, uint64) { return m.Owner, -1, 0 }),
 	)
 }
 

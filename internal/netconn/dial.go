@@ -2,7 +2,6 @@ package netconn
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -11,35 +10,42 @@ import (
 )
 
 // Dial is a dial to a name.
-type Dial struct {
-	Protocol      string // the name of the network
+type Dial[C net.Conn] struct {
+	Network       string // the protocol's name
 	Timeout       time.Duration
-	FallbackDelay time.Duration // zero stands for dialer.DefaultDelay
+	LocalAddr     netip.AddrPort
 	Resolver      *net.Resolver
-	// Fail returns the error of one address, or of the name if the address is the zero value.
-	Fail func(remote netip.AddrPort, err error) error
+	FallbackDelay time.Duration // zero stands for dialer.DefaultDelay
+
+	// One dials one address.
+	One func(context.Context, netip.AddrPort) (C, error)
 }
 
-// Connect looks up a name and dials its addresses with one. It returns the connection that is established first.
-func Connect[C io.Closer](ctx context.Context, d *Dial, network, address string, one func(context.Context, netip.AddrPort) (C, error)) (c C, err error) {
+// Dial looks up a name and dials its addresses. It returns the connection that is established first. Errors are of type
+// *net.OpError.
+func (d *Dial[C]) Dial(ctx context.Context, network, address string) (c C, err error) {
 	if d.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
 		defer cancel()
 	}
-	addrs, err := resolve(ctx, d.Resolver, d.Protocol, network, address)
+	addrs, err := resolve(ctx, d.Resolver, d.Network, network, address)
 	if err != nil {
-		return c, d.Fail(netip.AddrPort{}, err)
+		return c, d.fail(netip.AddrPort{}, err)
 	}
-	return Soonest(ctx, d, addrs, one)
+	c, err = dialer.Retry(ctx, dialer.OfError, func(ctx context.Context) (C, error) { return d.Soonest(ctx, addrs) })
+	if _, ok := err.(*net.OpError); err != nil && !ok { // ctx ended between two attempts
+		err = d.fail(netip.AddrPort{}, err)
+	}
+	return c, err
 }
 
 // Soonest dials the addresses of a name, and returns the connection that is established first.
-func Soonest[C io.Closer](ctx context.Context, d *Dial, addrs []netip.AddrPort, one func(context.Context, netip.AddrPort) (C, error)) (C, error) {
+func (d *Dial[C]) Soonest(ctx context.Context, addrs []netip.AddrPort) (C, error) {
 	try := func(ctx context.Context, addr netip.AddrPort) (C, error) {
-		c, err := one(ctx, addr)
+		c, err := d.One(ctx, addr)
 		if err != nil {
-			return c, d.Fail(addr, err)
+			return c, d.fail(addr, err)
 		}
 		return c, nil
 	}
@@ -52,7 +58,19 @@ func Soonest[C io.Closer](ctx context.Context, d *Dial, addrs []netip.AddrPort, 
 	}
 	c, err := dialer.Soonest(ctx, addrs, delay, try)
 	if err != nil {
-		return c, d.Fail(netip.AddrPort{}, err)
+		return c, d.fail(netip.AddrPort{}, err)
+	}
+	return c, nil
+}
+
+func (d *Dial[C]) fail(remote netip.AddrPort, err error) error {
+	return OpError(d.Network, "dial", d.LocalAddr, remote, err)
+}
+
+// AsNetConn returns a nil interface in place of a nil connection.
+func AsNetConn[C net.Conn](c C, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }

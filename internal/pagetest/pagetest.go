@@ -50,11 +50,3 @@ func Check(t *testing.T, file, verb string, text func(words []string) string) (n
 	}
 	return n
 }
-
-// Directives returns the directives of a page in order.
-func Directives(page string) (all []string) {
-	for _, m := range block.FindAllStringSubmatch(page, -1) {
-		all = append(all, strings.TrimSpace(m[1]+" "+m[2]))
-	}
-	return all
-}

@@ -41,7 +41,7 @@
 //	5            "done" and a NUL, TCP only, unread
 //
 // An address is 108 bytes of text over TCP, 59 without GID, or a struct of 56
-// bytes in network order. Each of a report's numbers is answered before the
+// bytes in network order, 64 when the peer's version is 6.29 or newer. Each of a report's numbers is answered before the
 // next. The server's report in one direction is uninitialized memory of C's stack.
 //
 // # Options that are exchanged, and options that both must be given
@@ -67,8 +67,10 @@
 //
 // # Incompatibilities
 //
-// Versions before 5.70. --dont_xchg_versions, -z, multicast (-g), XRC, DC, SRD
-// and raw Ethernet, dual ports and reports by port: they send more or fewer messages.
-// Later perftest (6.10 and 6.27 were read, not tried) sends the same messages for the
-// options named here, but no "done", and has more options, such as --write_with_imm.
+// Versions before 5.70. --dont_xchg_versions, -z, multicast (-g), XRC, DC,
+// raw Ethernet, dual ports and reports by port: they send more or fewer messages.
+// Later perftest (6.29 was tried; 6.10 and 6.27 were read) sends the same messages for the
+// options named here, but no "done", and has more options, such as --write_with_imm. From 6.28 on it compares
+// the options of both ends, but only with a peer that gives such a version too. The version given here is older,
+// because the size of that message depends on how perftest was built.
 package perftest

@@ -29,7 +29,12 @@ const (
 	plainSize  = len("0000:0000:000000:000000:00000000:0000000000000000:00000000") + 1
 	gidSize    = plainSize + 16*len("00:") + 1
 	structSize = 56
+	markedSize = structSize + 8
 )
+
+// markedSince is the first version whose struct has the address of markers behind vaddr, for checks of the data
+// (--data_validation).
+const markedSince = 6.29
 
 func (e Endpoint) append(b []byte, gid bool) []byte {
 	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:",
@@ -108,30 +113,38 @@ func (f *fields) end(separator byte) {
 	f.text = f.text[1:]
 }
 
-// appendStruct leaves the padding behind rkey zero. It sets the GID's index, which
-// no program reads, to 0.
-func (e Endpoint) appendStruct(b []byte) []byte {
+// appendStruct appends the struct, of markedSize if marked, else of structSize. It leaves the padding behind rkey and
+// the address of markers zero. It sets the GID's index, which no program reads, to 0.
+func (e Endpoint) appendStruct(b []byte, marked bool) []byte {
 	for _, n := range []uint32{uint32(e.LID), uint32(e.OutReads), e.QPN, e.PSN, e.RKey, 0} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
 	b = binary.BigEndian.AppendUint64(b, e.VAddr)
+	if marked {
+		b = binary.BigEndian.AppendUint64(b, 0)
+	}
 	b = append(b, e.GID[:]...)
 	b = binary.BigEndian.AppendUint32(b, e.SRQN)
 	return binary.BigEndian.AppendUint32(b, 0)
 }
 
-func parseStruct(b []byte) (Endpoint, error) {
-	if len(b) != structSize {
-		return Endpoint{}, fmt.Errorf("got %d bytes %s, want the %d of a QP's address", len(b), hex.EncodeToString(b[:min(len(b), 64)]), structSize)
+func parseStruct(b []byte, marked bool) (Endpoint, error) {
+	size := structSize
+	if marked {
+		size = markedSize
 	}
+	if len(b) != size {
+		return Endpoint{}, fmt.Errorf("got %d bytes %s, want the %d of a QP's address", len(b), hex.EncodeToString(b[:min(len(b), 64)]), size)
+	}
+	tail := b[size-24:]
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 	if word(0) > 0xffff || word(1) > 0xffff || word(2) > 0xffffff || word(3) > 0xffffff {
 		return Endpoint{}, fmt.Errorf("got LID %#x, outstanding reads %#x, QPN %#x, PSN %#x, of which one is too large", word(0), word(1), word(2), word(3))
 	}
 	e := Endpoint{
 		LID: uint16(word(0)), OutReads: uint16(word(1)), QPN: word(2), PSN: word(3), RKey: word(4),
-		VAddr: binary.BigEndian.Uint64(b[24:]), SRQN: word(12),
+		VAddr: binary.BigEndian.Uint64(b[24:]), SRQN: binary.BigEndian.Uint32(tail[len(verbs.GID{}):]),
 	}
-	copy(e.GID[:], b[32:])
+	copy(e.GID[:], tail)
 	return e, nil
 }

@@ -28,8 +28,10 @@ func TestEndpoint(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	if got, err := parseStruct(aQP.appendStruct(nil)); err != nil || got != aQP {
-		t.Errorf("%+v, %v", got, err)
+	for _, marked := range []bool{false, true} {
+		if got, err := parseStruct(aQP.appendStruct(nil, marked), marked); err != nil || got != aQP {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
 }
 
@@ -56,16 +58,16 @@ func TestEndpointWrong(t *testing.T) {
 			t.Errorf("%q: %+v", c.text, e)
 		}
 	}
-	good := aQP.appendStruct(nil)
+	good := aQP.appendStruct(nil, false)
 	for _, at := range []int{0, 1, 4, 5, 8, 12} { // more than 16, 16, 24 and 24 bits
 		bad := append([]byte(nil), good...)
 		bad[at] = 1
-		if e, err := parseStruct(bad); err == nil {
+		if e, err := parseStruct(bad, false); err == nil {
 			t.Errorf("byte %d: %+v", at, e)
 		}
 	}
-	for _, n := range []int{0, structSize - 1, structSize + 1} {
-		if _, err := parseStruct(make([]byte, n)); err == nil {
+	for _, n := range []int{0, structSize - 1, structSize + 1, markedSize} {
+		if _, err := parseStruct(make([]byte, n), false); err == nil {
 			t.Errorf("%d bytes taken for a struct", n)
 		}
 	}

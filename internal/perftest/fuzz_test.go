@@ -39,16 +39,22 @@ func FuzzEndpoint(f *testing.F) {
 
 func FuzzStruct(f *testing.F) {
 	seeds(f, structSize)
+	f.Add(aQP.appendStruct(nil, true))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := parseStruct(b)
-		if err != nil {
-			return
-		}
-		b = bytes.Clone(b)
-		clear(b[20:24]) // padding
-		clear(b[52:56]) // gid_index
-		if again := e.appendStruct(nil); !bytes.Equal(again, b) {
-			t.Errorf("%q for %q", again, b)
+		for _, marked := range []bool{false, true} {
+			e, err := parseStruct(b, marked)
+			if err != nil {
+				continue
+			}
+			b := bytes.Clone(b)
+			clear(b[20:24]) // padding
+			if marked {
+				clear(b[32:40]) // tail_markers_vaddr
+			}
+			clear(b[len(b)-4:]) // gid_index
+			if again := e.appendStruct(nil, marked); !bytes.Equal(again, b) {
+				t.Errorf("%q for %q", again, b)
+			}
 		}
 	})
 }

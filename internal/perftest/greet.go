@@ -13,6 +13,7 @@ func (s *Session) Greet(ctx context.Context, own System) (agreed System, err err
 	if peer.Version, err = ask(ctx, s, "the version", appendVersion(nil, own.Version), parseVersion); err != nil {
 		return System{}, err
 	}
+	s.ch = s.ch.forPeer(peer.Version)
 	if peer.CycleBuffer, err = ask(ctx, s, "the page size", appendStep(nil, own.CycleBuffer), parseStep); err != nil {
 		return System{}, err
 	}

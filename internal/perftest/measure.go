@@ -2,9 +2,9 @@ package perftest
 
 import "context"
 
-// Begin waits for the peer where the test needs that. It must be called before each
-// size, when receives are posted. In some tests it does nothing: the server of
-// ib_write_lat writes at any time, and the client waits for that.
+// Begin waits for the peer if the test needs that. It must be called before each
+// size, after receives were posted. In some tests it does nothing: the server of
+// ib_write_lat may write at any time, and its client waits for the write.
 func (s *Session) Begin(ctx context.Context) error {
 	if s.test.Verb == Send || !s.test.Latency && s.test.Bidirectional {
 		return s.sync(ctx, "word that this size begins")

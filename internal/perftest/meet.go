@@ -9,7 +9,7 @@ import (
 // Meet sends the peer the addresses of all QPs and returns the peer's, which are as many.
 func (s *Session) Meet(ctx context.Context, own []Endpoint) ([]Endpoint, error) {
 	if len(own) == 0 {
-		return nil, errors.New("perftest: Meet without a QP")
+		return nil, errors.New("no QP to meet the peer with")
 	}
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -74,8 +74,11 @@ func (s *Session) sync(ctx context.Context, what string) error {
 	return s.explain(ctx, "receive", what, s.same(e, 0))
 }
 
-// same checks that the ends are at the same message.
+// same checks that the ends are at the same message. A QP of DC has its number only when it is connected.
 func (s *Session) same(e Endpoint, i int) error {
+	if s.their[i].QPN == 0 {
+		s.their[i] = e
+	}
 	if e.QPN != s.their[i].QPN {
 		return fmt.Errorf("got the address of QP %#x, want %#x, the peer's QP %d of %d; -q must be the same",
 			e.QPN, s.their[i].QPN, i+1, len(s.their))

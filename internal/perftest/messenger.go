@@ -4,7 +4,7 @@ import "context"
 
 // MaxMessage is in bytes the longest message over a QP, and how long the
 // receive must be that is posted for one.
-const MaxMessage = structSize
+const MaxMessage = markedSize
 
 // Messenger carries the messages of a session with -R: each is one SEND on an
 // RC queue pair of its own, which rdma_cm connected before those of the test.
@@ -28,4 +28,6 @@ type channel interface {
 	last(ctx context.Context)
 	endpoint(e Endpoint) []byte
 	parse(b []byte) (Endpoint, error)
+	// forPeer returns the channel to a peer of this version.
+	forPeer(version string) channel
 }

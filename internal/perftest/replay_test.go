@@ -15,6 +15,9 @@ import (
 func TestReplay(t *testing.T) {
 	for _, tr := range readTranscripts(t) {
 		for _, role := range []Role{Client, Server} {
+			if tr.system(t, role).Version == "6.29" {
+				continue // a session has no version for which it would send these structs to the other end
+			}
 			t.Run(fmt.Sprintf("%s as %d", tr.program, role), func(t *testing.T) { replay(t, tr, role) })
 		}
 	}
@@ -129,7 +132,7 @@ func (tr *transcript) play(conn net.Conn, as Role) error {
 
 // withoutPadding clears the padding behind the struct's rkey, which C does not initialize.
 func withoutPadding(text []byte, cm bool) []byte {
-	if text = bytes.Clone(text); cm && len(text) == structSize {
+	if text = bytes.Clone(text); cm && len(text) >= structSize {
 		clear(text[20:24])
 	}
 	return text

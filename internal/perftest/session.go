@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 )
 
 // ErrPeer matches every error but those of a canceled context, and of a peer that
@@ -48,7 +48,7 @@ func OverTCP(conn net.Conn, role Role, test Test) *Session {
 
 // OverCM returns a session with -R; peer is the other end's name in errors.
 func OverCM(m Messenger, peer string, role Role, test Test) *Session {
-	return &Session{test: test, role: role, peer: peer, ch: packets{m}}
+	return &Session{test: test, role: role, peer: peer, ch: packets{Messenger: m}}
 }
 
 // swap sends a message and receives the peer's of the same length. The client
@@ -89,7 +89,7 @@ func (s *Session) explain(ctx context.Context, doing, what string, err error) er
 	switch cause := ctx.Err(); {
 	case errors.Is(cause, context.Canceled):
 		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, cause)
-	case farewell.Is(err):
+	case giveup.Is(err):
 		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, err)
 	case cause != nil && !errors.Is(err, cause):
 		err = fmt.Errorf("%w (%w)", cause, err)

@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 )
 
 // stream is a TCP connection: messages have no bounds, but C reads each with
@@ -20,6 +20,7 @@ type stream struct {
 }
 
 func (s stream) endpoint(e Endpoint) []byte       { return e.append(nil, s.gid) }
+func (s stream) forPeer(string) channel           { return s }
 func (s stream) parse(b []byte) (Endpoint, error) { return parseEndpoint(b, s.gid) }
 
 // until makes calls on the connection fail when the context ends. Once stop has returned,
@@ -44,7 +45,7 @@ func (s stream) send(ctx context.Context, message []byte) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return cmp.Or(farewell.Unread(s), err)
+	return cmp.Or(giveup.Unread(s), err)
 }
 
 func (s stream) receive(ctx context.Context, message []byte) error {
@@ -73,7 +74,7 @@ func (s stream) receiveGID(message []byte) error {
 func (s stream) fill(message []byte, from, to int) error {
 	n, err := io.ReadFull(s, message[from:to])
 	n += from
-	why := farewell.Complete(message[:n], s)
+	why := giveup.Complete(message[:n], s)
 	switch {
 	case why != nil:
 		return why

@@ -25,14 +25,16 @@ type transcript struct {
 	qps     int
 	sizes   int
 	lines   []line
+	marked  bool // one of them is perftest 6.29, which sends structs with markers
 }
 
 func readTranscripts(t testing.TB) (all []*transcript) {
 	t.Helper()
 	for text := range strings.Lines(transcripts) {
 		text = strings.TrimSuffix(text, "\n")
-		if _, program, ok := strings.Cut(text, "Linux 6.12: "); ok {
-			all = append(all, newTranscript(t, program))
+		if versions, program, ok := strings.Cut(text, ": ib_"); ok && strings.HasPrefix(text, "# perftest ") {
+			all = append(all, newTranscript(t, "ib_"+program))
+			all[len(all)-1].marked = strings.HasPrefix(versions, "# perftest 6.29")
 			continue
 		}
 		from, quoted, ok := strings.Cut(text, " ")
@@ -50,7 +52,7 @@ func readTranscripts(t testing.TB) (all []*transcript) {
 		tr := all[len(all)-1]
 		tr.lines = append(tr.lines, l)
 	}
-	if len(all) != 15 {
+	if len(all) != 17 {
 		t.Fatalf("%d transcripts", len(all))
 	}
 	return all
@@ -121,7 +123,7 @@ func (tr *transcript) system(t testing.TB, from Role) (s System) {
 			t.Fatal(err)
 		}
 	}
-	if s.Version != "6.06" || s.CycleBuffer != 4096 || s.CacheLine != 64 || s.MTU > verbs.MTU1024 {
+	if s.Version != "6.06" && !tr.marked || s.CycleBuffer != 4096 || s.CacheLine != 64 || s.MTU > verbs.MTU1024 {
 		t.Errorf("%+v", s)
 	}
 	return s
@@ -133,7 +135,11 @@ func (tr *transcript) endpoints(t testing.TB, from Role) []Endpoint {
 	t.Helper()
 	size, parse, skip := gidSize, func(b []byte) (Endpoint, error) { return parseEndpoint(b, true) }, 0
 	if tr.test.CM {
-		size, parse, skip = structSize, parseStruct, 2
+		size, skip = structSize, 2
+		if tr.marked {
+			size = markedSize
+		}
+		parse = func(b []byte) (Endpoint, error) { return parseStruct(b, tr.marked) }
 	}
 	if tr.test.swapsFirstTwice() {
 		skip++

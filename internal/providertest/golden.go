@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/record"
 )
 
-var update = flag.Bool("update", false, "write golden recordings and lists of mutations")
+var update = flag.Bool("update", false, "write golden recordings")
 
 // Golden runs something that attaches a recorder to its kernel, and compares the recording
 // with the golden one.
@@ -40,23 +40,16 @@ func compared(t *testing.T, golden string, run func(attach func(*fakeverbs.Kerne
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := kept(t, golden, got)
-	if diff, err := record.Diff(strings.NewReader(want), strings.NewReader(got)); diff != "" || err != nil {
-		t.Errorf("%v (-golden +now):\n%s", err, diff)
-	}
-}
-
-// kept returns the contents of a file, which with -update is written first.
-func kept(t *testing.T, name, got string) string {
-	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(name)
+	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	if diff, err := record.Diff(bytes.NewReader(want), strings.NewReader(got)); diff != "" || err != nil {
+		t.Errorf("%v (-golden +now):\n%s", err, diff)
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
-	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -21,13 +19,12 @@ type Pair struct {
 	Wire *Wire
 	Dev  *uverbs.Device
 	PD   *uverbs.PD
+	all  *uverbs.Endpoint // PD, and all that is in it
 	Ch   *uverbs.CompChannel
-	AH   *verbs.AH // of UD QPs
+	AH   *uverbs.AH // of UD QPs and DCIs
 	XRCD *uverbs.XRCD
 	Side [2]Side
 	Next uint64 // the last WRID
-	// Ends are regions that were ended, to be closed.
-	Ends []*uverbs.MR
 	// Reach is how much memory messages use, from Source and from Target on.
 	Reach int
 }
@@ -37,7 +34,7 @@ type Side struct {
 	CQ   *uverbs.CQ
 	SRQ  *uverbs.SRQ
 	QP   *uverbs.QP
-	Hear *uverbs.QP // that receives: QP, or of XRC a target
+	Hear *uverbs.QP // that receives: QP, or of XRC and DC a target
 	Idle *uverbs.QP // that is there only, see Options.Spare
 	MR   *uverbs.MR
 	Mem  []byte
@@ -56,6 +53,8 @@ type Options struct {
 	Flags  verbs.QPFlags
 	// SignalAll makes every send complete with a completion.
 	SignalAll bool
+	// NoFlags leaves out all flags of sends but SendSignaled.
+	NoFlags bool
 	// SRQ makes a side receive from an SRQ.
 	SRQ [2]bool
 	CQE int
@@ -88,17 +87,6 @@ const (
 // Access is the access that a region gives to the peer.
 const Access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// Must fails the test when there is an error.
-func Must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // New makes the objects, in a fixed order.
 func New(t testing.TB, o *Options) *Pair {
 	t.Helper()
@@ -108,11 +96,10 @@ func New(t testing.TB, o *Options) *Pair {
 	}
 	p := &Pair{Options: *o, T: t, K: k, Reach: Target, Wire: newWire(t, k)}
 	p.Wire.exact = o.Exact
-	info := o.Info
-	info.Node = kernel.Node(k)
-	p.Dev = Must[*uverbs.Device](t)(info.Open())
+	p.Dev = Must[*uverbs.Device](t)(OpenOn(o.Info, k))
 	t.Cleanup(p.Close)
-	p.PD = Must[*uverbs.PD](t)(p.Dev.AllocPD())
+	p.all = Must[*uverbs.Endpoint](t)(p.Dev.CreateEndpoint(nil))
+	p.PD = p.all.PD
 	p.Ch = Must[*uverbs.CompChannel](t)(p.Dev.CreateCompChannel())
 	if o.Type == verbs.QPTypeXRCInitiator {
 		p.XRCD = Must[*uverbs.XRCD](t)(p.Dev.OpenXRCD(nil, 0))
@@ -125,13 +112,13 @@ func New(t testing.TB, o *Options) *Pair {
 	if o.Spare {
 		qps = qps[1:]
 	}
-	if p.XRCD == nil {
+	if !p.hasTargets() {
 		p.Wire.Join(qps[0], qps[1])
 	} else {
 		p.Wire.Peers[qps[0]], p.Wire.Peers[qps[1]] = qps[3], qps[2]
 	}
 	if o.AH != nil {
-		p.AH = Must[*verbs.AH](t)(p.PD.CreateAH(o.AH))
+		p.AH = Must[*uverbs.AH](t)(p.PD.CreateAH(o.AH))
 	}
 	return p
 }
@@ -145,8 +132,8 @@ func (p *Pair) makeSide(i int) {
 	if p.Spare && i == 0 {
 		s.Idle = Must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1}}))
 	}
-	if p.XRCD != nil {
-		p.makeXRC(s, opts)
+	if p.hasTargets() {
+		p.makeInitiator(s, opts)
 		return
 	}
 	if p.SRQ[i] {
@@ -160,22 +147,38 @@ func (p *Pair) makeSide(i int) {
 	}
 }
 
-// makeXRC makes an SRQ, and a QP that sends to the other side's.
-func (p *Pair) makeXRC(s *Side, opts *uverbs.QPOptions) {
+// hasTargets reports whether each side sends on one QP and receives on another, as with XRC and DC.
+func (p *Pair) hasTargets() bool { return p.XRCD != nil || p.Type == verbs.QPTypeDCI }
+
+// makeInitiator makes an SRQ, and a QP that sends to the other side's.
+func (p *Pair) makeInitiator(s *Side, opts *uverbs.QPOptions) {
 	t := p.T
-	s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: max(Depth, p.Cap.MaxRecvWR), MaxSGE: p.Cap.MaxRecvSGE, XRCD: p.XRCD, CQ: s.CQ}))
+	srq := uverbs.SRQOptions{MaxWR: max(Depth, p.Cap.MaxRecvWR), MaxSGE: p.Cap.MaxRecvSGE, XRCD: p.XRCD}
+	if p.XRCD != nil {
+		srq.CQ = s.CQ
+	}
+	s.SRQ = Must[*uverbs.SRQ](t)(p.PD.CreateSRQ(&srq))
 	opts.RecvCQ, opts.Cap.MaxRecvWR, opts.Cap.MaxRecvSGE = nil, 0, 0
 	s.QP = Must[*uverbs.QP](t)(p.PD.CreateQP(opts))
 	Bring(t, s.QP)
 }
 
-// makeTargets makes a QP of XRC for each side that hears of the other.
+// dcKey is the key of DCTs.
+const dcKey = 0x8182838485868788
+
+// makeTargets makes a QP of XRC or a DCT for each side that hears of the other.
 func (p *Pair) makeTargets() {
 	for i := range p.Side {
-		if p.XRCD != nil {
-			p.Side[i].Hear = Must[*uverbs.QP](p.T)(p.XRCD.CreateQP())
-			Bring(p.T, p.Side[i].Hear)
+		s := &p.Side[i]
+		switch {
+		case p.XRCD != nil:
+			s.Hear = Must[*uverbs.QP](p.T)(p.XRCD.CreateQP())
+		case p.Type == verbs.QPTypeDCI:
+			s.Hear = Must[*uverbs.QP](p.T)(p.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCT, RecvCQ: s.CQ, SRQ: s.SRQ, DCKey: dcKey}))
+		default:
+			continue
 		}
+		Bring(p.T, s.Hear)
 	}
 }
 
@@ -189,28 +192,15 @@ func (p *Pair) Close() {
 			p.T.Error(err)
 		}
 	}
-	a, b := &p.Side[0], &p.Side[1]
-	for _, s := range []*Side{a, b} {
-		close(s.Idle != nil, s.Idle)
-		close(s.QP != nil, s.QP)
-		close(s.Hear != nil && s.Hear != s.QP, s.Hear)
+	for i := range p.Side {
+		close(p.XRCD != nil && p.Side[i].Hear != nil, p.Side[i].Hear)
 	}
-	close(p.AH != nil, p.AH)
-	for _, s := range []*Side{a, b} {
-		close(s.SRQ != nil, s.SRQ)
-	}
-	for _, mr := range p.Ends {
-		close(true, mr)
-	}
-	for _, s := range []*Side{a, b} {
-		close(s.MR != nil, s.MR)
-	}
-	for _, s := range []*Side{a, b} {
-		close(s.CQ != nil, s.CQ)
+	close(p.all != nil, p.all)
+	for i := range p.Side {
+		close(p.Side[i].CQ != nil, p.Side[i].CQ)
 	}
 	close(p.XRCD != nil, p.XRCD)
 	close(p.Ch != nil, p.Ch)
-	close(p.PD != nil, p.PD)
 	close(true, p.Dev)
 }
 
@@ -233,29 +223,12 @@ func (s *Side) SGE(at, n int) verbs.SGE {
 // Bring moves a QP to RTS.
 func Bring(t testing.TB, qp *uverbs.QP) {
 	t.Helper()
-	const common = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	init := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite}
-	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, AH: verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1}}
-	masks := map[verbs.QPType][3]verbs.QPAttrMask{
-		verbs.QPTypeRC: {common | verbs.QPAttrAccess,
-			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
-			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic},
-		verbs.QPTypeUC: {common | verbs.QPAttrAccess,
-			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN,
-			verbs.QPAttrState | verbs.QPAttrSQPSN},
-		verbs.QPTypeXRCInitiator: {common | verbs.QPAttrAccess,
-			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN,
-			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic},
-		verbs.QPTypeXRCTarget: {common | verbs.QPAttrAccess,
-			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
-			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrSQPSN},
-		verbs.QPTypeUD:        {common | verbs.QPAttrQKey, verbs.QPAttrState, verbs.QPAttrState | verbs.QPAttrSQPSN},
-		verbs.QPTypeRawPacket: {verbs.QPAttrState | verbs.QPAttrPort, verbs.QPAttrState, verbs.QPAttrState},
-	}[qp.Type()]
-	for i, attr := range []verbs.QPAttr{init, rtr, {State: verbs.QPStateRTS}} {
-		if err := qp.Modify(&attr, masks[i]); err != nil {
-			t.Fatal(err)
-		}
+	gids := Must[[]verbs.GIDEntry](t)(qp.Device().GIDTable())
+	own := gids[len(gids)-1] // the one of IPv4, if there is one
+	err := errors.Join(qp.Init(&verbs.QPAttr{Access: verbs.AccessRemoteWrite}),
+		qp.Connect(&verbs.QPAttr{PathMTU: verbs.MTU1024, AH: verbs.AHAttr{Global: true, DGID: own.GID, SGIDIndex: own.Index}}))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -293,10 +266,10 @@ func (p *Pair) Recv(i, at, n int, want verbs.WC) {
 	if p.Exact {
 		p.Wire.Posted(wr.SGL)
 	}
-	want.WRID, want.QPN = p.Next, s.Hear.Num()
+	want.WRID, want.QPN = p.Next, s.Hear.QPN()
 	if p.Type == verbs.QPTypeUD && want.Status == verbs.StatusSuccess {
 		want.ByteLen += uint32(p.grh())
-		want.SrcQP = p.Side[1-i].QP.Num()
+		want.SrcQPN = p.Side[1-i].QP.QPN()
 	}
 	if p.Expect != nil {
 		p.Expect(p, nil, &want)
@@ -321,7 +294,7 @@ func (p *Pair) Send(i int, wrs ...verbs.SendWR) {
 		wr := &wrs[j]
 		wr.WRID = p.Next
 		if p.AH != nil {
-			wr.AH, wr.RemoteQPN, wr.RemoteQKey = p.AH, p.Side[1-i].QP.Num(), 0x11111111
+			wr.AH, wr.RemoteQPN, wr.RemoteQKey, wr.DCKey = p.AH, p.Side[1-i].Hear.QPN(), qkey, dcKey
 		}
 		if p.XRCD != nil {
 			wr.SRQN = p.Side[1-i].SRQ.Num()
@@ -338,7 +311,7 @@ func (p *Pair) Send(i int, wrs ...verbs.SendWR) {
 // Owe notes the completion of a send.
 func (p *Pair) Owe(i int, wr *verbs.SendWR) {
 	s := &p.Side[i]
-	want := verbs.WC{WRID: wr.WRID, QPN: s.QP.Num(), Opcode: completes[wr.Opcode], ByteLen: uint32(len(wr.Inline))}
+	want := verbs.WC{WRID: wr.WRID, QPN: s.QP.QPN(), Opcode: completes[wr.Opcode], ByteLen: uint32(len(wr.Inline))}
 	for _, g := range wr.SGL {
 		want.ByteLen += g.Length
 	}

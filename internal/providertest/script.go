@@ -85,7 +85,7 @@ func (p *Pair) Batches(rounds int) {
 			size := 16 * (j + 1) % 112
 			p.Recv(1, Target+256*j, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(size)})
 			wr := verbs.SendWR{Opcode: verbs.OpSend}
-			if j%2 == 0 {
+			if j%2 == 0 && size <= int(p.Side[0].QP.Cap().MaxInline) {
 				p.Message(0, &wr, Inline(size))
 			} else {
 				p.Message(0, &wr, Gathered(size))
@@ -114,7 +114,9 @@ func (p *Pair) EventOf(solicited, late bool) {
 	}
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.Side[0].SGE(0, 4)}}
 	p.Send(0, wr)
-	wr.Flags |= verbs.SendSolicited
+	if !p.NoFlags {
+		wr.Flags |= verbs.SendSolicited
+	}
 	p.Send(0, wr)
 	if late {
 		p.Arm(1, solicited)
@@ -132,7 +134,7 @@ func (p *Pair) resizes() {
 	for round, n := range []int{200, 15, 63} {
 		p.toResize(round+2, func() error { return s.CQ.Resize(n) }, nil)
 	}
-	for round, n := range []uint32{20, 8, 15} {
+	for round, n := range []int{20, 8, 15} {
 		if s.SRQ != nil {
 			p.toResize(round+2, nil, func() error { return s.SRQ.Resize(n) })
 		}
@@ -257,7 +259,7 @@ func (p *Pair) Tour(s *Script) {
 	p.Event(1)
 	p.OneMessage(1, 2, verbs.OpSend, Gathered(30))
 	for range 2 * Depth { // so that bytes that are not written are not zero
-		p.OneMessage(0, 5, verbs.OpSend, Inline(48))
+		p.OneMessage(0, 5, verbs.OpSend, Inline(min(48, int(p.Side[0].QP.Cap().MaxInline))))
 	}
 	for step, op := range s.Ops {
 		for _, l := range []Payload{Inline(20), Gathered(7, 100, 300)} {

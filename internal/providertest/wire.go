@@ -43,8 +43,8 @@ func isIWARP(k *fakeverbs.Kernel) bool {
 func (w *Wire) Join(a, b *fakeverbs.QP) {
 	w.Peers[a], w.Peers[b] = b, a
 	if isIWARP(w.k) {
-		a.Connect()
-		b.Connect()
+		a.Connect(0, 0)
+		b.Connect(0, 0)
 	}
 }
 
@@ -58,6 +58,9 @@ func (w *Wire) carry(from *fakeverbs.QP) {
 		from.Sent(s, w.deliver(s, from))
 	}
 }
+
+// qkey is the key in sends that name their peer.
+const qkey = 0x11111111
 
 func reliable(qp *fakeverbs.QP) bool {
 	return qp.Type != abi.IB_UVERBS_QPT_UC && qp.Type != abi.IB_UVERBS_QPT_UD
@@ -97,6 +100,12 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 		return abi.IB_WC_SUCCESS
 	}
 	to := w.Peers[from]
+	if w.k.Driver() == abi.RDMA_DRIVER_EFA && (s.To.QPN != to.Num || s.To.QKey != qkey) { // each send names its peer
+		return abi.IB_WC_REM_INV_RD_REQ_ERR
+	}
+	if t, ok := to.Made.(interface{ Key() uint64 }); ok && from.Type == abi.IB_UVERBS_QPT_DRIVER && (s.To.QPN != to.Num || s.To.Key != t.Key()) {
+		return abi.IB_WC_RETRY_EXC_ERR
+	}
 	if to.State() < abi.IB_QPS_RTR || to.State() > abi.IB_QPS_SQE {
 		return abi.IB_WC_RETRY_EXC_ERR
 	}
@@ -114,7 +123,7 @@ func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
 		w.touch(s, data, from)
 	}
 	if right(s) == 0 || s.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
-		return w.arrive(s, data, to)
+		return w.arrive(s, data, from, to)
 	}
 	return abi.IB_WC_SUCCESS
 }
@@ -177,6 +186,7 @@ func (w *Wire) datagram(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
 			}
 			grh := make([]byte, 40)
 			copy(grh[24:], s.To.AH.Attr.Grh.Dgid[:])
+			r.Packet.UDP, r.Packet.IPv4 = true, true
 			wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, SrcQp: from.Num, Sl: s.To.AH.Attr.Sl, Slid: s.To.AH.Attr.Dlid}
 			if s.To.AH.Attr.IsGlobal != 0 {
 				wc.WcFlags = abi.IB_WC_GRH
@@ -220,7 +230,7 @@ func (w *Wire) frame(s *fakeverbs.Work, b []byte) {
 func (w *Wire) Posted(sgl []verbs.SGE) { w.posted = append(w.posted, sgl) }
 
 // arrive takes a receive. iWARP has no receiver-not-ready.
-func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
+func (w *Wire) arrive(s *fakeverbs.Work, data []byte, from, to *fakeverbs.QP) uint32 {
 	r, ok := to.TakeRecv()
 	switch {
 	case !ok && isIWARP(w.k):
@@ -231,11 +241,15 @@ func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
 	case !ok:
 		return abi.IB_WC_SUCCESS
 	}
-	return w.finish(s, data, to, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV})
+	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV}
+	if w.k.Driver() == abi.RDMA_DRIVER_EFA {
+		wc.SrcQp = from.Num
+	}
+	return w.finish(s, data, to, r, wc)
 }
 
 func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakeverbs.Recv, wc *abi.IbUverbsWc) uint32 {
-	wc.ByteLen = uint32(len(data))
+	wc.ByteLen, r.From = uint32(len(data)), w.k.Device.GIDs()[0]
 	if w.exact && !w.wasPosted(r.SGL) {
 		w.t.Errorf("the device finds the receive %+v, which was not posted", r.SGL)
 	}
@@ -309,7 +323,11 @@ func (w *Wire) opens(key uint32, addr, n uint64, right uint32) bool {
 		return true
 	}
 	for _, mr := range w.k.MRs() {
-		if mr.Key == key && mr.Access&right == right && addr >= mr.Start && n <= mr.Length && addr-mr.Start <= mr.Length-n {
+		own := mr.Key
+		if right&^abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0 {
+			own = mr.RKey
+		}
+		if own == key && mr.Access&right == right && addr >= mr.Start && n <= mr.Length && addr-mr.Start <= mr.Length-n {
 			return true
 		}
 	}
@@ -368,6 +386,9 @@ func (l Payload) Len() int {
 	return n
 }
 
+// SGEs is how many SGEs there are.
+func (l Payload) SGEs() int { return len(l.sges) }
+
 // IsInline reports whether the data is inline.
 func (l Payload) IsInline() bool { return l.inline >= 0 }
 
@@ -415,6 +436,9 @@ func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	}
 	if p.Type == verbs.QPTypeRawPacket && step%5 == 0 {
 		wr.Flags |= verbs.SendIPCsum
+	}
+	if p.NoFlags {
+		wr.Flags &= verbs.SendSignaled
 	}
 	data := p.Message(i, &wr, l)
 	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}

@@ -18,11 +18,11 @@ type rule struct{ required, optional verbs.QPAttrMask }
 const (
 	initAttrs   = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	sendingUC   = verbs.QPAttrCurState | verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPathMigState
-	sendingRC   = sendingUC | verbs.QPAttrMinRNRTimer
+	sendingRC   = sendingUC | verbs.QPAttrRNRTimer
 	receivingUC = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	drainedUC   = verbs.QPAttrAV | verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex | verbs.QPAttrPathMigState
-	answering   = verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
-	retries     = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+	answering   = verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer
+	retries     = verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 )
 
 // transitions is the table of the InfiniBand specification (volume 1, 10.3.1) as the kernel
@@ -66,11 +66,11 @@ var transitions = map[verbs.QPType]map[transition]rule{
 		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrAccess},
 		{verbs.QPStateInit, verbs.QPStateRTR}: {required: receivingUC | answering,
 			optional: verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex},
-		{verbs.QPStateRTR, verbs.QPStateRTS}: {required: verbs.QPAttrTimeout | verbs.QPAttrSQPSN, optional: sendingRC},
+		{verbs.QPStateRTR, verbs.QPStateRTS}: {required: verbs.QPAttrAckTimeout | verbs.QPAttrSQPSN, optional: sendingRC},
 		{verbs.QPStateRTS, verbs.QPStateRTS}: {optional: sendingRC},
 		{verbs.QPStateRTS, verbs.QPStateSQD}: {optional: verbs.QPAttrEnSQDAsync},
 		{verbs.QPStateSQD, verbs.QPStateRTS}: {optional: sendingRC},
-		{verbs.QPStateSQD, verbs.QPStateSQD}: {optional: drainedUC | verbs.QPAttrPort | verbs.QPAttrTimeout | answering},
+		{verbs.QPStateSQD, verbs.QPStateSQD}: {optional: drainedUC | verbs.QPAttrPort | verbs.QPAttrAckTimeout | answering},
 	},
 	verbs.QPTypeUD: {
 		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrQKey},
@@ -82,6 +82,27 @@ var transitions = map[verbs.QPType]map[transition]rule{
 		{verbs.QPStateSQD, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
 		{verbs.QPStateSQD, verbs.QPStateSQD}:    {optional: verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
 		{verbs.QPStateSQE, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+	}, verbs.QPTypeSRD: { // of the driver efa (srd_qp_state_table)
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrQKey},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrQKey},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {optional: verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		{verbs.QPStateRTR, verbs.QPStateRTS}:    {required: verbs.QPAttrSQPSN, optional: verbs.QPAttrCurState | verbs.QPAttrQKey | verbs.QPAttrRNRRetry},
+		{verbs.QPStateRTS, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+		{verbs.QPStateRTS, verbs.QPStateSQD}:    {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+		{verbs.QPStateSQD, verbs.QPStateSQD}:    {optional: verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		{verbs.QPStateSQE, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+	},
+	verbs.QPTypeDCI: { // of the driver mlx5, as is DCT
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {required: verbs.QPAttrPathMTU, optional: verbs.QPAttrPKeyIndex | verbs.QPAttrAV},
+		{verbs.QPStateRTR, verbs.QPStateRTS}:    {required: retries | verbs.QPAttrSQPSN, optional: verbs.QPAttrRNRTimer},
+		{verbs.QPStateRTS, verbs.QPStateRTS}:    {optional: verbs.QPAttrRNRTimer},
+	},
+	verbs.QPTypeDCT: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {required: verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrRNRTimer},
 	},
 }
 
@@ -94,7 +115,7 @@ type Transition struct {
 
 // Types returns the types of QPs whose state machine is known.
 func Types() []verbs.QPType {
-	return []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeXRCTarget}
+	return []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeSRD, verbs.QPTypeXRCInitiator, verbs.QPTypeXRCTarget, verbs.QPTypeDCI, verbs.QPTypeDCT}
 }
 
 // Of returns the transitions of a type, sorted by state. It leaves out those to RESET and
@@ -110,9 +131,10 @@ func Of(typ verbs.QPType) []Transition {
 	return all
 }
 
-// Anywhere reports whether QPs of every type have a transition from one state to the other.
-func Anywhere(from, to verbs.QPState) bool {
-	return to == verbs.QPStateReset || to == verbs.QPStateErr && from != verbs.QPStateReset
+// Anywhere reports whether QPs of a type have a transition that those of nearly all types have: to RESET, or to
+// ERR. A DCT has neither.
+func Anywhere(typ verbs.QPType, from, to verbs.QPState) bool {
+	return typ != verbs.QPTypeDCT && (to == verbs.QPStateReset || to == verbs.QPStateErr && from != verbs.QPStateReset)
 }
 
 // Explain returns why the kernel refused a transition, or "" if the table permits it.
@@ -122,7 +144,7 @@ func Explain(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) st
 		return ""
 	}
 	r, ok := table[transition{from, to}]
-	if !ok && !Anywhere(from, to) {
+	if !ok && !Anywhere(typ, from, to) {
 		return fmt.Sprintf("no %v QP goes from %v to %v%s", typ, from, to, reachable(table, from))
 	}
 	mask &^= verbs.QPAttrState

@@ -1,6 +1,7 @@
 package qpstate
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -72,6 +73,19 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// TestSRD: SRD's table is UD's, and RTS also takes RNRRetry.
+func TestSRD(t *testing.T) {
+	want := Of(verbs.QPTypeUD)
+	for i := range want {
+		if want[i].From == verbs.QPStateRTR && want[i].To == verbs.QPStateRTS {
+			want[i].Optional |= verbs.QPAttrRNRRetry
+		}
+	}
+	if got := Of(verbs.QPTypeSRD); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestExplanations(t *testing.T) {
 	for _, c := range []struct {
 		typ      verbs.QPType
@@ -82,7 +96,7 @@ func TestExplanations(t *testing.T) {
 		{verbs.QPTypeRC, verbs.QPStateReset, verbs.QPStateRTS, 0, "no RC QP goes from RESET to RTS; from RESET the next is INIT"},
 		{verbs.QPTypeRC, verbs.QPStateErr, verbs.QPStateInit, 0, "no RC QP goes from ERR to INIT"},
 		{verbs.QPTypeUD, verbs.QPStateReset, verbs.QPStateInit, verbs.QPAttrPort, "RESET to INIT of a UD QP also needs PKeyIndex|QKey"},
-		{verbs.QPTypeUC, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrTimeout, "RTR to RTS of a UC QP can't take Timeout"},
+		{verbs.QPTypeUC, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPAttrSQPSN | verbs.QPAttrAckTimeout, "RTR to RTS of a UC QP can't take AckTimeout"},
 		{verbs.QPType(255), verbs.QPStateReset, verbs.QPStateRTS, 0, ""},
 		{verbs.QPTypeRC, verbs.QPState(9), verbs.QPStateRTS, 0, "no RC QP goes from QPState(9) to RTS"},
 	} {

@@ -11,7 +11,7 @@ import (
 // FuzzEntries fills entries and the private bytes of calls with anything, as programs can. The
 // recorder must record it.
 func FuzzEntries(f *testing.F) {
-	drivers := []uint32{abi.RDMA_DRIVER_ERDMA, abi.RDMA_DRIVER_MLX5, abi.RDMA_DRIVER_RXE, abi.RDMA_DRIVER_SIW}
+	drivers := []uint32{abi.RDMA_DRIVER_EFA, abi.RDMA_DRIVER_ERDMA, abi.RDMA_DRIVER_MLX5, abi.RDMA_DRIVER_RXE, abi.RDMA_DRIVER_SIW}
 	kinds := []fakeverbs.CrossingKind{fakeverbs.EntrySQE, fakeverbs.EntryRQE, fakeverbs.CallIn, fakeverbs.Doorbell}
 	for d := range drivers {
 		for kind := range kinds {

@@ -42,18 +42,25 @@ func mlx5Line(c *fakeverbs.Crossing) (*line, bool) {
 	return nil, false // a record, which equals the doorbell, or else the model complains
 }
 
-// rssCall creates a QP that distributes frames, whose private bytes are others.
-const rssCall = "QP_CREATE(RSS)"
+// rssCall creates a QP that distributes frames, whose private bytes are others, and dctCall a DCT, which has a key
+// in place of an address.
+const (
+	rssCall = "QP_CREATE(RSS)"
+	dctCall = "QP_CREATE(DCT)"
+)
 
 // mlx5Target keeps only the index of a call that creates a QP without queues. The driver
 // reads nothing else, and rdma-core passes memory for the queues.
 func mlx5Target(c *fakeverbs.Crossing) *fakeverbs.Crossing {
-	const queues, end, index = 16, 28, 32
+	const queues, end, flags, index = 16, 28, 28, 32
 	if c.Call == "QP_CREATE" && len(c.Bytes) == len(abi.Bytes(new(abi.Mlx5IbCreateQpRss))) {
 		return &fakeverbs.Crossing{Kind: c.Kind, Call: rssCall, Bytes: c.Bytes}
 	}
 	if c.Call != "QP_CREATE" || len(c.Bytes) < index+4 || len(bytes.Trim(c.Bytes[queues:end], "\x00")) > 0 {
 		return c
+	}
+	if c.Bytes[flags]&abi.MLX5_QP_FLAG_TYPE_DCT != 0 {
+		return &fakeverbs.Crossing{Kind: c.Kind, Call: dctCall, Bytes: c.Bytes}
 	}
 	b := make([]byte, len(c.Bytes))
 	copy(b[index:], c.Bytes[index:][:4])
@@ -69,12 +76,15 @@ var mlx5Calls = map[string][]field{
 	"CQ_CREATE out": {{"%cqn", 4}},
 	"QP_CREATE in": {{"@buf_addr", 8}, {"@db_addr", 8}, {"sq_wqe_count", 4}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"flags", 4},
 		{"%index", 4}, {"%uar", 4}, {"@sq_buf_addr", 8}},
-	rssCall + " in":  {{"rx_hash_fields_mask", 8}, {"rx_hash_function", 1}, {"rx_key_len", 1}, {"reserved", 6}},
-	"WQ_CREATE in":   {{"@buf_addr", 8}, {"@db_addr", 8}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"%index", 4}, {"flags", 4}, {"comp_mask", 4}},
-	"SRQ_CREATE in":  {{"@buf_addr", 8}, {"@db_addr", 8}, {"flags", 4}, {"reserved", 4}, {"%index", 4}},
-	"SRQ_CREATE out": {{"%srqn", 4}},
-	"RESIZE_CQ in":   {{"@buf_addr", 8}, {"cqe_size", 2}},
-	"CREATE_FLOW in": {{"ncounters_data", 4}, {"reserved", 4}, {"@counters_data", 8}, {"ncounters", 4}, {"reserved", 4}},
+	rssCall + " in": {{"rx_hash_fields_mask", 8}, {"rx_hash_function", 1}, {"rx_key_len", 1}, {"reserved", 6}},
+	dctCall + " in": {{"buf_addr", 8}, {"db_addr", 8}, {"sq_wqe_count", 4}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"flags", 4},
+		{"%index", 4}, {"bfreg_index", 4}, {"access_key", 8}},
+	"EX_MODIFY_QP out": {{"response_length", 4}, {"%dctn", 4}, {"ece_options", 4}, {"reserved", 4}},
+	"WQ_CREATE in":     {{"@buf_addr", 8}, {"@db_addr", 8}, {"rq_wqe_count", 4}, {"rq_wqe_shift", 4}, {"%index", 4}, {"flags", 4}, {"comp_mask", 4}},
+	"SRQ_CREATE in":    {{"@buf_addr", 8}, {"@db_addr", 8}, {"flags", 4}, {"reserved", 4}, {"%index", 4}},
+	"SRQ_CREATE out":   {{"%srqn", 4}},
+	"RESIZE_CQ in":     {{"@buf_addr", 8}, {"cqe_size", 2}},
+	"CREATE_FLOW in":   {{"ncounters_data", 4}, {"reserved", 4}, {"@counters_data", 8}, {"ncounters", 4}, {"reserved", 4}},
 }
 
 // mlx5Entry reads an entry of a queue, whose fields are big-endian.
@@ -151,9 +161,15 @@ func (l *line) mlx5Shared(c *fakeverbs.Crossing, b mlx5Entry) mlx5Entry {
 	return b.from(16)
 }
 
-// mlx5Address decodes where a datagram goes.
-func (l *line) mlx5Address(b mlx5Entry) mlx5Entry {
-	l.hex("qkey", uint64(b.u32(0)))
+// mlx5Address decodes where a datagram or a request of DC goes.
+func (l *line) mlx5Address(c *fakeverbs.Crossing, b mlx5Entry) mlx5Entry {
+	reserved := uint64(b.u32(16))
+	if c.DC {
+		l.hex("key", b.u64(0))
+	} else {
+		l.hex("qkey", uint64(b.u32(0)))
+		reserved |= uint64(b.u32(4)) << 32
+	}
 	l.qpn("to", b.u32(8)&0xffffff)
 	l.hex("extended", uint64(b.u32(8)>>24))
 	l.hex("rate-sl", uint64(b.u32(12)>>24))
@@ -164,8 +180,8 @@ func (l *line) mlx5Address(b mlx5Entry) mlx5Entry {
 	l.num("hops", b.u64(20)&0xff)
 	l.hex("grh-gid-flow", uint64(b.u32(28)))
 	l.add("gid", fmt.Sprintf("%016x%016x", b.u64(32), b.u64(40)))
-	if odd := uint64(b.u32(4))<<32 | uint64(b.u32(16)); odd != 0 {
-		l.hex("reserved-address", odd)
+	if reserved != 0 {
+		l.hex("reserved-address", reserved)
 	}
 	return b.from(48)
 }
@@ -190,8 +206,8 @@ func (l *line) mlx5Ethernet(b mlx5Entry) mlx5Entry {
 // mlx5Message decodes the segments behind the first.
 func (l *line) mlx5Message(c *fakeverbs.Crossing, op string, b mlx5Entry) {
 	switch {
-	case c.UD:
-		b = l.mlx5Address(b)
+	case c.UD, c.DC:
+		b = l.mlx5Address(c, b)
 	case c.Raw:
 		b = l.mlx5Ethernet(b)
 	}

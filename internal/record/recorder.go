@@ -29,7 +29,7 @@ func New(w io.Writer) *Recorder { return &Recorder{w: w} }
 
 // decoders has a decoder for each driver with a model.
 var decoders = map[uint32]func(*fakeverbs.Crossing) (*line, bool){
-	abi.RDMA_DRIVER_ERDMA: erdmaLine, abi.RDMA_DRIVER_MLX5: mlx5Line,
+	abi.RDMA_DRIVER_EFA: efaLine, abi.RDMA_DRIVER_ERDMA: erdmaLine, abi.RDMA_DRIVER_MLX5: mlx5Line,
 	abi.RDMA_DRIVER_RXE: rxeLine, abi.RDMA_DRIVER_SIW: siwLine,
 }
 

@@ -52,7 +52,7 @@ type Models struct {
 
 // ProbeModels probes a device of each kind.
 func ProbeModels() (m *Models, err error) {
-	m = &Models{kinds: rdmatest.Kinds, works: make(map[rdmatest.Kind]map[string]bool)}
+	m = &Models{kinds: append(slices.Clone(rdmatest.Kinds), rdmatest.EFA), works: make(map[rdmatest.Kind]map[string]bool)}
 	for _, kind := range m.kinds {
 		p := &program{}
 		err = errors.Join(err, m.probe(p, kind), p.end())

@@ -28,7 +28,7 @@ Write commands are older than the ioctl interface, and travel in INVOKE_WRITE. M
 const later = `
 ## Attributes, flags and kinds
 
-What is no method: what the kernel after Linux 7.2 adds, by the headers of rdma-core 65, and kinds of objects that need a decision.
+What is no method: what the kernel after Linux 7.3 adds, by the headers of rdma-core 65, and kinds of objects that need a decision.
 
 `
 

@@ -60,7 +60,7 @@ func Functions() (all []Verb) {
 	return all
 }
 
-// Later returns what is newer than Linux 7.2, or no method of its own, and was decided on.
+// Later returns the features that are newer than Linux 7.3 or have no method, each with the decision about it.
 func Later() (all []Verb) {
 	for _, c := range cells(laterRows, 3) {
 		all = append(all, Verb{Name: c[0], Go: list(c[1]), Note: c[2]})

@@ -1,11 +1,11 @@
 package wait
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +16,10 @@ type Reader struct {
 	turn   Turn
 	kicked func() // kick, made once, because a method value allocates
 	closed atomic.Bool
+
+	mu     sync.Mutex    // guards the fields below
+	synced chan struct{} // closed when all records have been taken; nil if no Sync waits
+	ended  bool          // Serve has returned
 
 	// The holder of the turn owns these.
 	record   []byte
@@ -33,20 +37,79 @@ func NewReader(s Source, recordSize int) *Reader {
 	return r
 }
 
-// Read waits for a record. Several goroutines may call it; each record goes to one. It
-// returns ctx.Err() when ctx ends first, and os.ErrClosed after Close.
-func (r *Reader) Read(ctx context.Context) ([]byte, error) {
-	if err := r.turn.Acquire(ctx, nil); err != nil {
-		return nil, err
-	}
+// Serve calls take for each record, and returns the error that ends the source: os.ErrClosed after
+// Close. A record is valid until take returns. Serve is called once.
+func (r *Reader) Serve(take func(record []byte)) error {
+	defer r.endSyncs()
+	_ = r.turn.Acquire(context.Background(), nil)
 	defer r.turn.Release()
-	for ctx.Err() == nil {
-		record, kicked, err := r.read(ctx, false)
-		if err != nil || !kicked {
-			return bytes.Clone(record), err
+	for {
+		record, kicked, err := r.read(context.Background(), false)
+		switch {
+		case err != nil:
+			return err
+		case !kicked:
+			take(record)
+			continue
+		}
+		for synced := r.takeSynced(); synced != nil; synced = r.takeSynced() { // a kick of the next Sync may be lost below
+			err := r.drain(take)
+			close(synced)
+			if err != nil {
+				return err
+			}
 		}
 	}
-	return nil, ctx.Err()
+}
+
+// drain calls take for the records that need not be waited for.
+func (r *Reader) drain(take func(record []byte)) error {
+	for r.source.Await(0) {
+		record, kicked, err := r.read(context.Background(), false)
+		switch {
+		case err != nil:
+			return err
+		case !kicked:
+			take(record)
+		}
+	}
+	return nil
+}
+
+// Sync returns once take has returned for all records that were there when Sync was called, or
+// Serve has ended. take must not call it.
+func (r *Reader) Sync() {
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
+	if r.synced == nil {
+		r.synced = make(chan struct{})
+	}
+	synced := r.synced
+	r.mu.Unlock()
+	r.kick()
+	<-synced
+}
+
+// takeSynced returns the channel that the current calls of Sync wait for, or nil if there are none.
+func (r *Reader) takeSynced() chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	synced := r.synced
+	r.synced = nil
+	return synced
+}
+
+// endSyncs lets all calls of Sync return.
+func (r *Reader) endSyncs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.synced != nil {
+		close(r.synced)
+	}
 }
 
 // Close closes the source. It waits for the goroutine that reads, because a thread

@@ -37,6 +37,7 @@ func (k *Kernel) rename(i int, name string) error {
 		return syscall.EEXIST
 	}
 	k.Devices[i].Name = name
+	k.notify(netlinkrdma.Event{Type: netlinkrdma.EventRename, DeviceIndex: k.Devices[i].Index, DeviceName: name})
 	for p := range k.Ports {
 		if k.Ports[p].DeviceIndex == k.Devices[i].Index {
 			k.Ports[p].DeviceName = name

@@ -13,7 +13,7 @@ func EncodeDevice(d netlinkrdma.Device) []byte {
 	var b []byte
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_DEV_INDEX, d.Index)
 	b = putString(b, abi.RDMA_NLDEV_ATTR_DEV_NAME, d.Name)
-	b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, d.Ports)
+	b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(d.Ports))
 	b = putUint64(b, abi.RDMA_NLDEV_ATTR_CAP_FLAGS, d.CapFlags)
 	if d.FWVersion != "" {
 		b = putString(b, abi.RDMA_NLDEV_ATTR_FW_VERSION, d.FWVersion)
@@ -31,6 +31,9 @@ func EncodeDevice(d netlinkrdma.Device) []byte {
 	if d.NameAssign.Known {
 		b = putUint8(b, abi.RDMA_NLDEV_ATTR_NAME_ASSIGN_TYPE, uint8(d.NameAssign.Value))
 	}
+	if d.Protocol == "" { // a driver with a transport of its own
+		return b
+	}
 	return putString(b, abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, d.Protocol)
 }
 
@@ -39,7 +42,7 @@ func EncodePort(p netlinkrdma.Port) []byte {
 	var b []byte
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_DEV_INDEX, p.DeviceIndex)
 	b = putString(b, abi.RDMA_NLDEV_ATTR_DEV_NAME, p.DeviceName)
-	b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, p.Index)
+	b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(p.Index))
 	if p.InfiniBand {
 		b = putUint64(b, abi.RDMA_NLDEV_ATTR_CAP_FLAGS, p.CapFlags)
 		b = putUint64(b, abi.RDMA_NLDEV_ATTR_SUBNET_PREFIX, uint64(p.SubnetPrefix))
@@ -51,6 +54,8 @@ func EncodePort(p netlinkrdma.Port) []byte {
 	b = putUint8(b, abi.RDMA_NLDEV_ATTR_PORT_PHYS_STATE, uint8(p.PhysState))
 	if p.NetdevIndex != 0 {
 		b = putUint32(b, abi.RDMA_NLDEV_ATTR_NDEV_INDEX, p.NetdevIndex)
+	}
+	if p.NetdevName != "" {
 		b = putString(b, abi.RDMA_NLDEV_ATTR_NDEV_NAME, p.NetdevName)
 	}
 	return b
@@ -142,7 +147,7 @@ func text(req netlinkrdma.Request, typ uint16) string {
 func EncodeQP(q netlinkrdma.QP) []byte {
 	var b []byte
 	if q.Port != 0 {
-		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, q.Port)
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(q.Port))
 	}
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_RES_LQPN, q.LQPN)
 	b = putOpt(b, abi.RDMA_NLDEV_ATTR_RES_PDN, q.PDN)
@@ -165,7 +170,7 @@ func EncodeQP(q netlinkrdma.QP) []byte {
 func EncodeCMID(m netlinkrdma.CMID) []byte {
 	var b []byte
 	if m.Port != 0 {
-		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, m.Port)
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(m.Port))
 	}
 	if m.LQPN != 0 {
 		b = putUint32(b, abi.RDMA_NLDEV_ATTR_RES_LQPN, m.LQPN)
@@ -349,8 +354,8 @@ func EncodeCounterStatus(list []netlinkrdma.CounterStatus) []byte {
 
 // EncodeQPCounter returns the attributes with which the kernel lists a QP counter.
 func EncodeQPCounter(q netlinkrdma.QPCounter) []byte {
-	b := putUint32(nil, abi.RDMA_NLDEV_ATTR_PORT_INDEX, q.Port)
-	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, q.ID)
+	b := putUint32(nil, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(q.Port))
+	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, uint32(q.ID))
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32(q.Mode))
 	if q.QPType.Known {
 		b = putUint8(b, abi.RDMA_NLDEV_ATTR_RES_TYPE, uint8(q.QPType.Value))
@@ -376,7 +381,7 @@ func EncodeEvent(e netlinkrdma.Event) []byte {
 		b = putString(b, abi.RDMA_NLDEV_ATTR_DEV_NAME, e.DeviceName)
 	}
 	if e.Port != 0 {
-		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, e.Port)
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(e.Port))
 	}
 	if e.NetdevIndex != 0 {
 		b = putUint32(b, abi.RDMA_NLDEV_ATTR_NDEV_INDEX, e.NetdevIndex)

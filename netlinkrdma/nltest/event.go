@@ -21,9 +21,12 @@ type subscription struct {
 
 const eventsKept = 16
 
-// Subscribe adds a subscriber, which receives the events of [Kernel.Notify].
+// Subscribe adds a subscriber, which receives the events of [Kernel.Notify] and of links that are
+// added, renamed and deleted.
 func (k *Kernel) Subscribe() (netlinkrdma.Subscription, error) {
 	s := &subscription{messages: make(chan []byte, eventsKept), lost: make(chan struct{}, 1), closed: make(chan struct{})}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.subscriptions = append(k.subscriptions, s)
 	return s, nil
 }
@@ -31,6 +34,13 @@ func (k *Kernel) Subscribe() (netlinkrdma.Subscription, error) {
 // Notify sends an event to all subscribers. A subscriber that does not read loses all but
 // 16 events.
 func (k *Kernel) Notify(e netlinkrdma.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notify(e)
+}
+
+// notify is Notify under the lock.
+func (k *Kernel) notify(e netlinkrdma.Event) {
 	for _, s := range k.subscriptions {
 		select {
 		case s.messages <- EncodeEvent(e):

@@ -32,5 +32,5 @@ func ExampleKernel() {
 	}
 	// Output:
 	// mlx5_0 1 ACTIVE eth0
-	// netlinkrdma: add link siw0 type siw netdev eth0: needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted
+	// add link siw0 type siw netdev eth0: needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep
 }

@@ -24,6 +24,7 @@ package nltest
 import (
 	"encoding/binary"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -31,20 +32,25 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Kernel answers requests from its lists, and changes them on request. It is not safe for
-// concurrent use.
+// Kernel answers requests from its lists, and changes them on request. Its methods may be called
+// concurrently. A program must not access the fields while another goroutine may call a method.
+//
+// As on Linux, adding a link sends EventRegister and EventNetdevAttach to the subscribers,
+// deleting it EventUnregister, and a new name EventRename.
 type Kernel struct {
 	Devices  []netlinkrdma.Device
 	Ports    []netlinkrdma.Port
 	CharDevs map[uint32]netlinkrdma.CharDev // by device index; answers for all kinds but rdma_cm
 	CM       netlinkrdma.CharDev
-	// Resources are the same for every device.
+	// Resources are the same for every device. If they are nil, the kernel counts Objects.
 	Resources []netlinkrdma.Resource
 	// Objects has the objects of each device, by device index.
 	Objects map[uint32]Objects
 	// Statistics has the counters of each port.
 	Statistics map[PortID]Statistics
-	System     netlinkrdma.System
+	// System has the settings. With its zero value the kernel sends no events, as Linux 6.1, and
+	// Client.Subscribe fails. Set Monitor to test a program that subscribes.
+	System netlinkrdma.System
 	// Moved are the devices that were moved to another network namespace.
 	Moved []netlinkrdma.Device
 	// Netdevs are the network devices to which a link can be added.
@@ -58,6 +64,7 @@ type Kernel struct {
 	// Requests are the requests so far, oldest first.
 	Requests []netlinkrdma.Request
 
+	mu            sync.Mutex // guards all fields during calls
 	subscriptions []*subscription
 }
 
@@ -65,6 +72,8 @@ var _ netlinkrdma.Kernel = (*Kernel)(nil)
 
 // Execute answers one request.
 func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.Requests = append(k.Requests, req)
 	if err := k.Fail[req.Op]; err != nil {
 		return nil, err
@@ -129,7 +138,7 @@ func (k *Kernel) portGet(req netlinkrdma.Request) ([][]byte, error) {
 	}
 	port := number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX)
 	ports := slices.DeleteFunc(slices.Clone(k.Ports), func(p netlinkrdma.Port) bool {
-		return p.DeviceIndex != k.Devices[i].Index || !req.Dump && p.Index != port
+		return p.DeviceIndex != k.Devices[i].Index || !req.Dump && uint32(p.Index) != port
 	})
 	if !req.Dump && len(ports) == 0 {
 		return nil, syscall.EINVAL
@@ -161,6 +170,9 @@ func (k *Kernel) newLink(req netlinkrdma.Request) error {
 		DeviceIndex: index, DeviceName: name, Index: 1, State: verbs.PortActive,
 		PhysState: verbs.PhysLinkUp, NetdevIndex: 1, NetdevName: netdev,
 	})
+	k.notify(netlinkrdma.Event{Type: netlinkrdma.EventRegister, DeviceIndex: index, DeviceName: name})
+	k.notify(netlinkrdma.Event{Type: netlinkrdma.EventNetdevAttach, DeviceIndex: index, DeviceName: name, Port: 1,
+		NetdevIndex: 1, NetdevName: netdev})
 	return nil
 }
 
@@ -169,6 +181,7 @@ func (k *Kernel) delLink(req netlinkrdma.Request) error {
 	if err != nil {
 		return err
 	}
+	k.notify(netlinkrdma.Event{Type: netlinkrdma.EventUnregister, DeviceIndex: k.Devices[i].Index, DeviceName: k.Devices[i].Name})
 	k.remove(i)
 	return nil
 }
@@ -193,7 +206,11 @@ func (k *Kernel) resGet(req netlinkrdma.Request) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return [][]byte{EncodeResources(k.Devices[i], k.Resources)}, nil
+	d, resources := k.Devices[i], k.Resources
+	if resources == nil {
+		resources = k.Objects[d.Index].count()
+	}
+	return [][]byte{EncodeResources(d, resources)}, nil
 }
 
 // device returns the position of the device that a request selects. Like the kernel, it

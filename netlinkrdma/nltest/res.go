@@ -26,6 +26,22 @@ type Objects struct {
 	Raw []byte
 }
 
+// count counts the objects in the kernel's order.
+func (o Objects) count() []netlinkrdma.Resource {
+	var all []netlinkrdma.Resource
+	add := func(kind string, n int) {
+		all = append(all, netlinkrdma.Resource{Kind: kind, Count: uint64(n)})
+	}
+	add("pd", len(o.PD))
+	add("cq", len(o.CQ))
+	add("qp", len(o.QP))
+	add("cm_id", len(o.CMID))
+	add("mr", len(o.MR))
+	add("ctx", len(o.Context))
+	add("srq", len(o.SRQ))
+	return all
+}
+
 // object is an object as the kernel sends it.
 type object struct {
 	number, port uint32
@@ -55,7 +71,7 @@ var (
 		return objectsOf(o.QP, EncodeQP, qpNumber)
 	}}
 	cmIDKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_CM_ID, abi.RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY, abi.RDMA_NLDEV_ATTR_RES_CM_IDN, true, false, func(o Objects) []object {
-		return objectsOf(o.CMID, EncodeCMID, func(m netlinkrdma.CMID) (uint32, uint32) { return m.CMIDN, m.Port })
+		return objectsOf(o.CMID, EncodeCMID, func(m netlinkrdma.CMID) (uint32, uint32) { return m.CMIDN, uint32(m.Port) })
 	}}
 	cqKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_CQ, abi.RDMA_NLDEV_ATTR_RES_CQ_ENTRY, abi.RDMA_NLDEV_ATTR_RES_CQN, false, false, func(o Objects) []object {
 		return objectsOf(o.CQ, EncodeCQ, func(q netlinkrdma.CQ) (uint32, uint32) { return q.CQN, 0 })
@@ -73,7 +89,7 @@ var (
 		return objectsOf(o.SRQ, EncodeSRQ, func(s netlinkrdma.SRQ) (uint32, uint32) { return s.SRQN, 0 })
 	}}
 	qpCounterKind = objectKind{abi.RDMA_NLDEV_ATTR_STAT_COUNTER, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ENTRY, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, true, false, func(o Objects) []object {
-		return objectsOf(o.QPCounter, EncodeQPCounter, func(q netlinkrdma.QPCounter) (uint32, uint32) { return q.ID, q.Port })
+		return objectsOf(o.QPCounter, EncodeQPCounter, func(q netlinkrdma.QPCounter) (uint32, uint32) { return uint32(q.ID), uint32(q.Port) })
 	}}
 	mrCountersKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_MR, abi.RDMA_NLDEV_ATTR_RES_MR_ENTRY, abi.RDMA_NLDEV_ATTR_RES_MRN, false, false, func(o Objects) []object {
 		return objectsOf(o.MRCounters, EncodeMRCounters, func(m netlinkrdma.MRCounters) (uint32, uint32) { return m.MRN, 0 })
@@ -84,9 +100,9 @@ var (
 // its own QP 0 and QP 1, for management.
 func qpNumber(q netlinkrdma.QP) (number, port uint32) {
 	if q.Type <= 1 {
-		return q.LQPN | q.Port<<24, q.Port
+		return q.LQPN | uint32(q.Port)<<24, uint32(q.Port)
 	}
-	return q.LQPN, q.Port
+	return q.LQPN, uint32(q.Port)
 }
 
 // objectKinds has all kinds, by operation.
@@ -118,7 +134,7 @@ func (k *Kernel) objectGet(req netlinkrdma.Request, kind objectKind) ([][]byte, 
 	}
 	d, o := k.Devices[i], k.Objects[k.Devices[i].Index]
 	port := number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX)
-	if port > d.Ports || kind.raw && o.Raw == nil {
+	if port > uint32(d.Ports) || kind.raw && o.Raw == nil {
 		return nil, syscall.EINVAL
 	}
 	list := kind.list(o)

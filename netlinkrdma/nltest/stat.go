@@ -10,7 +10,10 @@ import (
 )
 
 // PortID identifies a port.
-type PortID struct{ Device, Port uint32 }
+type PortID struct {
+	Device uint32
+	Port   int
+}
 
 // Statistics are the counters of a port. The counters of QPs and MRs are in [Objects].
 type Statistics struct {
@@ -25,7 +28,7 @@ func (k *Kernel) statistics(req netlinkrdma.Request) (PortID, netlinkrdma.Device
 	if err != nil {
 		return PortID{}, netlinkrdma.Device{}, err
 	}
-	port := PortID{k.Devices[i].Index, number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX)}
+	port := PortID{k.Devices[i].Index, int(number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX))}
 	if _, ok := k.Statistics[port]; !ok {
 		return PortID{}, netlinkrdma.Device{}, syscall.EINVAL
 	}
@@ -134,8 +137,8 @@ func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask, optional bool) e
 }
 
 // portHandle returns the beginning of a reply about a port.
-func portHandle(d netlinkrdma.Device, port uint32) []byte {
-	return putUint32(handle(d), abi.RDMA_NLDEV_ATTR_PORT_INDEX, port)
+func portHandle(d netlinkrdma.Device, port int) []byte {
+	return putUint32(handle(d), abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32(port))
 }
 
 // bind binds a QP to the counter in the request, or to a new counter.
@@ -150,9 +153,9 @@ func (k *Kernel) bind(req netlinkrdma.Request, id PortID) (uint32, error) {
 	counter := number(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID)
 	if !has(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID) {
 		counter = uint32(len(k.Requests)) + 1000
-		o.QPCounter = append(o.QPCounter, netlinkrdma.QPCounter{ID: counter, Port: id.Port, Mode: netlinkrdma.CountersManual})
+		o.QPCounter = append(o.QPCounter, netlinkrdma.QPCounter{ID: netlinkrdma.CounterID(counter), Port: id.Port, Mode: netlinkrdma.CountersManual})
 	}
-	i := slices.IndexFunc(o.QPCounter, func(q netlinkrdma.QPCounter) bool { return q.ID == counter })
+	i := slices.IndexFunc(o.QPCounter, func(q netlinkrdma.QPCounter) bool { return uint32(q.ID) == counter })
 	if i < 0 {
 		return 0, syscall.ENOENT
 	}
@@ -171,7 +174,7 @@ func (k *Kernel) statDel(req netlinkrdma.Request) ([][]byte, error) {
 	o := k.Objects[id.Device]
 	counter, lqpn := number(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID), number(req, abi.RDMA_NLDEV_ATTR_RES_LQPN)
 	i := slices.IndexFunc(o.QPCounter, func(q netlinkrdma.QPCounter) bool {
-		return q.ID == counter && slices.Contains(q.LQPN, netlinkrdma.QPRange{First: lqpn, Last: lqpn})
+		return uint32(q.ID) == counter && slices.Contains(q.LQPN, netlinkrdma.QPRange{First: lqpn, Last: lqpn})
 	})
 	if i < 0 || k.Statistics[id].Setting.Mode != netlinkrdma.CountersManual {
 		return nil, syscall.EINVAL

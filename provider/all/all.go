@@ -26,6 +26,7 @@
 package all
 
 import (
+	_ "github.com/goverbs/goverbs/provider/efa"   // EFA
 	_ "github.com/goverbs/goverbs/provider/erdma" // eRDMA
 	_ "github.com/goverbs/goverbs/provider/mlx5"  // NVIDIA ConnectX-4 and later
 	_ "github.com/goverbs/goverbs/provider/rxe"   // soft RoCE

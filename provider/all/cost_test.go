@@ -14,7 +14,7 @@ import (
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -46,24 +46,14 @@ const (
 	perRound   = 1024 // work requests or completions between two looks at the clock
 )
 
-func must[T any](b *testing.B) func(T, error) T {
-	return func(v T, err error) T {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-		return v
-	}
-}
-
 func newRig(b *testing.B, driver verbs.DriverID, version uint32) *rig {
 	k := fakeverbs.New(uint32(driver))
 	r := &rig{quiet: quietFile{File: k}}
-	dev := must[*uverbs.Device](b)(openOn(uverbs.DeviceInfo{Name: driver.String() + "0", Driver: driver, ABI: version}, &r.quiet))
-	pd := must[*uverbs.PD](b)(dev.AllocPD())
-	ch := must[*uverbs.CompChannel](b)(dev.CreateCompChannel())
-	r.cq = must[*uverbs.CQ](b)(dev.CreateCQ(queueDepth, &uverbs.CQOptions{Channel: ch}))
-	r.qp = must[*uverbs.QP](b)(pd.CreateQP(&uverbs.QPOptions{SendCQ: r.cq, RecvCQ: r.cq,
+	dev := providertest.Must[*uverbs.Device](b)(providertest.OpenOn(uverbs.DeviceInfo{Name: driver.String() + "0", Driver: driver, ABI: version}, &r.quiet))
+	pd := providertest.Must[*uverbs.PD](b)(dev.AllocPD())
+	ch := providertest.Must[*uverbs.CompChannel](b)(dev.CreateCompChannel())
+	r.cq = providertest.Must[*uverbs.CQ](b)(dev.CreateCQ(queueDepth, &uverbs.CQOptions{Channel: ch}))
+	r.qp = providertest.Must[*uverbs.QP](b)(pd.CreateQP(&uverbs.QPOptions{SendCQ: r.cq, RecvCQ: r.cq,
 		Cap: verbs.QPCap{MaxSendWR: queueDepth, MaxRecvWR: queueDepth, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}}))
 	r.kqp, r.kcq = k.QueuePairs()[0], k.CQs()[0]
 	r.connect(b, driver)
@@ -81,7 +71,7 @@ func newRig(b *testing.B, driver verbs.DriverID, version uint32) *rig {
 
 func (r *rig) connect(b *testing.B, driver verbs.DriverID) {
 	if driver == verbs.DriverSIW {
-		r.kqp.Connect()
+		r.kqp.Connect(16, 16)
 		if _, err := r.qp.PostSend(nil); err != nil { // which finds out
 			b.Fatal(err)
 		}
@@ -183,10 +173,4 @@ func (r *rig) bench(b *testing.B, name string, list int, call func() (int, error
 		b.ReportMetric(0, "ns/op") // drops a round's time, which includes the parts off the clock
 		b.ReportMetric(rounds[len(rounds)/2], "ns/element")
 	})
-}
-
-// openOn opens a device on a fake kernel.
-func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = kernel.Node(file)
-	return info.Open()
 }

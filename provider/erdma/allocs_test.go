@@ -3,6 +3,7 @@ package erdma
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -35,10 +36,10 @@ func newRig(t testing.TB) *rig {
 	ctx := &erdmaContext{sdb: page(), rdb: page(), cdb: page(), atomics: true}
 	ctx.records.alloc = func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }
 	ring := memory(64 * blockSize)
-	consumer := must[*mmap.LapConsumer[cqe]](t)(mmap.NewLapConsumer[cqe](ring, 64, 0, cqeOwner))
-	r := &rig{cq: &cq{ctx: ctx, ring: *consumer, record: must[record](t)(ctx.records.take()), num: 1}}
-	r.ring = must[mmap.Array[cqe]](t)(mmap.NewArray[cqe](ring, 0, 64))
-	r.qp = &qp{ctx: ctx, num: 5, state: verbs.QPStateRTS, sendCQ: r.cq, recvCQ: r.cq, record: must[record](t)(ctx.records.take()), flags: 5 << hdrQPNShift, maxSGE: 6, maxRecvSGE: 1}
+	consumer := providertest.Must[*mmap.LapConsumer[cqe]](t)(mmap.NewLapConsumer[cqe](ring, 64, 0, cqeOwner))
+	r := &rig{cq: &cq{ctx: ctx, ring: *consumer, record: providertest.Must[record](t)(ctx.records.take()), num: 1}}
+	r.ring = providertest.Must[mmap.Array[cqe]](t)(mmap.NewArray[cqe](ring, 0, 64))
+	r.qp = &qp{ctx: ctx, num: 5, state: verbs.QPStateRTS, sendCQ: r.cq, recvCQ: r.cq, record: providertest.Must[record](t)(ctx.records.take()), flags: 5 << hdrQPNShift, maxSGE: 6, maxRecvSGE: 1}
 	buf := memory(2 * 4096)
 	if err := r.sq.init(buf, 0, 128); err != nil {
 		t.Fatal(err)

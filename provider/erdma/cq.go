@@ -43,7 +43,7 @@ func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 		return nil, err
 	}
 	if r.CQE = resp.NumCqe; resp.CqId > maxCQN {
-		return nil, fmt.Errorf("erdma: the kernel returned invalid CQ number %d", resp.CqId)
+		return nil, fmt.Errorf("the kernel returned invalid CQ number %d", resp.CqId)
 	}
 	ring, err := mmap.NewLapConsumer[cqe](buf, resp.NumCqe, 0, cqeOwner)
 	if err != nil {

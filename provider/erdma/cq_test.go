@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -35,7 +36,7 @@ func TestEvents(t *testing.T) {
 		if i%5 == 0 {
 			arm() // ignored
 		}
-		if cq, err := w.ch.Get(context.Background()); cq != w.cq || err != nil {
+		if cq, err := w.cq.Channel().Get(context.Background()); cq != w.cq || err != nil {
 			t.Fatal(cq, err)
 		}
 		if w.kcq.Armed() {
@@ -115,7 +116,7 @@ func TestUnsignaled(t *testing.T) {
 // them, and all works afterwards.
 func TestHostile(t *testing.T) {
 	w := newWorld(t, nil)
-	qpn := w.qp.Num()
+	qpn := w.qp.QPN()
 	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Inline: data(96)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 	for _, c := range []fakeerdma.CQE{
@@ -143,12 +144,12 @@ func TestHostile(t *testing.T) {
 // TestWrongCQ checks that a completion of a QP that has other CQs is skipped.
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
-	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
+	other := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 	w.postRecv(t, verbs.RecvWR{})
 	kother := fakeerdma.CQOf(w.k.CQs()[1])
-	kother.Complete(fakeerdma.CQE{QPN: w.qp.Num()})
-	kother.Complete(fakeerdma.CQE{QPN: w.qp.Num(), QueueType: 1})
+	kother.Complete(fakeerdma.CQE{QPN: w.qp.QPN()})
+	kother.Complete(fakeerdma.CQE{QPN: w.qp.QPN(), QueueType: 1})
 	if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 		t.Error(n, err)
 	}
@@ -189,7 +190,7 @@ func FuzzCQE(f *testing.F) {
 		w.postRecv(t, verbs.RecvWR{WRID: 2})
 		fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{Opcode: op, QueueType: queue, Syndrome: syndrome, Index: index, QPN: qpn, Imm: imm, InvalidatedKey: imm, Size: size})
 		for _, wc := range w.poll(t) {
-			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 {
+			if wc.QPN != w.qp.QPN() || wc.WRID != 1 && wc.WRID != 2 {
 				t.Errorf("%+v", wc)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -31,7 +32,7 @@ func TestFlush(t *testing.T) {
 	flushed := func() {
 		t.Helper()
 		for _, wc := range w.poll(t) {
-			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || seen[wc.WRID] {
+			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.QPN() || seen[wc.WRID] {
 				t.Errorf("%+v", wc)
 			}
 			seen[wc.WRID] = true
@@ -120,7 +121,7 @@ func TestRecords(t *testing.T) {
 	allocs := w.k.Calls("ALLOC")
 	var qps []*uverbs.QP
 	for range 300 {
-		qps = append(qps, must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq})))
+		qps = append(qps, providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq})))
 	}
 	for round := range 2 {
 		for i := range qps {
@@ -128,7 +129,7 @@ func TestRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			if round == 0 {
-				qps[i] = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
+				qps[i] = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
 			}
 		}
 	}
@@ -145,12 +146,12 @@ func TestNumberAgain(t *testing.T) {
 	if err := w.qp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	qpn := w.qp.Num()
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}}))
+	qpn := w.qp.QPN()
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}}))
 	w.kqp = w.k.QueuePairs()[0]
-	w.kqp.Connect()
-	if w.qp.Num() != qpn {
-		t.Fatalf("QP %d, then %d", qpn, w.qp.Num())
+	w.kqp.Connect(16, 16)
+	if w.qp.QPN() != qpn {
+		t.Fatalf("QP %d, then %d", qpn, w.qp.QPN())
 	}
 	w.poll(t) // the old QP's, which was set aside
 	fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{QPN: qpn})

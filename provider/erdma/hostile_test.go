@@ -10,6 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -61,13 +63,13 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			alive, live := w.k.Alive(), mmap.Live()
+			alive, live := w.k.Alive(), regions.Live()
 			w.k.Tamper = c.tamper
 			if err := c.create(w); err == nil || !strings.Contains(err.Error(), "on erdma0") {
 				t.Errorf("error is %v", err)
 			}
-			if !slices.Equal(w.k.Alive(), alive) || mmap.Live() > live+1 { // a page of records may have come
-				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+			if !slices.Equal(w.k.Alive(), alive) || regions.Live() > live+1 { // a page of records may have come
+				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 			}
 		})
 	}
@@ -84,13 +86,13 @@ func TestHostileOpen(t *testing.T) {
 	} {
 		k := fakeverbs.New(uint32(verbs.DriverERDMA))
 		k.Tamper = tamper("GET_CONTEXT", change)
-		live := mmap.Live()
-		if dev, err := openOn(info, k); err == nil {
+		live := regions.Live()
+		if dev, err := providertest.OpenOn(info, k); err == nil {
 			t.Errorf("%s: it opens", name)
 			_ = dev.Close()
 		}
-		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
-			t.Errorf("%s: %q; %d regions", name, leaks, mmap.Live()-live)
+		if leaks := k.Leaks(); len(leaks) > 0 || regions.Live() != live {
+			t.Errorf("%s: %q; %d regions", name, leaks, regions.Live()-live)
 		}
 	}
 }
@@ -110,16 +112,16 @@ func TestOneDoorbell(t *testing.T) {
 func TestDoorbells(t *testing.T) {
 	w := newWorld(t, nil)
 	for range 520 { // numbers of CQs go on
-		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
+		cq := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.cq.Channel()}))
 		if err := errors.Join(cq.Arm(false), cq.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 130 {
-		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
+		cq := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.cq.Channel()}))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
 		all := w.k.QueuePairs()
-		all[len(all)-1].Connect()
+		all[len(all)-1].Connect(16, 16)
 		if _, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ func TestMutations(t *testing.T) {
 		Stores:      storesOf,
 		Address:     func(_ *providertest.Site, i int) bool { return i < addresses },
 		Reasons:     reasons,
-		RecordBytes: 8, Width: 26, Head: listHead, List: "testdata/mutations.txt",
+		RecordBytes: 8,
+		Noticed:     [4]int{1093, 815, 144, 550},
 	}
 	m.Test(t)
 }
@@ -111,15 +112,6 @@ func storesOf(s *providertest.Site) []providertest.Change {
 	}
 	return nil
 }
-
-const listHead = `What crosses the seam between provider/erdma and the device, changed at one place at a time, and
-who notices: the model, which knows what is wrong, the traffic, which gets wrong data or none, or
-nobody (-), for the reason given. "either" is one of the first two, by what is at a wrong address.
-One bit of each byte was changed; of the first eight bytes of calls, doorbells, records, receives, of
-SEND and RECEIVE, and of sends that are solicited or not signaled, each bit in turn. TestMutations
-makes this list.
-
-`
 
 var because = providertest.Because
 

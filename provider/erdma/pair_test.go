@@ -28,7 +28,6 @@ func newPair(t testing.TB, change func(*fakeverbs.Kernel)) *pair {
 // endedRegion makes a region whose key is to be invalidated. It stays open until the end,
 // so that no other region gets its key.
 func endedRegion(p *providertest.Pair, side, _ int) uint32 {
-	mr := must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
-	p.Ends = append(p.Ends, mr)
+	mr := providertest.Must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
 	return mr.RKey()
 }

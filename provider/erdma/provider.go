@@ -48,7 +48,7 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 		*p.page = page
 	}
 	if !c.sdb.Holds(c.sendDoorbell(0), 8) {
-		return nil, fmt.Errorf("erdma: the kernel returned invalid offset %#x of the send doorbell", c.sendDoorbell(0))
+		return nil, fmt.Errorf("the kernel returned invalid offset %#x of the send doorbell", c.sendDoorbell(0))
 	}
 	attr, err := r.Device.Query(nil)
 	if err != nil {

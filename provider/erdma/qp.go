@@ -78,10 +78,10 @@ func aligned(n uint32) int { return (int(n)*blockSize + queueAlign - 1) &^ (queu
 // adopt checks and stores the kernel's answer.
 func (q *qp) adopt(r *driver.CreateQP, buf *mmap.Region, resp *abi.ErdmaUrespCreateQp) error {
 	if resp.QpId != r.Num || resp.QpId > maxQPN {
-		return fmt.Errorf("erdma: the kernel returned invalid number %[2]d for QP %[1]d", r.Num, resp.QpId)
+		return fmt.Errorf("the kernel returned invalid number %[2]d for QP %[1]d", r.Num, resp.QpId)
 	}
 	if resp.NumSqe > 1<<15 || resp.NumRqe > 1<<15 || resp.RqOffset > math.MaxInt32 || resp.NumSqe < maxBlocks {
-		return fmt.Errorf("erdma: the kernel returned invalid queues of %d and %d entries, the second at offset %#x",
+		return fmt.Errorf("the kernel returned invalid queues of %d and %d entries, the second at offset %#x",
 			resp.NumSqe, resp.NumRqe, resp.RqOffset)
 	}
 	if err := q.sq.init(buf, 0, resp.NumSqe); err != nil {
@@ -144,6 +144,9 @@ func (q *qp) flush(id uint64, op verbs.WCOpcode) verbs.WC {
 
 // Idle implements driver.Idler.
 func (q *qp) Idle() bool { return q.failed && q.sq.isIdle() && q.rq.empty() }
+
+// RecvEmpty implements driver.RecvEmptier.
+func (q *qp) RecvEmpty() bool { return q.rq.empty() }
 
 // queue is a send or a receive queue, in blocks. The side that posts and the side that
 // polls hold different locks, so each publishes its progress in an atomic counter. A work

@@ -55,7 +55,7 @@ func (r *records) take() (record, error) {
 func (r *records) grow() (*recordPage, error) {
 	region, err := r.alloc(os.Getpagesize(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("erdma: a page of doorbell records: %w", err)
+		return nil, fmt.Errorf("a page of doorbell records: %w", err)
 	}
 	p := &recordPage{region: region, taken: make([]uint64, region.Len()/recordSize/64)}
 	r.pages = append(r.pages, p)

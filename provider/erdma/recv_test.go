@@ -34,7 +34,7 @@ func TestRecv(t *testing.T) {
 		}
 		a := arrivals[id%4]
 		w.kqp.Received(r, &a.kernel, false)
-		a.want.WRID, a.want.QPN = id, w.qp.Num()
+		a.want.WRID, a.want.QPN = id, w.qp.QPN()
 		if wc := w.one(t); wc != a.want {
 			t.Errorf("%+v, want %+v", wc, a.want)
 		}

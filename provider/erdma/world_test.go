@@ -1,27 +1,13 @@
 package erdma
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // world is a QP and the objects that it needs, on the model of the device. The test plays
 // the device: it takes sends and receives, and chooses how they complete.
@@ -29,7 +15,6 @@ type world struct {
 	k   *fakeverbs.Kernel
 	dev *uverbs.Device
 	pd  *uverbs.PD
-	ch  *uverbs.CompChannel
 	cq  *uverbs.CQ
 	mr  *uverbs.MR
 	qp  *uverbs.QP
@@ -45,34 +30,18 @@ var info = uverbs.DeviceInfo{Name: "erdma0", Driver: verbs.DriverERDMA, ABI: 1}
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverERDMA))
-	live := mmap.Live()
 	w := &world{k: k}
 	opts := &uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 1}}
 	if change != nil {
 		change(k, opts)
 	}
-	w.dev = must[*uverbs.Device](t)(openOn(info, k))
-	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
-	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
-	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
+	end := providertest.Endpoint(t, info, k, &uverbs.EndpointOptions{SendCQEntries: 1})
+	w.dev, w.pd, w.cq = end.PD.Device(), end.PD, end.SendCQ
+	w.mr = providertest.Must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	opts.SendCQ, opts.RecvCQ = w.cq, w.cq
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq = k.QueuePairs()[0], k.CQs()[0]
-	w.kqp.Connect()
-	t.Cleanup(func() {
-		for _, c := range []interface{ Close() error }{w.qp, w.mr, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-				t.Error(err)
-			}
-		}
-		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
-			t.Errorf("the kernel still has %q; %d regions live, %d at the start", leaks, mmap.Live(), live)
-		}
-		for _, v := range k.Violations() {
-			t.Error("violation:", v)
-		}
-	})
+	w.kqp.Connect(16, 16)
 	return w
 }
 
@@ -104,7 +73,7 @@ func (w *world) take(t testing.TB) *fakeverbs.Work {
 func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
 	wcs := make([]verbs.WC, 64)
-	return wcs[:must[int](t)(w.cq.Poll(wcs))]
+	return wcs[:providertest.Must[int](t)(w.cq.Poll(wcs))]
 }
 
 // one polls a completion, of which there is one.
@@ -115,10 +84,4 @@ func (w *world) one(t testing.TB) verbs.WC {
 		t.Fatalf("%d completions: %+v", len(wcs), wcs)
 	}
 	return wcs[0]
-}
-
-// openOn opens a device on a fake kernel.
-func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = kernel.Node(file)
-	return info.Open()
 }

@@ -15,6 +15,14 @@ type ah struct {
 	av [3]segment
 }
 
+// address returns the address with the first word, which has the peer's key, and the number of its QP.
+func (to *ah) address(key uint64, num uint32) [3]segment {
+	av := to.av
+	av[0][0] = key
+	av[0][1] |= words(num&cqeNumberMask|extendedAV, 0)
+	return av
+}
+
 const (
 	grhBit       = 1 << 30
 	flowBits     = 0xfffff

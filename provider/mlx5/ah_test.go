@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,6 +25,9 @@ func TestAddress(t *testing.T) {
 	roce := verbs.AHAttr{Port: 1, Global: true, DGID: verbs.GID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, HopLimit: 0xfe, TrafficClass: 0x6a, SL: 6}
 	v2, label, lowLabel, ib, grh := roce, roce, roce, verbs.AHAttr{Port: 1, DLID: 0xabcd, SL: 0xe, SrcPathBits: 0x55}, roce
 	v2.SGIDIndex, label.SGIDIndex, label.FlowLabel, lowLabel.SGIDIndex, lowLabel.FlowLabel = 1, 1, 0xfedcb, 1, 1
+	for _, a := range []*verbs.AHAttr{&v2, &label, &lowLabel} {
+		a.DGID = verbs.GID{10: 0xff, 11: 0xff, 12: 1, 13: 2, 14: 3, 15: 4}
+	}
 	grh.DLID, grh.FlowLabel = 9, 0x12345
 	for name, c := range map[string]struct {
 		attr       verbs.AHAttr
@@ -34,7 +38,7 @@ func TestAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newUD(t, fakemlx5.Options{Infiniband: c.infiniband})
-			ah := must[*verbs.AH](t)(w.pd.CreateAH(&c.attr))
+			ah := providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(&c.attr))
 			defer ah.Close()
 			w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: 0xff123456, RemoteQKey: 0x80010203, Inline: data(5)})
 			s := w.take(t)
@@ -42,7 +46,7 @@ func TestAddress(t *testing.T) {
 				t.Fatalf("%+v", s.To)
 			}
 			a, want := s.To.AH.Attr, c.attr
-			got := verbs.AHAttr{Port: uint32(a.PortNum), Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: uint32(a.Grh.SgidIndex),
+			got := verbs.AHAttr{Port: int(a.PortNum), Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: uint32(a.Grh.SgidIndex),
 				HopLimit: a.Grh.HopLimit, TrafficClass: a.Grh.TrafficClass, DLID: a.Dlid, SL: a.Sl, SrcPathBits: a.SrcPathBits}
 			if got != want {
 				t.Errorf("%+v, want %+v", got, want)
@@ -62,7 +66,7 @@ func TestRates(t *testing.T) {
 		}
 	}
 	w := newUD(t, fakemlx5.Options{Infiniband: true})
-	ah := must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Port: 1, DLID: 1, StaticRate: 10}))
+	ah := providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Port: 1, DLID: 1, StaticRate: 10}))
 	defer ah.Close()
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah})
 	if s := w.take(t); s.To.AH.Attr.StaticRate != 15 {
@@ -89,11 +93,11 @@ func TestUDPPort(t *testing.T) {
 func TestDatagramRefused(t *testing.T) {
 	w := newUD(t, fakemlx5.Options{})
 	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
-	closed := must[*verbs.AH](t)(w.pd.CreateAH(attr))
+	closed := providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(attr))
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ah := must[*verbs.AH](t)(w.pd.CreateAH(attr))
+	ah := providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(attr))
 	defer ah.Close()
 	for name, c := range map[string]struct {
 		wr   verbs.SendWR
@@ -124,19 +128,31 @@ func TestAddressRefused(t *testing.T) {
 	}
 }
 
-// TestDatagramReceived checks a completion's fields about the sender.
+// TestDatagramReceived checks a completion's fields about the sender. Over RoCE the device puts the kind
+// of packet where the SL is on InfiniBand, and the SL is the priority of the VLAN's tag.
 func TestDatagramReceived(t *testing.T) {
 	for _, infiniband := range []bool{false, true} {
 		w := newUD(t, fakemlx5.Options{Infiniband: infiniband})
 		w.postRecv(t, verbs.RecvWR{WRID: 3})
 		r, _ := w.kqp.TakeRecv()
+		r.Packet = fakeverbs.Packet{UDP: true, IPv4: true, Stripped: true, VLAN: 5<<13 | 100}
 		w.kqp.Received(r, &abi.IbUverbsWc{ByteLen: 77, SrcQp: 0xabcdef, Sl: 0xd, Slid: 0x1234, DlidPathBits: 0x7f, WcFlags: abi.IB_WC_GRH | abi.IB_WC_WITH_IMM, Ex: be32(0x01020304)}, false)
-		want := verbs.WC{WRID: 3, QPN: w.qp.Num(), Opcode: verbs.WCRecv, ByteLen: 77, SrcQP: 0xabcdef, SL: 0xd, Imm: 0x01020304, Flags: verbs.WCGRH | verbs.WCWithImm}
+		want := verbs.WC{WRID: 3, QPN: w.qp.QPN(), Opcode: verbs.WCRecv, ByteLen: 77, SrcQPN: 0xabcdef, SL: 5, Imm: 0x01020304, Flags: verbs.WCGRH | verbs.WCWithImm}
 		if infiniband {
-			want.SLID, want.DLIDPathBits = 0x1234, 0x7f
+			want.SL, want.SLID, want.DLIDPathBits = 0xd, 0x1234, 0x7f
 		}
 		if wc := w.one(t); wc != want {
 			t.Errorf("%+v, want %+v", wc, want)
+		}
+		if infiniband {
+			continue
+		}
+		w.postRecv(t, verbs.RecvWR{})
+		r, _ = w.kqp.TakeRecv()
+		r.Packet = fakeverbs.Packet{UDP: true, IPv6: true}
+		w.kqp.Received(r, &abi.IbUverbsWc{ByteLen: 77, WcFlags: abi.IB_WC_GRH}, false)
+		if wc := w.one(t); wc.SL != 0 {
+			t.Errorf("without a tag the SL is %d", wc.SL)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package mlx5
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -27,26 +29,33 @@ func (rigMemory) Alloc(n int, o *mmap.AnonymousOptions) (*mmap.Region, error) {
 }
 
 func newRig(t testing.TB) *rig {
+	f := &frameQP{qp{typ: verbs.QPTypeRC}}
+	r := newRigOf(t, &f.qp)
+	r.frames = f
+	return r
+}
+
+// newRigOf makes a rig of a QP that has only its type.
+func newRigOf(t testing.TB, q *qp) *rig {
 	memory := func(n int) *mmap.Region {
-		r := must[*mmap.Region](t)(mmap.Anonymous(n, nil))
+		r := providertest.Must[*mmap.Region](t)(mmap.Anonymous(n, nil))
 		t.Cleanup(func() { _ = r.Close() })
 		return r
 	}
-	page := must[*mmap.Page](t)(mmap.NewPage(memory(4096), nil))
+	page := providertest.Must[*mmap.Page](t)(mmap.NewPage(memory(4096), nil))
 	ctx := &mlx5Context{indexed: true, atomics: true}
 	ctx.limits.MaxSqDescSz, ctx.limits.MaxRqDescSz, ctx.limits.MaxSendWqebb, ctx.limits.MaxRecvWr = 1024, 512, 1<<15, 1<<15
 	ctx.records = records{page: 4096, line: 64, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }}
 	ctx.registers.cq = page
-	r := &rig{cq: newCQ(ctx, 1)}
-	r.cq.record = must[record](t)(ctx.records.take())
+	r := &rig{qp: q, cq: newCQ(ctx, 1)}
+	r.cq.record = providertest.Must[record](t)(ctx.records.take())
 	if err := r.cq.alloc(rigMemory{}, rigQueue-1); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.cq.region.Close() })
-	r.frames = &frameQP{qp{ctx: ctx, typ: verbs.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: verbs.QPStateRTS,
-		record: must[record](t)(ctx.records.take()), register: &register{page: page, at: uarSend, half: 256}}}
-	r.qp = &r.frames.qp
-	size, err := ctx.sizes(&driver.CreateQP{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
+	q.ctx, q.num, q.sendCQ, q.recvCQ, q.state = ctx, 5, r.cq, r.cq, verbs.QPStateRTS
+	q.record, q.register = providertest.Must[record](t)(ctx.records.take()), &register{page: page, at: uarSend, half: 256}
+	size, err := ctx.sizes(&driver.CreateQP{Type: q.typ, Cap: verbs.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +65,7 @@ func newRig(t testing.TB) *rig {
 	}
 	r.maxInline = size.cap.MaxInline
 	r.preparePlain()
-	r.index = must[uint32](t)(ctx.qps.Put(r.qp))
+	r.index = providertest.Must[uint32](t)(ctx.qps.Put(r.qp))
 	return r
 }
 
@@ -155,9 +164,40 @@ func hot(t testing.TB, n int) map[string]func() {
 	return calls
 }
 
+// hotTo is hot for the sends of a DCI.
+func hotTo(t testing.TB, n int) map[string]func() {
+	d := &dci{qp: qp{typ: verbs.QPTypeDCI}}
+	r := newRigOf(t, &d.qp)
+	to := newAH(t, newWorld(t, nil))
+	data, sge := make([]byte, 64), verbs.SGE{Addr: 1, Length: 64, LKey: 3}
+	calls := make(map[string]func())
+	for name, build := range map[string]func(flags verbs.SendFlags){
+		"SEND":         func(f verbs.SendFlags) { d.BuildSend(1, f, sge) },
+		"SEND inline":  func(f verbs.SendFlags) { d.BuildSendInline(1, f, data) },
+		"WRITE":        func(f verbs.SendFlags) { d.BuildWrite(1, f, sge, 2, 3) },
+		"WRITE inline": func(f verbs.SendFlags) { d.BuildWriteInline(1, f, data, 2, 3) },
+	} {
+		calls[name+" to a DCT, built"] = func() {
+			d.StartSends(nil)
+			d.BuildTarget(to, 4, 5, 0)
+			for range n - 1 {
+				build(0)
+			}
+			build(verbs.SendSignaled)
+			if k, err := d.RingSends(); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			mmap.StoreRelease(&r.sq.completed, r.sq.produced.Load())
+		}
+	}
+	return calls
+}
+
 func TestNoAllocations(t *testing.T) {
 	for _, n := range []int{1, 16} {
-		for name, call := range hot(t, n) {
+		calls := hot(t, n)
+		maps.Copy(calls, hotTo(t, n))
+		for name, call := range calls {
 			if allocs := testing.AllocsPerRun(500, call); allocs != 0 {
 				t.Errorf("%s, %d at once, allocates %v times", name, n, allocs)
 			}
@@ -167,7 +207,9 @@ func TestNoAllocations(t *testing.T) {
 
 func BenchmarkHot(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {
-		for name, call := range hot(b, n) {
+		calls := hot(b, n)
+		maps.Copy(calls, hotTo(b, n))
+		for name, call := range calls {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -42,6 +43,13 @@ func (q *qp) setLimit() {
 	s, b := &q.sq, &q.built
 	if b.limit = s.completed.Load() + s.depth; q.smallFence || s.maxSGE == 0 {
 		b.limit = b.number
+	}
+}
+
+// BuildTarget implements driver.SendBuilder.
+func (q *qp) BuildTarget(verbs.AH, uint32, uint64, uint16) {
+	if b := &q.built; b.err == nil {
+		b.err, b.limit = driver.ErrNoTarget, b.number
 	}
 }
 

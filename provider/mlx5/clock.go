@@ -109,7 +109,7 @@ func (t *ticks) open(d driver.Device, offset uint64) error {
 	}
 	size := d.PageSize()
 	if offset > uint64(size)-8 {
-		return fmt.Errorf("mlx5: the kernel returned invalid offset %#x of the clock in its page", offset)
+		return fmt.Errorf("the kernel returned invalid offset %#x of the clock in its page", offset)
 	}
 	page, err := d.Map(ticksKey*int64(size), size, mmap.ProtRead)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -21,7 +22,7 @@ import (
 func TestTimestamps(t *testing.T) {
 	for _, mask := range []verbs.WCExtMask{verbs.WCExtTimestamp, verbs.WCExtWallClock, verbs.WCExtTimestamp | verbs.WCExtWallClock} {
 		w := newStamped(t, mask)
-		attr := must[*verbs.DeviceAttr](t)(w.dev.Attr())
+		attr := providertest.Must[*verbs.DeviceAttr](t)(w.dev.Attr())
 		before := time.Now().UnixNano()
 		var last uint64
 		for i := range 5 {
@@ -96,10 +97,10 @@ func TestReading(t *testing.T) {
 // TestReadingWhileWritten checks that the page is read again if the kernel is changing it.
 func TestReadingWhileWritten(t *testing.T) {
 	w := newStamped(t, verbs.WCExtWallClock)
-	c := &clock{page: must[*mmap.Region](t)(w.k.Map(clockKey*4096, 4096, 0))}
+	c := &clock{page: providertest.Must[*mmap.Region](t)(w.k.Map(clockKey*4096, 4096, 0))}
 	defer c.page.Close()
-	sign := must[*atomic.Uint32](t)(c.page.Word(clockSign))
-	nsec := must[*atomic.Uint64](t)(c.page.Word64(clockNsec))
+	sign := providertest.Must[*atomic.Uint32](t)(c.page.Word(clockSign))
+	nsec := providertest.Must[*atomic.Uint64](t)(c.page.Word64(clockNsec))
 	was := nsec.Load()
 	sign.Add(1)
 	nsec.Store(1)
@@ -138,7 +139,7 @@ func TestModerate(t *testing.T) {
 			}
 			arrive()
 		}
-		if _, err := w.ch.Get(context.Background()); err != nil || w.kcq.Events() != round+1 {
+		if _, err := w.cq.Channel().Get(context.Background()); err != nil || w.kcq.Events() != round+1 {
 			t.Fatal(err, w.kcq.Events())
 		}
 		w.poll(t)
@@ -150,7 +151,7 @@ func TestModerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrive()
-	if _, err := w.ch.Get(context.Background()); err != nil {
+	if _, err := w.cq.Channel().Get(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.cq.Moderate(1, 4096*time.Microsecond); err == nil {
@@ -161,8 +162,8 @@ func TestModerate(t *testing.T) {
 // TestQueryClock: the clock goes on between readings, and completions are stamped by it.
 func TestQueryClock(t *testing.T) {
 	w := newStamped(t, verbs.WCExtTimestamp)
-	mask := must[*verbs.DeviceAttr](t)(w.dev.Attr()).TimestampMask
-	before := must[uint64](t)(w.dev.QueryClock())
+	mask := providertest.Must[*verbs.DeviceAttr](t)(w.dev.Attr()).TimestampMask
+	before := providertest.Must[uint64](t)(w.dev.QueryClock())
 	mappings := w.k.Calls("MMAP")
 	w.postRecv(t, verbs.RecvWR{})
 	r, _ := w.kqp.TakeRecv()
@@ -171,8 +172,8 @@ func TestQueryClock(t *testing.T) {
 	if n, err := w.cq.PollExt(wcs, ext); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	must[*verbs.PortAttr](t)(w.dev.QueryPort(1)) // the model's clock moves with calls
-	after := must[uint64](t)(w.dev.QueryClock())
+	providertest.Must[*verbs.PortAttr](t)(w.dev.QueryPort(1)) // the model's clock moves with calls
+	after := providertest.Must[uint64](t)(w.dev.QueryClock())
 	if stamp := ext[0].Timestamp; before == 0 || after > mask || (stamp-before)&mask > (after-before)&mask || after == before {
 		t.Errorf("%d, then a completion at %d, then %d", before, stamp, after)
 	}
@@ -183,7 +184,7 @@ func TestQueryClock(t *testing.T) {
 
 // TestClockWords: the words are big-endian, the high one first.
 func TestClockWords(t *testing.T) {
-	page := must[*mmap.Region](t)(mmap.Anonymous(4096, nil))
+	page := providertest.Must[*mmap.Region](t)(mmap.Anonymous(4096, nil))
 	defer page.Close()
 	copy(page.Bytes(), []byte{0, 0, 1, 2, 3, 4, 5, 6})
 	var c ticks
@@ -200,7 +201,7 @@ func TestNoTicks(t *testing.T) {
 	query := func(change func(*fakeverbs.Kernel)) error {
 		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		change(k)
-		dev := must[*uverbs.Device](t)(openOn(info, k))
+		dev := providertest.Must[*uverbs.Device](t)(providertest.OpenOn(info, k))
 		defer func() {
 			if err := dev.Close(); err != nil {
 				t.Error(err)

@@ -90,7 +90,7 @@ func (q *cq) create(r *driver.CreateCQ) error {
 		return err
 	}
 	if q.num = resp.Cqn; q.num > cqeNumberMask {
-		return fmt.Errorf("mlx5: the kernel returned invalid CQ number %#x", q.num)
+		return fmt.Errorf("the kernel returned invalid CQ number %#x", q.num)
 	}
 	q.doorbell = words(0, q.num)
 	return nil
@@ -318,7 +318,11 @@ func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	case cqeRequest:
 		return p.sendCQ == q && p.sq.complete(q.ctx, index, be32(e.byteCount), data, wc)
 	case cqeReqError:
-		return p.sendCQ == q && p.sq.complete(q.ctx, index, 0, nil, wc) && e.fail(wc)
+		if p.sendCQ != q {
+			return false
+		}
+		stream := p.sq.stream(index) // which is read before others may write there
+		return p.sq.complete(q.ctx, index, 0, nil, wc) && e.fail(wc) && p.streams.failed(stream, wc.Status)
 	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
 		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
 	case cqeRespError:
@@ -377,12 +381,17 @@ func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
 		return q.typ != verbs.QPTypeRawPacket || e.describeFrame(wc)
 	}
 	from := be32(e.flagsQPN)
-	wc.SrcQP, wc.SL = from&cqeNumberMask, uint8(from>>24&0xf)
+	wc.SrcQPN = from & cqeNumberMask
 	if from>>28&3 != 0 {
 		wc.Flags |= verbs.WCGRH
 	}
 	if !q.ethernet {
-		wc.SLID, wc.DLIDPathBits = be16(e.slid), e.path&0x7f
+		wc.SL, wc.SLID, wc.DLIDPathBits = uint8(from>>24&0xf), be16(e.slid), e.path&0x7f
+		return true
+	}
+	// Over RoCE the bits of the SL say which headers the packet had, and the SL is its VLAN priority.
+	if e.headers&hasVLAN != 0 {
+		wc.SL = uint8(be16(e.vlan) >> 13)
 	}
 	return true
 }
@@ -468,7 +477,7 @@ var (
 	layer4s = [8]verbs.WCExtFlags{1: verbs.WCExtTCP, 2: verbs.WCExtUDP, 3: verbs.WCExtTCP, 4: verbs.WCExtTCP}
 )
 
-var errNoMarker = errors.New("mlx5: the old queue of a resized CQ has no end marker: close the CQ")
+var errNoMarker = errors.New("the old queue of a resized CQ has no end marker: close the CQ")
 
 // Resize replaces the queue by a new one. The kernel writes a marker into the old queue,
 // after all entries of the device. The device counts the marker as an entry, so the entries
@@ -527,15 +536,7 @@ func (q *cq) copyTo(next *cq) bool {
 // Clean removes the completions of a QP or WQ that is in RESET or destroyed. Later entries
 // move into their slots. The owner bit belongs to the slot and stays.
 func (q *cq) Clean(of any) {
-	var p *qp
-	switch of := of.(type) {
-	case *qp:
-		p = of
-	case *frameQP:
-		p = &of.qp
-	case *wq:
-		p = of.qp
-	}
+	p := of.(completer).named()
 	if q.lost {
 		return
 	}
@@ -561,6 +562,12 @@ func (q *cq) Clean(of any) {
 		q.consumed()
 	}
 }
+
+// completer is a QP or WQ. named returns the QP that its completions name.
+type completer interface{ named() *qp }
+
+func (q *qp) named() *qp  { return q }
+func (d *dct) named() *qp { return d.found }
 
 func (q *cq) isOf(e *cqe, p *qp) bool {
 	if q.ctx.indexed {

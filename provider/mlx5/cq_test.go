@@ -43,7 +43,7 @@ func TestEvents(t *testing.T) {
 		if i%5 == 0 {
 			arm() // ignored
 		}
-		if cq, err := w.ch.Get(context.Background()); cq != w.cq || err != nil {
+		if cq, err := w.cq.Channel().Get(context.Background()); cq != w.cq || err != nil {
 			t.Fatal(cq, err)
 		}
 		if w.kcq.Armed() {
@@ -72,7 +72,7 @@ func TestSolicited(t *testing.T) {
 			t.Errorf("%+v: armed %v", c, w.kcq.Armed())
 		}
 		if raised {
-			if _, err := w.ch.Get(context.Background()); err != nil {
+			if _, err := w.cq.Channel().Get(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,7 +116,7 @@ func TestHostile(t *testing.T) {
 			w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: sges(maxSGE)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 			w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 			var queue uint32 // the QP's, with version 1
-			qpn := w.qp.Num()
+			qpn := w.qp.QPN()
 			for _, c := range []fakemlx5.CQE{
 				{QPN: qpn + 1, Queue: 1}, {QPN: 0xffffff, Queue: 0xffffff}, {QPN: 0x8000, Queue: 0x8000}, // no such QP
 				{QPN: qpn, Queue: queue, Counter: 1},                                                                                                           // inside the first send
@@ -147,12 +147,12 @@ func TestHostile(t *testing.T) {
 // TestWrongCQ checks that a completion of a QP that has other CQs is skipped.
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
-	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
+	other := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 	w.postRecv(t, verbs.RecvWR{})
 	kother := fakemlx5.CQOf(w.k.CQs()[1])
 	for _, op := range []uint8{0, 1, 2, 3, 4, 13, 14} {
-		kother.Complete(fakemlx5.CQE{QPN: w.qp.Num(), Opcode: op, Syndrome: 1})
+		kother.Complete(fakemlx5.CQE{QPN: w.qp.QPN(), Opcode: op, Syndrome: 1})
 		if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 			t.Error(op, n, err)
 		}
@@ -170,7 +170,7 @@ func TestReceivesOutOfOrder(t *testing.T) {
 		w.postRecv(t, verbs.RecvWR{WRID: i})
 	}
 	complete := func(place uint16) {
-		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: w.qp.Num(), Opcode: 2, Counter: place})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: w.qp.QPN(), Opcode: 2, Counter: place})
 		if wc := w.one(t); wc.WRID != uint64(place) {
 			t.Errorf("%+v, want %d", wc, place)
 		}
@@ -194,7 +194,7 @@ func TestClean(t *testing.T) {
 			p := newPair(t, pairOptions{device: device, typ: verbs.QPTypeUC, srq: true})
 			cq := p.Side[0].CQ
 			opts := &uverbs.QPOptions{Type: verbs.QPTypeUC, SendCQ: cq, RecvCQ: cq, SRQ: p.Side[0].SRQ, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}}
-			other := must[*uverbs.QP](t)(p.PD.CreateQP(opts))
+			other := providertest.Must[*uverbs.QP](t)(p.PD.CreateQP(opts))
 			providertest.Bring(t, other)
 			all := p.K.QueuePairs()
 			p.Wire.Join(all[2], all[0])
@@ -227,9 +227,9 @@ func TestClean(t *testing.T) {
 				t.Fatal(err)
 			}
 			wcs := make([]verbs.WC, 64)
-			n := must[int](t)(cq.Poll(wcs))
+			n := providertest.Must[int](t)(cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
-				if wc.QPN != p.Side[0].QP.Num() || wc.Opcode != verbs.WCRecv {
+				if wc.QPN != p.Side[0].QP.QPN() || wc.Opcode != verbs.WCRecv {
 					t.Errorf("%+v", wc)
 				}
 			}
@@ -256,14 +256,14 @@ func TestClean(t *testing.T) {
 func TestNumberAgain(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).CQEVersion0 = true })
 	w.send(t)
-	num := w.qp.Num()
+	num := w.qp.QPN()
 	if err := w.qp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
+	next := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
 	defer next.Close()
-	if next.Num() != num {
-		t.Fatalf("QP %d, then %d", num, next.Num())
+	if next.QPN() != num {
+		t.Fatalf("QP %d, then %d", num, next.QPN())
 	}
 	providertest.Bring(t, next)
 	post(t, next, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
@@ -368,7 +368,7 @@ func FuzzCQE(f *testing.F) {
 		entry = b
 		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{})
 		for _, wc := range w.poll(t) {
-			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 || fmt.Sprint(wc) == "" {
+			if wc.QPN != w.qp.QPN() || wc.WRID != 1 && wc.WRID != 2 || fmt.Sprint(wc) == "" {
 				t.Errorf("%+v", wc)
 			}
 		}
@@ -393,14 +393,14 @@ func TestSRQPageFault(t *testing.T) {
 	for name, options := range map[string]fakemlx5.Options{"index": {SRQFaults: true}, "version 0": {SRQFaults: true, CQEVersion0: true}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { *fakemlx5.OptionsOf(k) = options })
-			srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 3, MaxSGE: 2}))
-			qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, SRQ: srq}))
+			srq := providertest.Must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 3, MaxSGE: 2}))
+			qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, SRQ: srq}))
 			providertest.Bring(t, qp)
 			kqp := w.k.QueuePairs()[1]
 			room := make([]*uverbs.MR, srq.MaxWR())
 			for i := range room {
-				room[i] = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
-				must[int](t)(srq.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGL: []verbs.SGE{room[i].SGE(1, 100), room[i].SGE(200, 9)}}}))
+				room[i] = providertest.Must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
+				providertest.Must[int](t)(srq.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGL: []verbs.SGE{room[i].SGE(1, 100), room[i].SGE(200, 9)}}}))
 			}
 			if _, err := srq.PostRecv([]verbs.RecvWR{{}}); !errors.Is(err, verbs.ErrQueueFull) { // all entries are in use
 				t.Error(err)
@@ -423,10 +423,10 @@ func TestSRQPageFault(t *testing.T) {
 				if wc := w.one(t); wc.WRID != uint64(at) || wc.Err() != nil || wc.ByteLen != 7 {
 					t.Errorf("%+v", wc)
 				}
-				must[int](t)(srq.PostRecv([]verbs.RecvWR{{WRID: uint64(at), SGL: []verbs.SGE{room[at].SGE(1, 100), room[at].SGE(200, 9)}}}))
+				providertest.Must[int](t)(srq.PostRecv([]verbs.RecvWR{{WRID: uint64(at), SGL: []verbs.SGE{room[at].SGE(1, 100), room[at].SGE(200, 9)}}}))
 			}
 			// A fault of an entry that does not exist is ignored. Another error with one of the numbers is reported.
-			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: 99, QPN: qp.Num(), Syndrome: 0x22, Vendor: 0x93, Queue: queueOf(w, kqp)})
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: 99, QPN: qp.QPN(), Syndrome: 0x22, Vendor: 0x93, Queue: queueOf(w, kqp)})
 			if wcs := w.poll(t); len(wcs) != 0 {
 				t.Errorf("%+v", wcs)
 			}
@@ -435,7 +435,7 @@ func TestSRQPageFault(t *testing.T) {
 				want             verbs.Status
 			}{{0x22, 0x94, verbs.StatusRemAbortErr}, {0x11, 0x93, verbs.StatusLocAccessErr}} {
 				r, _ := kqp.TakeRecv()
-				fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: uint16(r.Index), QPN: qp.Num(), Syndrome: c.syndrome, Vendor: c.vendor, Queue: queueOf(w, kqp)})
+				fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 14, Counter: uint16(r.Index), QPN: qp.QPN(), Syndrome: c.syndrome, Vendor: c.vendor, Queue: queueOf(w, kqp)})
 				if wc := w.one(t); wc.Status != c.want {
 					t.Errorf("%+v", wc)
 				}

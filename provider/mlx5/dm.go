@@ -58,7 +58,7 @@ func mapDM(m driver.Memory, page uint16, start, length uint64) (driver.DM, error
 	start %= size
 	mapped := (length + size - 1) / size * size
 	if length > math.MaxInt32 || start+length > mapped {
-		return nil, fmt.Errorf("mlx5: the kernel returned invalid device memory of %d bytes at offset %d of a page", length, start)
+		return nil, fmt.Errorf("the kernel returned invalid device memory of %d bytes at offset %d of a page", length, start)
 	}
 	key := int64(page&0xff) | dmCommand<<8 | int64(page>>8)<<16
 	region, err := m.Map(key*int64(size), int(mapped), mmap.ProtRead|mmap.ProtWrite)

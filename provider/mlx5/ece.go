@@ -47,20 +47,33 @@ func (e *ece) SetECE(to verbs.ECE) error {
 
 // modify modifies the QP in the kernel, with private bytes if there is something to say.
 func (e *ece) modify(r *driver.ModifyQP) error {
+	in := e.input(r)
+	switch {
+	case in == (abi.Mlx5IbModifyQp{}):
+		return r.Do(driver.UHW{})
+	case e.want == 0:
+		return r.Do(driver.UHW{In: abi.Bytes(&in)})
+	}
+	_, err := e.ask(r)
+	return err
+}
+
+func (e *ece) input(r *driver.ModifyQP) abi.Mlx5IbModifyQp {
 	in := abi.Mlx5IbModifyQp{EceOptions: e.want}
 	if r.Mask&verbs.QPAttrRateLimit != 0 {
 		in.BurstInfo.MaxBurstSz, in.BurstInfo.TypicalPktSz = r.Attr.MaxBurst, r.Attr.TypicalPacket
 	}
-	if in == (abi.Mlx5IbModifyQp{}) {
-		return r.Do(driver.UHW{})
-	}
-	if e.want == 0 {
-		return r.Do(driver.UHW{In: abi.Bytes(&in)})
-	}
-	var out abi.Mlx5IbModifyQpResp
+	return in
+}
+
+// ask modifies the QP and returns the kernel's private bytes.
+func (e *ece) ask(r *driver.ModifyQP) (out abi.Mlx5IbModifyQpResp, err error) {
+	in := e.input(r)
 	if err := r.Do(driver.UHW{In: abi.Bytes(&in), Out: abi.Bytes(&out)}); err != nil {
-		return err
+		return out, err
 	}
-	e.want, e.options = 0, out.EceOptions
-	return nil
+	if e.want != 0 {
+		e.want, e.options = 0, out.EceOptions
+	}
+	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -13,8 +14,8 @@ import (
 func TestTargetECE(t *testing.T) {
 	const trigger, mellanox = 1 << 28, 0x15b3
 	w := newWorld(t, nil)
-	domain := must[*uverbs.XRCD](t)(w.dev.OpenXRCD(nil, 0))
-	qp := must[*uverbs.QP](t)(domain.CreateQP())
+	domain := providertest.Must[*uverbs.XRCD](t)(w.dev.OpenXRCD(nil, 0))
+	qp := providertest.Must[*uverbs.QP](t)(domain.CreateQP())
 	t.Cleanup(func() {
 		if err := errors.Join(qp.Close(), domain.Close()); err != nil {
 			t.Error(err)

@@ -13,7 +13,7 @@ import (
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -28,7 +28,7 @@ func TestFlush(t *testing.T) {
 		t.Helper()
 		var ids []uint64
 		for _, wc := range w.poll(t) {
-			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || wc.VendorErr != 0x85 {
+			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.QPN() || wc.VendorErr != 0x85 {
 				t.Errorf("%+v", wc)
 			}
 			ids = append(ids, wc.WRID)
@@ -83,7 +83,7 @@ func TestReset(t *testing.T) {
 // TestStates checks that posts are refused if the device would carry them out later.
 func TestStates(t *testing.T) {
 	w := newWorld(t, nil)
-	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
+	qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
 	defer qp.Close()
 	sends := func() error { _, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); return err }
 	recvs := func() error { _, err := qp.PostRecv([]verbs.RecvWR{{}}); return err }
@@ -151,7 +151,7 @@ func TestCreateRefused(t *testing.T) {
 	for _, call := range []string{"ALLOC", "UAR_OBJ_ALLOC", "MMAP"} {
 		fresh := newWorld(t, nil)
 		opts := &uverbs.QPOptions{SendCQ: fresh.cq, RecvCQ: fresh.cq, Cap: verbs.QPCap{MaxSendWR: 1}}
-		second := must[*uverbs.QP](t)(fresh.pd.CreateQP(opts)) // which has the other register of the first UAR
+		second := providertest.Must[*uverbs.QP](t)(fresh.pd.CreateQP(opts)) // which has the other register of the first UAR
 		fresh.k.Fail(call, 0, syscall.ENOMEM)
 		if _, err := fresh.pd.CreateQP(opts); !errors.Is(err, syscall.ENOMEM) {
 			t.Error(call, err)
@@ -181,7 +181,7 @@ func TestManyQPs(t *testing.T) {
 			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.Page, *fakemlx5.OptionsOf(k) = m.page, m.device })
 			var qps []*uverbs.QP
 			for range m.qps {
-				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
+				qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
 				providertest.Bring(t, qp)
 				qps = append(qps, qp)
 			}
@@ -195,7 +195,7 @@ func TestManyQPs(t *testing.T) {
 						t.Fatal("nothing was sent")
 					}
 					kqp.Sent(s, abi.IB_WC_SUCCESS)
-					if wc := w.one(t); wc.WRID != uint64(i) || wc.QPN != qp.Num() {
+					if wc := w.one(t); wc.WRID != uint64(i) || wc.QPN != qp.QPN() {
 						t.Errorf("%+v", wc)
 					}
 				}
@@ -215,7 +215,7 @@ func TestFirstRegister(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).StaticUARs = true })
 	qps := []*uverbs.QP{w.qp}
 	for range 16 {
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
 		defer qp.Close()
 		providertest.Bring(t, qp)
 		qps = append(qps, qp)
@@ -276,13 +276,13 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).StaticUARs = true })
-			alive, live := w.k.Alive(), mmap.Live()
+			alive, live := w.k.Alive(), regions.Live()
 			w.k.Tamper = c.tamper
 			if err := c.create(w); err == nil || !strings.Contains(err.Error(), "on mlx5_0") {
 				t.Errorf("error is %v", err)
 			}
-			if !slices.Equal(w.k.Alive(), alive) || mmap.Live() > live {
-				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+			if !slices.Equal(w.k.Alive(), alive) || regions.Live() > live {
+				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 			}
 		})
 	}
@@ -309,19 +309,19 @@ func TestHostileOpen(t *testing.T) {
 	} {
 		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		k.Tamper = tamper("GET_CONTEXT", change)
-		live := mmap.Live()
-		if dev, err := openOn(info, k); err == nil {
+		live := regions.Live()
+		if dev, err := providertest.OpenOn(info, k); err == nil {
 			t.Errorf("%s: it opens", name)
 			_ = dev.Close()
 		}
-		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
-			t.Errorf("%s: %q; %d regions", name, leaks, mmap.Live()-live)
+		if leaks := k.Leaks(); len(leaks) > 0 || regions.Live() != live {
+			t.Errorf("%s: %q; %d regions", name, leaks, regions.Live()-live)
 		}
 	}
 	for _, call := range []string{"UAR_OBJ_ALLOC", "MMAP", "ASYNC_EVENT_ALLOC"} {
 		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		k.Fail(call, 0, syscall.ENOMEM)
-		if _, err := openOn(info, k); !errors.Is(err, syscall.ENOMEM) {
+		if _, err := providertest.OpenOn(info, k); !errors.Is(err, syscall.ENOMEM) {
 			t.Error(call, err)
 		}
 		if leaks := k.Leaks(); len(leaks) > 0 {

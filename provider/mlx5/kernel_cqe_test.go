@@ -109,12 +109,12 @@ func TestKernelCompletions(t *testing.T) {
 			sl, from, grh := r.Uint32N(16), r.Uint32N(1<<24), r.Uint32N(2)
 			c.FlagsRqpn = grh<<28 | sl<<24 | from
 			c.Srqn = r.Uint32()<<24 | w.user
-			c.SopDropQPN, c.WqeCounter, c.OpOwn = w.qp.Num(), uint16(i), op<<4
+			c.SopDropQPN, c.WqeCounter, c.OpOwn = w.qp.QPN(), uint16(i), op<<4
 			w.next = &c
 			w.postRecv(t, verbs.RecvWR{WRID: uint64(i)})
 			recv, _ := w.kqp.TakeRecv()
 			w.kqp.Received(recv, &abi.IbUverbsWc{}, false)
-			want := verbs.WC{WRID: uint64(i), QPN: w.qp.Num(), Opcode: verbs.WCRecv, ByteLen: c.ByteCnt}
+			want := verbs.WC{WRID: uint64(i), QPN: w.qp.QPN(), Opcode: verbs.WCRecv, ByteLen: c.ByteCnt}
 			switch op {
 			case kernelRespWRImm:
 				want.Opcode, want.Flags, want.Imm = verbs.WCRecvRDMAWithImm, verbs.WCWithImm, c.ImmInvalPkey
@@ -124,7 +124,7 @@ func TestKernelCompletions(t *testing.T) {
 				want.Flags, want.Imm = verbs.WCWithInv, c.ImmInvalPkey
 			}
 			if typ == verbs.QPTypeUD {
-				want.SrcQP, want.SL, want.SLID, want.DLIDPathBits = from, uint8(sl), c.Slid, c.MlPath&0x7f
+				want.SrcQPN, want.SL, want.SLID, want.DLIDPathBits = from, uint8(sl), c.Slid, c.MlPath&0x7f
 				if grh != 0 {
 					want.Flags |= verbs.WCGRH
 				}
@@ -141,9 +141,9 @@ func TestKernelSyndromes(t *testing.T) {
 	for syndrome := range 256 {
 		w := newKernelWorld(t, verbs.QPTypeRC, false)
 		w.post(t, verbs.SendWR{WRID: 9, Opcode: verbs.OpRDMAWrite})
-		w.next = &kernelErrCQE{Srqn: w.user, VendorErrSynd: 0x5a, Syndrome: uint8(syndrome), SWqeOpcodeQPN: kernelWrite<<24 | w.qp.Num(), OpOwn: kernelReqErr << 4}
+		w.next = &kernelErrCQE{Srqn: w.user, VendorErrSynd: 0x5a, Syndrome: uint8(syndrome), SWqeOpcodeQPN: kernelWrite<<24 | w.qp.QPN(), OpOwn: kernelReqErr << 4}
 		w.kqp.Sent(w.take(t), abi.IB_WC_LOC_PROT_ERR)
-		want := verbs.WC{WRID: 9, QPN: w.qp.Num(), Status: verbs.StatusGeneralErr, VendorErr: 0x5a}
+		want := verbs.WC{WRID: 9, QPN: w.qp.QPN(), Status: verbs.StatusGeneralErr, VendorErr: 0x5a}
 		if status, ok := kernelSyndromes[uint8(syndrome)]; ok {
 			want.Status = status
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -32,7 +33,7 @@ func TestKernelLayout(t *testing.T) {
 			}
 		})
 		attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
-		ah := must[*verbs.AH](t)(w.pd.CreateAH(attr))
+		ah := providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(attr))
 		r := rand.New(rand.NewPCG(5, uint64(typ)))
 		after := false // a change of a key
 		index := uint16(0)
@@ -43,8 +44,8 @@ func TestKernelLayout(t *testing.T) {
 			}
 			w.post(t, wr)
 			d := kernelDecode(t, raw, typ == verbs.QPTypeUD)
-			if d.index != index || d.qpn != w.qp.Num() {
-				t.Errorf("%v at block %d of QP %d: %+v", wr.Opcode, index, w.qp.Num(), d.ctrl)
+			if d.index != index || d.qpn != w.qp.QPN() {
+				t.Errorf("%v at block %d of QP %d: %+v", wr.Opcode, index, w.qp.QPN(), d.ctrl)
 			}
 			index += uint16((d.ctrl.QPNDs&0x3f + 3) / 4)
 			kernelCompare(t, &wr, &d, after)
@@ -174,17 +175,17 @@ func TestKernelLayoutWindows(t *testing.T) {
 			}
 		}
 	})
-	mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
+	mr := providertest.Must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
 	defer mr.Close()
 	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
-		mw := must[*uverbs.MW](t)(w.pd.AllocMW(typ))
+		mw := providertest.Must[*uverbs.MW](t)(w.pd.AllocMW(typ))
 		old, key := mw.RKey(), uverbs.IncRKey(mw.RKey())
 		b := &verbs.BindMW{MW: mw, RKey: key, MR: mr, Addr: mr.Addr() + 64, Length: 1000, Access: verbs.AccessRemoteRead | verbs.AccessRemoteAtomic}
 		w.post(t, verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: b})
 		d := kernelDecode(t, raw, false)
 		mask, qpn := uint64(kernelMaskFree|kernelMaskKey|kernelMaskLen|kernelMaskStart|kernelMaskLW|kernelMaskRR|kernelMaskRW|kernelMaskA), uint32(0xffffff)
 		if typ == verbs.MWType2 {
-			mask, qpn = mask|kernelMaskQPN, w.qp.Num()
+			mask, qpn = mask|kernelMaskQPN, w.qp.QPN()
 		}
 		if d.ctrl.GeneralID != old || d.umr.MkeyMask != mask || d.umr.XltOctowords != 4 || d.umr.Flags&(kernelUMRInline|kernelUMROffset) != kernelUMRInline|kernelUMROffset {
 			t.Errorf("type %v: %+v %+v", typ, d.ctrl, d.umr)

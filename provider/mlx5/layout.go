@@ -55,6 +55,8 @@ const (
 	ctrlCompletion = 0x08
 	ctrlSmallFence = 0x20 // waits for earlier changes of keys
 	ctrlFence      = 0x80
+
+	ctrlStreamShift = 8 // of a DCI's stream
 )
 
 const (
@@ -72,7 +74,7 @@ type cqe struct {
 	path       uint8 // 7 bits
 	_          [4]uint8
 	slid       uint16
-	flagsQPN   uint32 // 28 to 29 GRH, 24 to 27 SL, 0 to 23 the sender's QP
+	flagsQPN   uint32 // 28 to 29 GRH; 24 to 27 SL, or over RoCE the packet's headers; 0 to 23 the sender's QP
 	right      uint8  // layers of a raw packet
 	headers    uint8  // 0 a VLAN tag was stripped, 2 to 3 its layer 3, 4 to 6 its layer 4
 	vlan       uint16 // that tag

@@ -11,6 +11,10 @@ import (
 // last words of entries must be followed by the load barrier before anything else of an entry is
 // read. On arm64 the load acquires, too. Package mmap's TestMachineCode has the barrier's own
 // instruction, and TestWeakLoads what happens without.
+//
+// If a new compiler chooses other instructions, the failure prints the function's listing: check by hand that
+// the loads of the last words precede the barrier and that no other load of the entry does, and then add the
+// new form of a load to loads.
 func TestLoadBarrierMachineCode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package twice")

@@ -28,6 +28,7 @@ type mlx5Context struct {
 	atomics   bool
 	checksums bool // of raw packets
 	tso       abi.Mlx5IbTsoCaps
+	streams   verbs.DCStreams   // the most that a DCI may have
 	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
 	srqs      driver.Table[srq] // by number, when completions name them
 	records   records
@@ -76,7 +77,8 @@ func (c *mlx5Context) start() (driver.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tso = readAttr(private).TsoCaps
+	more := readAttr(private)
+	c.tso, c.streams = more.TsoCaps, streamsOf(more.DciStreamsCaps)
 	c.atomics = attr.AtomicCap != verbs.AtomicNone
 	c.checksums = attr.CapFlags&verbs.DeviceCapRawIPCsum != 0
 	if err := c.registers.init(c); err != nil {
@@ -98,13 +100,13 @@ func (c *mlx5Context) checkLimits() error {
 	line, page := l.CacheLineSize, uint32(c.device.PageSize())
 	switch {
 	case l.CqeVersion > maxCQEVersion:
-		return fmt.Errorf("mlx5: the kernel chose completion format %d, which was not requested", l.CqeVersion)
+		return fmt.Errorf("the kernel chose completion format %d, which was not requested", l.CqeVersion)
 	case line < 8 || line > page || line&(line-1) != 0:
-		return fmt.Errorf("mlx5: the kernel returned invalid cache line size %d", line)
+		return fmt.Errorf("the kernel returned invalid cache line size %d", line)
 	case l.BfRegSize > uarSize-uarSend || l.BfRegSize%(2*blockSize) != 0:
-		return fmt.Errorf("mlx5: the kernel returned invalid register size %d", l.BfRegSize)
+		return fmt.Errorf("the kernel returned invalid register size %d", l.BfRegSize)
 	case l.BfRegSize*uarRegisters > uarSize-uarSend:
-		return fmt.Errorf("mlx5: the kernel returned register size %d, but a UAR must hold two registers", l.BfRegSize)
+		return fmt.Errorf("the kernel returned register size %d, but a UAR must hold two registers", l.BfRegSize)
 	}
 	l.MaxSendWqebb, l.MaxRecvWr, l.MaxSrqRecvWr = min(l.MaxSendWqebb, indexMask+1), min(l.MaxRecvWr, indexMask+1), min(l.MaxSrqRecvWr, indexMask)
 	return nil
@@ -121,7 +123,7 @@ func (*mlx5Context) AllocPD(r *driver.AllocPD) (any, error) {
 
 // ethernet reports whether a port is an Ethernet port. It looks at the first GID, which all
 // ports have.
-func (c *mlx5Context) ethernet(port uint32) (bool, error) {
+func (c *mlx5Context) ethernet(port int) (bool, error) {
 	e, err := c.device.GID(port, 0)
 	if err != nil {
 		return false, err
@@ -140,7 +142,7 @@ func (provider) Import(r *driver.Open) (driver.Context, error) {
 		return nil, err
 	}
 	if c.limits.TotBfregs > 0 {
-		return nil, fmt.Errorf("mlx5: the context has registers of its own: %w", syscall.EINVAL)
+		return nil, fmt.Errorf("the context has registers of its own: %w", syscall.EINVAL)
 	}
 	return c.start()
 }
@@ -178,6 +180,7 @@ func (c *mlx5Context) ExtendAttr(a *verbs.DeviceAttr, private []byte) {
 	r := readAttr(private)
 	a.TSO = verbs.TSOCaps{MaxPayload: r.TsoCaps.MaxTso, SupportedQPTypes: r.TsoCaps.SupportedQpts}
 	a.RSS.HashFunctions, a.RSS.HashFields = r.RssCaps.RxHashFunction, r.RssCaps.RxHashFieldsMask
+	a.DCStreams = streamsOf(r.DciStreamsCaps)
 	p := &r.PacketPacingCaps
 	a.PacketPacing = verbs.PacketPacingCaps{MinRate: p.QpRateLimitMin, MaxRate: p.QpRateLimitMax, SupportedQPTypes: p.SupportedQpts,
 		Burst: p.CapFlags&abi.MLX5_IB_PP_SUPPORT_BURST != 0}

@@ -37,6 +37,7 @@ type qp struct {
 	smallFence     bool            // of the next send
 	short          bool            // short messages come in completions
 	maxInline      uint32
+	streams        *streams                         // of a DCI, or nil
 	whole          [maxBlockCopies * blockSize]byte // copy of a request that wraps around the end of the queue
 }
 
@@ -46,17 +47,27 @@ const noIndex = 0xffffff
 // CreateQP sets up everything before it asks the kernel, because completions name the QP by
 // an index that the provider chooses.
 func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
+	if r.Type == verbs.QPTypeDCT {
+		return c.createDCT(r)
+	}
 	size, err := c.sizes(r)
 	if err != nil {
 		return nil, err
 	}
-	f := &frameQP{qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}}
-	q := &f.qp
+	if s := r.DCStreams; s.Concurrent > c.streams.Concurrent || s.Errored > c.streams.Errored {
+		return nil, fmt.Errorf("%w: DCStreams of %d and %d, but the device has at most %d and %d", verbs.ErrNotSupported,
+			s.Concurrent, s.Errored, c.streams.Concurrent, c.streams.Errored)
+	}
+	q, whole := c.newQP(r.Type)
+	if r.DCStreams.Concurrent > 0 {
+		q.streams = &streams{most: int(r.DCStreams.Errored), errored: make(map[uint16]bool)}
+	}
+	q.sendCQ, q.bind, q.maxInline = r.SendCQ.(*cq), r.Bind, size.cap.MaxInline
 	q.recvCQ, _ = r.RecvCQ.(*cq)
 	q.srq, _ = r.SRQ.(*srq)
 	q.short = q.recvCQ != nil && q.recvCQ.short && (q.sendCQ.short || !r.SignalAll)
 	if q.maxTSOHeader = int(r.MaxTSOHeader); r.Type == verbs.QPTypeRawPacket {
-		if q.plainFrames, q.frameFlags = c.frameHeader() == 0, verbs.SendSignaled|verbs.SendSolicited; c.checksums {
+		if q.frameFlags = verbs.SendSignaled | verbs.SendSolicited; c.checksums {
 			q.frameFlags |= verbs.SendIPCsum
 		}
 		q.front = make([]byte, max(ethernetHeader, q.maxTSOHeader))
@@ -70,10 +81,25 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 		return nil, err
 	}
 	r.Cap = size.cap
-	if q.plainFrames {
-		return f, nil
+	return whole, nil
+}
+
+// newQP returns a QP, and the same as a driver.QP whose type has the methods that build its Sends.
+func (c *mlx5Context) newQP(t verbs.QPType) (q *qp, whole driver.QP) {
+	switch {
+	case t == verbs.QPTypeDCI:
+		d := new(dci)
+		q, whole = &d.qp, d
+	case t == verbs.QPTypeRawPacket && c.frameHeader() == 0:
+		f := new(frameQP)
+		q, whole = &f.qp, f
+		q.plainFrames = true
+	default:
+		q = new(qp)
+		whole = q
 	}
-	return q, nil
+	q.ctx, q.typ, q.index = c, t, noIndex
+	return q, whole
 }
 
 func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
@@ -91,6 +117,13 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	}
 	if q.short {
 		req.Flags = abi.MLX5_QP_FLAG_SCATTER_CQE
+	}
+	if q.typ == verbs.QPTypeDCI {
+		req.Flags |= abi.MLX5_QP_FLAG_TYPE_DCI
+		if s := r.DCStreams; s.Concurrent > 0 {
+			req.Flags |= abi.MLX5_QP_FLAG_DCI_STREAM
+			req.DciStreams = abi.Mlx5IbCreateQpDciStreams{LogNumConcurent: log2(s.Concurrent), LogNumErrored: log2(s.Errored)}
+		}
 	}
 	if size.receives > 0 {
 		req.RqWqeShift = uint32(bits.TrailingZeros32(size.receiveSegs * segmentSize))
@@ -119,11 +152,11 @@ func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 func (q *qp) adopt(num, register uint32) error {
 	c := q.ctx
 	if q.num = num; num > cqeNumberMask {
-		return fmt.Errorf("mlx5: the kernel returned invalid QP number %#x", num)
+		return fmt.Errorf("the kernel returned invalid QP number %#x", num)
 	}
 	if !c.registers.dynamic {
 		if register >= uint32(len(c.registers.send)) || c.registers.send[register] == nil {
-			return fmt.Errorf("mlx5: the kernel chose invalid register %d of %d", register, len(c.registers.send))
+			return fmt.Errorf("the kernel chose invalid register %d of %d", register, len(c.registers.send))
 		}
 		q.register = c.registers.send[register]
 	}
@@ -229,6 +262,7 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 		q.sq.reset()
 		q.rq.reset()
 		q.smallFence = false
+		q.streams.reset()
 		q.record.set(recvWord, 0)
 		q.record.set(sendWord, 0)
 	}
@@ -252,6 +286,7 @@ const (
 	bindOverhead = 16 + 48 + 64 + 64
 	udOverhead   = 16 + 48
 	xrcOverhead  = bindOverhead + 16
+	dciOverhead  = bindOverhead + 48
 	rawOverhead  = 16 + 32
 )
 
@@ -261,6 +296,8 @@ func overhead(t verbs.QPType) uint32 {
 		return udOverhead
 	case verbs.QPTypeXRCInitiator:
 		return xrcOverhead
+	case verbs.QPTypeDCI:
+		return dciOverhead
 	case verbs.QPTypeRawPacket:
 		return rawOverhead
 	}
@@ -271,9 +308,9 @@ func overhead(t verbs.QPType) uint32 {
 // adds.
 func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 	switch r.Type {
-	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket:
+	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket, verbs.QPTypeDCI:
 	default:
-		return s, fmt.Errorf("%w: this mlx5 provider supports only RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
+		return s, fmt.Errorf("%w: this mlx5 provider supports only RC, UC, UD, XRC, DC and raw packet QPs", verbs.ErrNotSupported)
 	}
 	s.cap = r.Cap
 	if err := c.sendSizes(&s, overhead(r.Type), align(r.MaxTSOHeader, segmentSize)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/flow"
@@ -212,8 +213,8 @@ func TestReceiveFrame(t *testing.T) {
 		{[2]byte{0x02, 2 << 2}, 0}, {[2]byte{0x04, 2 << 2}, 0}, {[2]byte{0x06, 1 << 2}, 0}, {},
 	} {
 		w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
-		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: w.qp.Num(), Queue: 0, Bytes: 64, Checks: c.checks})
-		if wc := w.one(t); wc.WRID != uint64(i) || wc.ByteLen != 64 || wc.Flags != c.want || wc.SrcQP != 0 {
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: w.qp.QPN(), Queue: 0, Bytes: 64, Checks: c.checks})
+		if wc := w.one(t); wc.WRID != uint64(i) || wc.ByteLen != 64 || wc.Flags != c.want || wc.SrcQPN != 0 {
 			t.Errorf("%x: %+v", c.checks, wc)
 		}
 	}
@@ -223,11 +224,11 @@ func TestReceiveFrame(t *testing.T) {
 func TestFrameBeforeRTR(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverMLX5))
 	w := &world{k: k}
-	w.dev = must[*uverbs.Device](t)(openOn(info, k))
+	w.dev = providertest.Must[*uverbs.Device](t)(providertest.OpenOn(info, k))
 	defer w.dev.Close()
-	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
-	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq,
+	w.pd = providertest.Must[*uverbs.PD](t)(w.dev.AllocPD())
+	w.cq = providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq,
 		Cap: verbs.QPCap{MaxRecvWR: 4, MaxRecvSGE: 1}}))
 	w.kqp = k.QueuePairs()[0]
 	if err := w.qp.Init(nil); err != nil {
@@ -338,7 +339,7 @@ func TestRefusesTSO(t *testing.T) {
 		t.Error("a device without TSO:", err)
 	}
 	opts.MaxTSOHeader, opts.SendCQ, opts.RecvCQ, opts.Cap.MaxSendWR = 128, w.cq, w.cq, 8
-	roomy := must[*uverbs.QP](t)(w.pd.CreateQP(opts)) // requests of 48 + 128 + 16 bytes, in a queue of 2 KiB
+	roomy := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(opts)) // requests of 48 + 128 + 16 bytes, in a queue of 2 KiB
 	if got, want := roomy.Cap(), (verbs.QPCap{MaxSendWR: 10, MaxSendSGE: 1, MaxInline: 140}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -417,7 +418,7 @@ func TestPacketLimits(t *testing.T) {
 		}
 		want := want
 		c.set(&want)
-		if got := must[*verbs.DeviceAttr](t)(w.dev.Query()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing ||
+		if got := providertest.Must[*verbs.DeviceAttr](t)(w.dev.QueryDevice()); got.TSO != want.TSO || got.PacketPacing != want.PacketPacing ||
 			got.RSS.HashFunctions != want.RSS.HashFunctions || got.RSS.HashFields != want.RSS.HashFields {
 			t.Errorf("%s: %+v, %+v, %+v", name, got.TSO, got.PacketPacing, got.RSS)
 		}
@@ -455,7 +456,7 @@ func TestPacketFields(t *testing.T) {
 			w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
 			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: tag + uint32(i), Bytes: 64, Checks: c.checks, VLAN: vlan})
 			wcs, got := make([]verbs.WC, 2), []verbs.WCExt{{Timestamp: 9, VLAN: 9}, {}}
-			if n, err := w.cq.PollExt(wcs, got); n != 1 || err != nil || wcs[0].WRID != uint64(i) || wcs[0].QPN != w.qp.Num() {
+			if n, err := w.cq.PollExt(wcs, got); n != 1 || err != nil || wcs[0].WRID != uint64(i) || wcs[0].QPN != w.qp.QPN() {
 				t.Fatal(n, err, wcs)
 			}
 			want := verbs.WCExt{}
@@ -479,7 +480,7 @@ func TestPacketFields(t *testing.T) {
 			t.Error("of an error:", n, err, got)
 		}
 		w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{w.mr.SGE(0, 64)}})
-		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 0, QPN: w.qp.Num(), Checks: [2]byte{0x06, 0xff}, VLAN: vlan})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 0, QPN: w.qp.QPN(), Checks: [2]byte{0x06, 0xff}, VLAN: vlan})
 		if n, err := w.cq.PollExt(make([]verbs.WC, 1), got); n != 1 || err != nil || got[0] != (verbs.WCExt{}) {
 			t.Error("of a send:", n, err, got)
 		}
@@ -488,7 +489,7 @@ func TestPacketFields(t *testing.T) {
 	w := makeWorld(t, uverbs.CQOptions{Ext: all}, nil)
 	w.postRecv(t, verbs.RecvWR{})
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
-	for _, c := range []fakemlx5.CQE{{Opcode: 2, QPN: w.qp.Num()}, {Opcode: 0, QPN: w.qp.Num()}} {
+	for _, c := range []fakemlx5.CQE{{Opcode: 2, QPN: w.qp.QPN()}, {Opcode: 0, QPN: w.qp.QPN()}} {
 		c.Checks, c.VLAN = [2]byte{0x06, 0xff}, vlan
 		fakemlx5.CQOf(w.kcq).Complete(c)
 	}
@@ -509,7 +510,7 @@ func TestPacketFields(t *testing.T) {
 // it.
 func TestFlowCounters(t *testing.T) {
 	w := rawWorld(t, fakemlx5.Options{})
-	counters := must[*uverbs.Counters](t)(w.dev.CreateCounters())
+	counters := providertest.Must[*uverbs.Counters](t)(w.dev.CreateCounters())
 	opts := &uverbs.FlowOptions{Specs: []flow.Spec{&flow.Eth{}, counters}}
 	if _, err := w.qp.CreateFlow(opts); !errors.Is(err, syscall.EINVAL) {
 		t.Error("counters of nothing:", err)
@@ -519,7 +520,7 @@ func TestFlowCounters(t *testing.T) {
 	}
 	want := []fakeverbs.CounterKind{{Kind: 1, Index: 2}, {Kind: 0, Index: 0}, {Kind: 1, Index: 1}}
 	for range 2 {
-		a, b := must[*uverbs.Flow](t)(w.qp.CreateFlow(opts)), must[*uverbs.Flow](t)(w.qp.CreateFlow(opts))
+		a, b := providertest.Must[*uverbs.Flow](t)(w.qp.CreateFlow(opts)), providertest.Must[*uverbs.Flow](t)(w.qp.CreateFlow(opts))
 		if got := w.k.AllCounters()[0].Kinds; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}

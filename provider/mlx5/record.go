@@ -57,7 +57,7 @@ func (r *records) take() (record, error) {
 	}
 	region, err := r.alloc(r.page, nil)
 	if err != nil {
-		return record{}, fmt.Errorf("mlx5: a page of doorbell records: %w", err)
+		return record{}, fmt.Errorf("a page of doorbell records: %w", err)
 	}
 	p := &recordPage{region: region, line: r.line, taken: make([]uint64, (region.Len()/r.line+63)/64)}
 	r.pages = append(r.pages, p)

@@ -3,6 +3,7 @@ package mlx5
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -20,7 +21,7 @@ func TestRecords(t *testing.T) {
 		seen := make(map[uint64]bool)
 		var all []record
 		for range 1200 {
-			rec := must[record](t)(r.take())
+			rec := providertest.Must[record](t)(r.take())
 			if seen[rec.addr] || rec.addr < rec.page.region.Addr() || rec.addr+8 > rec.page.region.Addr()+uint64(rec.page.region.Len()) {
 				t.Fatalf("lines of %d: a record at %#x", line, rec.addr)
 			}
@@ -34,7 +35,7 @@ func TestRecords(t *testing.T) {
 		for i := range all {
 			all[i].set(0, 7)
 			r.give(all[i])
-			if again := must[record](t)(r.take()); again.word[0].Load() != 0 {
+			if again := providertest.Must[record](t)(r.take()); again.word[0].Load() != 0 {
 				t.Fatal("a record is not zeroed")
 			}
 		}
@@ -55,9 +56,9 @@ func TestGivenBack(t *testing.T) {
 		if i == 10 {
 			before = [2]int{w.k.Calls("ALLOC"), w.k.Calls("UAR_OBJ_ALLOC")}
 		}
-		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
-		srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1}}))
+		cq := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
+		srq := providertest.Must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1}}))
 		for _, c := range []interface{ Close() error }{qp, srq, cq} {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)

@@ -102,11 +102,11 @@ func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
 		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, Out: abi.Bytes(&number)},
 	}
 	if err := c.device.Invoke(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC, attrs...); err != nil {
-		return uar{}, fmt.Errorf("mlx5: a UAR: %w", err)
+		return uar{}, fmt.Errorf("allocate a UAR: %w", err)
 	}
 	u = uar{handle: attrs[0].Handle, number: number}
 	if u.page, err = c.device.MapPage(int64(offset), int(length)); err == nil && uint32(u.page.Len()/uarSize) < max(c.limits.NumUarsPerPage, 1) {
-		err = fmt.Errorf("mlx5: the kernel returned invalid mapping of %d UARs in %d bytes", c.limits.NumUarsPerPage, length)
+		err = fmt.Errorf("the kernel returned invalid mapping of %d UARs in %d bytes", c.limits.NumUarsPerPage, length)
 	}
 	if err != nil {
 		return uar{}, errors.Join(err, u.free(c))
@@ -129,7 +129,7 @@ func (s *registers) mapStatic(c *mlx5Context) error {
 	l := &c.limits
 	perPage, size := max(l.NumUarsPerPage, 1), c.device.PageSize()
 	if l.TotBfregs%(uarRegisters*perPage) != 0 || l.TotBfregs > maxStatic || perPage > uint32(size/uarSize) {
-		return fmt.Errorf("mlx5: the kernel returned invalid mapping of %d registers in pages of %d UARs", l.TotBfregs, perPage)
+		return fmt.Errorf("the kernel returned invalid mapping of %d registers in pages of %d UARs", l.TotBfregs, perPage)
 	}
 	for i := range l.TotBfregs / (uarRegisters * perPage) {
 		page, err := c.device.MapPage(int64(i)*int64(size), size)

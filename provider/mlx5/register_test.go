@@ -36,7 +36,7 @@ func TestSharedRegisters(t *testing.T) {
 			})
 			var qps []*uverbs.QP
 			for range queues {
-				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq,
+				qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq,
 					Cap: verbs.QPCap{MaxSendWR: posts, MaxSendSGE: 1, MaxInline: 160}}))
 				providertest.Bring(t, qp)
 				qps = append(qps, qp)
@@ -93,7 +93,7 @@ func TestLargePages(t *testing.T) {
 			var qps []*uverbs.QP
 			for range 40 {
 				s := &p.Side[0]
-				qp := must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
+				qp := providertest.Must[*uverbs.QP](t)(p.PD.CreateQP(&uverbs.QPOptions{SendCQ: s.CQ, RecvCQ: s.CQ, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
 				providertest.Bring(t, qp)
 				kqps := p.K.QueuePairs()
 				p.Wire.Peers[kqps[len(kqps)-1]] = kqps[1]
@@ -103,9 +103,9 @@ func TestLargePages(t *testing.T) {
 			if uars != 15 || len(pages) > 2 {
 				t.Errorf("UARs up to %d of %d pages were used, want all sixteen of at most two", uars, len(pages))
 			}
-			must[uint64](t)(p.Dev.QueryClock())
-			cq := must[*uverbs.CQ](t)(p.Dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtWallClock}))
-			dm := must[*uverbs.DM](t)(p.Dev.AllocDM(4096, 0))
+			providertest.Must[uint64](t)(p.Dev.QueryClock())
+			cq := providertest.Must[*uverbs.CQ](t)(p.Dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtWallClock}))
+			dm := providertest.Must[*uverbs.DM](t)(p.Dev.AllocDM(4096, 0))
 			if n, err := dm.WriteAt([]byte("eight by"), 64); n != 8 || err != nil {
 				t.Error(n, err)
 			}

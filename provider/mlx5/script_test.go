@@ -58,7 +58,7 @@ func (p *pair) script() {
 // later requests need, alone and in a list.
 func (p *pair) window2() {
 	p.T.Helper()
-	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType2))
+	mw := providertest.Must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType2))
 	s := &p.Side[1]
 	for round := range 9 {
 		key := uverbs.IncRKey(mw.RKey())
@@ -93,7 +93,7 @@ func (p *pair) window2() {
 // window1 binds another kind, which chooses its key, again and again, and ends that.
 func (p *pair) window1() {
 	p.T.Helper()
-	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType1))
+	mw := providertest.Must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType1))
 	s := &p.Side[1]
 	for range 3 {
 		p.Bind(mw, verbs.BindMW{MR: s.MR, Addr: s.MR.Addr() + target, Length: 4096, Access: verbs.AccessRemoteWrite})
@@ -163,6 +163,7 @@ func TestGolden(t *testing.T) {
 		"script-short": {pairOptions{all: true, short: cqeInsideSize}, whole},
 		"script-128":   {pairOptions{short: cqeSize}, whole},
 		"script-xrc":   {pairOptions{typ: verbs.QPTypeXRCInitiator}, providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true}},
+		"script-dc":    {pairOptions{typ: verbs.QPTypeDCI}, providertest.Script{Ops: all, Reads: true, Atomics: true, Solicits: true}},
 		"script-raw":   {pairOptions{typ: verbs.QPTypeRawPacket}, providertest.Script{}},
 		"script-srq":   {pairOptions{srq: true}, providertest.Script{Ops: sends, Solicits: true}},
 		"script-uc":    {pairOptions{typ: verbs.QPTypeUC}, providertest.Script{Ops: all, Solicits: true, Resizes: true}},

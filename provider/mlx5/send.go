@@ -83,6 +83,9 @@ func (q *qp) control(flags verbs.SendFlags) uint32 {
 // general returns the second half of the first segment: flags, and a number or a key.
 func (q *qp) general(r *request) uint64 {
 	flags := q.control(r.flags)
+	if q.typ == verbs.QPTypeDCI && r.op.form != formKeys {
+		flags |= uint32(r.wr.DCStream) << ctrlStreamShift
+	}
 	switch {
 	case r.flags&verbs.SendFence != 0:
 		flags |= ctrlFence
@@ -259,14 +262,18 @@ func (q *qp) check(r *request) error {
 	if err := q.checkData(r); err != nil {
 		return err
 	}
-	switch q.typ {
-	case verbs.QPTypeUD:
-		return r.findAH()
-	case verbs.QPTypeRawPacket:
-		return q.checkFrame(r)
-	}
-	if r.op.form == formKeys {
+	switch {
+	case r.op.form == formKeys:
 		return q.checkKeys(r)
+	case q.typ == verbs.QPTypeUD:
+		return r.findAH(q.typ)
+	case q.typ == verbs.QPTypeDCI:
+		if wr.DCStream != 0 && q.streams == nil {
+			return fmt.Errorf("%w: DCStream of a DCI without streams (QPOptions.DCStreams)", verbs.ErrInvalidWR)
+		}
+		return r.findAH(q.typ)
+	case q.typ == verbs.QPTypeRawPacket:
+		return q.checkFrame(r)
 	}
 	return nil
 }
@@ -302,13 +309,10 @@ func errTooLong(length uint64) error {
 	return fmt.Errorf("%w: %d bytes in all, but a message has at most %d", verbs.ErrInvalidWR, length, uint32(maxDataLength))
 }
 
-func (r *request) findAH() error {
-	if r.wr.AH == nil {
-		return fmt.Errorf("%w: a datagram needs an AH", verbs.ErrInvalidWR)
-	}
-	to, ok := r.wr.AH.Data().(*ah)
-	if !ok {
-		return fmt.Errorf("%w: the AH is closed, or belongs to another provider", verbs.ErrInvalidWR)
+func (r *request) findAH(t verbs.QPType) error {
+	to, open := driver.AHData(r.wr.AH).(*ah)
+	if !open {
+		return fmt.Errorf("%w: a %v QP needs an open AH", verbs.ErrInvalidWR, t)
 	}
 	r.ah = to
 	return nil
@@ -357,13 +361,14 @@ func (q *qp) fill(at uint32, r *request) (end uint32) {
 		at++
 	}
 	switch {
-	case r.op.form != formSend:
-		*q.sq.segs.At(at) = segment{be64(r.wr.RemoteAddr), words(r.wr.RKey, 0)}
-		at++
 	case r.ah != nil:
 		at = q.putAddress(at, r)
 	case q.typ == verbs.QPTypeRawPacket:
 		return q.putFrame(at, r)
+	}
+	if r.op.form != formSend {
+		*q.sq.segs.At(at) = segment{be64(r.wr.RemoteAddr), words(r.wr.RKey, 0)}
+		at++
 	}
 	if r.op.form == formAtomic {
 		*q.sq.segs.At(at) = r.operands()
@@ -383,13 +388,14 @@ func (r *request) operands() segment {
 }
 
 func (q *qp) putAddress(at uint32, r *request) (end uint32) {
-	for i, s := range r.ah.av {
+	av := r.ah.address(words(r.wr.RemoteQKey, 0), r.wr.RemoteQPN)
+	if q.typ == verbs.QPTypeDCI {
+		av = r.ah.address(be64(r.wr.DCKey), r.wr.RemoteQPN)
+	}
+	for i, s := range av {
 		*q.sq.segs.At(at + uint32(i)) = s
 	}
-	first := q.sq.segs.At(at)
-	first[0] = words(r.wr.RemoteQKey, 0)
-	first[1] |= words(r.wr.RemoteQPN&cqeNumberMask|extendedAV, 0)
-	return at + uint32(len(r.ah.av))
+	return at + uint32(len(av))
 }
 
 // putSGL writes SGEs. It leaves out empty ones, because a length of 0 means 2 GiB.
@@ -447,8 +453,9 @@ const (
 	typeUD
 	typeXRC // sends to SRQs
 	typeRaw
+	typeDCI
 
-	typesReliable  = typeRC | typeXRC
+	typesReliable  = typeRC | typeXRC | typeDCI
 	typesConnected = typesReliable | typeUC
 )
 
@@ -478,6 +485,8 @@ func typeBit(t verbs.QPType) uint8 {
 		return typeXRC
 	case verbs.QPTypeRawPacket:
 		return typeRaw
+	case verbs.QPTypeDCI:
+		return typeDCI
 	}
 	return 0
 }

@@ -163,6 +163,9 @@ func canBuild(wr *verbs.SendWR) bool {
 
 // add adds a request to a list that is built.
 func add(q *uverbs.Sends, wr *verbs.SendWR) {
+	if wr.AH != nil {
+		q.SetDCAddr(wr.AH.(*uverbs.AH), wr.RemoteQPN, wr.DCKey, wr.DCStream)
+	}
 	switch write := wr.Opcode == verbs.OpRDMAWrite; {
 	case write && wr.Inline != nil:
 		q.WriteInline(wr.WRID, wr.Flags, wr.Inline, wr.RemoteAddr, wr.RKey)
@@ -213,7 +216,7 @@ func (w *world) compare(t *testing.T, name string, wr verbs.SendWR, want *fakeve
 		t.Fatalf("%s: %d completions of %d", name, len(wcs), owed)
 	}
 	for _, wc := range wcs {
-		if wc.WRID != wr.WRID || wc.Status != verbs.StatusSuccess || wc.QPN != w.qp.Num() || wc.Opcode != operations[wr.Opcode].wc {
+		if wc.WRID != wr.WRID || wc.Status != verbs.StatusSuccess || wc.QPN != w.qp.QPN() || wc.Opcode != operations[wr.Opcode].wc {
 			t.Errorf("%s: %+v", name, wc)
 		}
 		if bytes := map[verbs.Opcode]uint32{verbs.OpRDMARead: want.Len(), verbs.OpFetchAdd: 8, verbs.OpCompareSwap: 8}[wr.Opcode]; wc.ByteLen != bytes {

@@ -90,6 +90,14 @@ func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []
 	return true
 }
 
+// stream returns the stream of the DCI's request that begins at a block.
+func (s *sendQueue) stream(index uint16) uint16 {
+	if s.blocks == 0 {
+		return 0
+	}
+	return uint16(be64(s.ring.At(uint32(index))[0][1]) >> (32 + ctrlStreamShift))
+}
+
 // plain finds the successful send or write that an entry with this last word completes. It returns nil
 // if the entry is another one. Of the requests, done are done and produced were posted.
 func (s *sendQueue) plain(last, done, produced uint32) *sent {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -89,7 +90,7 @@ func TestShortRefused(t *testing.T) {
 		"all is well": {func(w *world) verbs.SGE { return w.mr.SGE(0, 16) }, verbs.StatusSuccess},
 		"too long":    {func(w *world) verbs.SGE { return w.mr.SGE(0, 15) }, verbs.StatusLocLenErr},
 		"no region":   {func(w *world) verbs.SGE { return verbs.SGE{Addr: w.mr.Addr(), Length: 16, LKey: 0xdead00} }, verbs.StatusLocProtErr},
-		"behind it":   {func(w *world) verbs.SGE { return w.mr.SGE(4090, 16) }, verbs.StatusLocProtErr},
+		"behind it":   {func(w *world) verbs.SGE { return verbs.SGE{Addr: w.mr.Addr() + 4090, Length: 16, LKey: w.mr.LKey()} }, verbs.StatusLocProtErr},
 		"before it": {func(w *world) verbs.SGE {
 			return verbs.SGE{Addr: w.mr.Addr() - 1, Length: 16, LKey: w.mr.LKey()}
 		}, verbs.StatusLocProtErr},
@@ -98,15 +99,18 @@ func TestShortRefused(t *testing.T) {
 			if err != nil {
 				panic(err)
 			}
-			w.extra = append(w.extra, mr)
 			return mr.SGE(0, 16)
 		}, verbs.StatusLocProtErr},
 		"closed": {func(w *world) verbs.SGE {
 			mr, err := w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil)
-			if err != nil || mr.Close() != nil {
+			if err != nil {
 				panic(err)
 			}
-			return mr.SGE(0, 16)
+			sge := mr.SGE(0, 16)
+			if err := mr.Close(); err != nil {
+				panic(err)
+			}
+			return sge
 		}, verbs.StatusLocProtErr},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +122,7 @@ func TestShortRefused(t *testing.T) {
 			}
 			w.kqp.Received(r, wcOf(16), false)
 			wc := w.one(t)
-			if wc.WRID != 7 || wc.Status != c.want || wc.QPN != w.qp.Num() {
+			if wc.WRID != 7 || wc.Status != c.want || wc.QPN != w.qp.QPN() {
 				t.Errorf("%+v", wc)
 			}
 			if got := strings.HasPrefix(string(w.mr.Bytes()), "sixteen bytes ok"); got != (c.want == verbs.StatusSuccess) {
@@ -167,8 +171,8 @@ func TestShortSizes(t *testing.T) {
 			}
 		})
 		sizes = nil
-		send, recv := must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.send})), must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.recv}))
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv, SignalAll: c.all, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+		send, recv := providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.send})), providertest.Must[*uverbs.CQ](t)(w.dev.CreateCQ(3, &uverbs.CQOptions{MaxInline: c.recv}))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv, SignalAll: c.all, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 		want := []uint32{64, 64}
 		for i, n := range []uint32{c.send, c.recv} {
 			if n > 32 {

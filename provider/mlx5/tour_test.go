@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/flow"
@@ -76,7 +77,7 @@ func (p *pair) failing() {
 	}
 	p.Next++
 	post(p.T, s.QP, verbs.SendWR{WRID: p.Next, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{s.SGE(0, 8)}, RemoteAddr: to.MR.Addr() + pairMemory, RKey: to.MR.RKey()})
-	s.Want = append(s.Want, verbs.WC{WRID: p.Next, QPN: s.QP.Num(), Status: verbs.StatusRemAccessErr, VendorErr: 0x93})
+	s.Want = append(s.Want, verbs.WC{WRID: p.Next, QPN: s.QP.QPN(), Status: verbs.StatusRemAccessErr, VendorErr: 0x93})
 	p.Reap()
 }
 
@@ -94,7 +95,7 @@ func frameOf(source byte) []byte {
 // steer has a QP receive frames of IPv4, until the rule is closed.
 func (p *pair) steer(qp *uverbs.QP) *uverbs.Flow {
 	p.T.Helper()
-	return must[*uverbs.Flow](p.T)(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+	return providertest.Must[*uverbs.Flow](p.T)(qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
 		&flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{2, 2, 2, 2, 2, 2}}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}},
 		flow.Tag(0xabcdef),
 	}}))
@@ -157,15 +158,15 @@ func (p *pair) spread() {
 	s := &p.Side[1]
 	var wqs []*uverbs.WQ
 	for range 2 {
-		w := must[*uverbs.WQ](p.T)(p.PD.CreateWQ(&uverbs.WQOptions{MaxWR: p.Cap.MaxRecvWR, MaxSGE: 2, CQ: s.CQ}))
+		w := providertest.Must[*uverbs.WQ](p.T)(p.PD.CreateWQ(&uverbs.WQOptions{MaxWR: p.Cap.MaxRecvWR, MaxSGE: 2, CQ: s.CQ}))
 		if err := w.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err != nil {
 			p.T.Fatal(err)
 		}
 		wqs = append(wqs, w)
 	}
 	hash := rss.Hash{Function: rss.Toeplitz, Key: data(40), Fields: rss.SrcIPv4 | rss.DstIPv4}
-	table := must[*uverbs.RWQIndTable](p.T)(p.Dev.CreateRWQIndTable(wqs))
-	qp := must[*uverbs.QP](p.T)(p.PD.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: hash}))
+	table := providertest.Must[*uverbs.RWQIndTable](p.T)(p.Dev.CreateRWQIndTable(wqs))
+	qp := providertest.Must[*uverbs.QP](p.T)(p.PD.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: hash}))
 	rule := p.steer(qp)
 	all := p.K.QueuePairs()
 	to := all[slices.IndexFunc(all, func(q *fakeverbs.QP) bool { return q.Table != nil })]
@@ -197,18 +198,18 @@ func (p *pair) device() {
 	p.T.Helper()
 	p.OneMessage(0, 1, verbs.OpSend, gathered(8))
 	p.limits()
-	cq := must[*uverbs.CQ](p.T)(p.Dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtWallClock}))
+	cq := providertest.Must[*uverbs.CQ](p.T)(p.Dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtWallClock}))
 	if err := cq.Close(); err != nil {
 		p.T.Error(err)
 	}
-	if must[uint64](p.T)(p.Dev.QueryClock()) == 0 {
+	if providertest.Must[uint64](p.T)(p.Dev.QueryClock()) == 0 {
 		p.T.Error("the device's clock does not run")
 	}
-	null := must[*uverbs.MR](p.T)(p.PD.AllocNullMR())
+	null := providertest.Must[*uverbs.MR](p.T)(p.PD.AllocNullMR())
 	if null.LKey() != p.K.NullKey {
 		p.T.Errorf("the key of no memory is %#x, want %#x", null.LKey(), p.K.NullKey)
 	}
-	dm := must[*uverbs.DM](p.T)(p.Dev.AllocDM(4000, 0))
+	dm := providertest.Must[*uverbs.DM](p.T)(p.Dev.AllocDM(4000, 0))
 	if n, err := dm.WriteAt(data(200), 8); n != 200 || err != nil {
 		p.T.Error(n, err)
 	}

@@ -1,29 +1,14 @@
 package mlx5
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // world is a QP and the objects that it needs, on the model of the device. The test plays
 // the device: it takes sends and receives, and chooses how they complete.
@@ -31,14 +16,11 @@ type world struct {
 	k   *fakeverbs.Kernel
 	dev *uverbs.Device
 	pd  *uverbs.PD
-	ch  *uverbs.CompChannel
 	cq  *uverbs.CQ
 	mr  *uverbs.MR
 	qp  *uverbs.QP
 	kqp *fakeverbs.QP
 	kcq *fakeverbs.CQ
-
-	extra []*uverbs.MR
 }
 
 const (
@@ -63,40 +45,20 @@ func newStamped(t testing.TB, ext verbs.WCExtMask) *world {
 func makeWorld(t testing.TB, cq uverbs.CQOptions, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverMLX5))
-	live := mmap.Live()
 	w := &world{k: k}
 	opts := &uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 3}}
 	if change != nil {
 		change(k, opts)
 	}
-	w.dev = must[*uverbs.Device](t)(openOn(info, k))
-	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
-	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
-	cq.Channel = w.ch
-	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, &cq))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
-	opts.SendCQ, opts.RecvCQ = w.cq, w.cq
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+	end := providertest.Endpoint(t, info, k, &uverbs.EndpointOptions{SendCQEntries: 7, CQ: cq})
+	w.dev, w.pd, w.cq = end.PD.Device(), end.PD, end.SendCQ
+	w.mr = providertest.Must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
+	if opts.SendCQ, opts.RecvCQ = w.cq, w.cq; opts.Type == verbs.QPTypeDCI {
+		opts.RecvCQ, opts.Cap.MaxRecvWR, opts.Cap.MaxRecvSGE = nil, 0, 0
+	}
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq = k.QueuePairs()[0], k.CQs()[0]
 	providertest.Bring(t, w.qp)
-	t.Cleanup(func() {
-		for _, mr := range w.extra {
-			if err := mr.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		for _, c := range []interface{ Close() error }{w.qp, w.mr, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-				t.Error(err)
-			}
-		}
-		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
-			t.Errorf("the kernel still has %q; %d regions live, %d at the start", leaks, mmap.Live(), live)
-		}
-		for _, v := range k.Violations() {
-			t.Error("violation:", v)
-		}
-	})
 	return w
 }
 
@@ -128,7 +90,7 @@ func (w *world) take(t testing.TB) *fakeverbs.Work {
 func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
 	wcs := make([]verbs.WC, 64)
-	return wcs[:must[int](t)(w.cq.Poll(wcs))]
+	return wcs[:providertest.Must[int](t)(w.cq.Poll(wcs))]
 }
 
 // wcOf is the completion of a SEND of n bytes, as the device has it.
@@ -142,10 +104,4 @@ func (w *world) one(t testing.TB) verbs.WC {
 		t.Fatalf("%d completions: %+v", len(wcs), wcs)
 	}
 	return wcs[0]
-}
-
-// openOn opens a device on a fake kernel.
-func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = kernel.Node(file)
-	return info.Open()
 }

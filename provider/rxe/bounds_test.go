@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,11 +35,11 @@ func TestKeysOfWindows(t *testing.T) {
 // A queue that was resized is the only one mapped.
 func TestResizeFreesOldQueue(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
-	live := mmap.Live()
+	live := regions.Live()
 	if err := errors.Join(w.cq.Resize(30), w.srq.Resize(30)); err != nil {
 		t.Fatal(err)
 	}
-	if n := mmap.Live(); n != live {
+	if n := regions.Live(); n != live {
 		t.Errorf("%d regions, %d before", n, live)
 	}
 }

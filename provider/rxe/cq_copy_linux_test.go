@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/mmaptest"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -21,8 +22,8 @@ func TestCopiedBeforeRelease(t *testing.T) {
 		copy(memory[queueData+i*128:], abi.Bytes(&abi.IbUverbsWc{WrId: uint64(i + 1), Opcode: abi.IB_WC_RECV, ByteLen: 8}))
 	}
 	region := mmaptest.ReadOnly(t, memory)
-	layout := must[queue](t)(readHeader(region)).layout
-	q := &cq{ring: *must[*mmap.IndexedConsumer[abi.IbUverbsWc]](t)(mmap.NewIndexedConsumer[abi.IbUverbsWc](region, layout))}
+	layout := providertest.Must[queue](t)(readHeader(region)).layout
+	q := &cq{ring: *providertest.Must[*mmap.IndexedConsumer[abi.IbUverbsWc]](t)(mmap.NewIndexedConsumer[abi.IbUverbsWc](region, layout))}
 	wcs := make([]verbs.WC, 2)
 	mmaptest.MustFault(t, func() { _, _, _ = q.Poll(wcs) })
 	for i, wc := range wcs {

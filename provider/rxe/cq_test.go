@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -21,7 +22,7 @@ func TestCompletions(t *testing.T) {
 	junk := abi.IbUverbsWc{WrId: 1, Opcode: 2, VendorErr: 3, ByteLen: 4, Ex: 5, QpNum: 6, SrcQp: 7, WcFlags: 1<<32 - 1, PkeyIndex: 8, Slid: 9,
 		Sl: 10, DlidPathBits: 11, PortNum: 12, Reserved: 13}
 	with := func(change func(*abi.IbUverbsWc)) abi.IbUverbsWc { e := junk; change(&e); return e }
-	recv := verbs.WC{WRID: 1, Opcode: verbs.WCRecv, VendorErr: 3, ByteLen: 4, QPN: 6, SrcQP: 7, PKeyIndex: 8, SLID: 9, SL: 10, DLIDPathBits: 11}
+	recv := verbs.WC{WRID: 1, Opcode: verbs.WCRecv, VendorErr: 3, ByteLen: 4, QPN: 6, SrcQPN: 7, PKeyIndex: 8, SLID: 9, SL: 10, DLIDPathBits: 11}
 	want := func(change func(*verbs.WC)) verbs.WC { c := recv; change(&c); return c }
 	for _, c := range []struct {
 		cqe  abi.IbUverbsWc
@@ -61,7 +62,7 @@ func TestPollBatches(t *testing.T) {
 		}
 		for seen < sent {
 			wcs := make([]verbs.WC, 7)
-			n := must[int](t)(w.cq.Poll(wcs))
+			n := providertest.Must[int](t)(w.cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
 				if wc.WRID != seen {
 					t.Fatalf("completion %d, want %d", wc.WRID, seen)
@@ -129,7 +130,7 @@ func TestResizeCQ(t *testing.T) {
 	poll := func(n int) {
 		t.Helper()
 		wcs := make([]verbs.WC, n)
-		if got := must[int](t)(w.cq.Poll(wcs)); got != n {
+		if got := providertest.Must[int](t)(w.cq.Poll(wcs)); got != n {
 			t.Fatalf("%d of %d", got, n)
 		}
 		for _, wc := range wcs {

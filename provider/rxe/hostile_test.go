@@ -11,6 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -65,7 +67,7 @@ func TestHostileAnswers(t *testing.T) {
 	for i, a := range attacks {
 		t.Run(fmt.Sprintf("%s/%d", a.call, i), func(t *testing.T) {
 			w := newWorld(t, verbs.QPTypeRC, nil)
-			alive, live := w.k.Alive(), mmap.Live()
+			alive, live := w.k.Alive(), regions.Live()
 			w.k.Tamper = func(call string, r *ioctl.Request) {
 				if call == a.call {
 					a.tamper(r)
@@ -74,8 +76,8 @@ func TestHostileAnswers(t *testing.T) {
 			if err := a.create(w); err == nil || !strings.Contains(err.Error(), "on rxe0") {
 				t.Errorf("error is %v", err)
 			}
-			if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
-				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+			if !slices.Equal(w.k.Alive(), alive) || regions.Live() != live {
+				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 			}
 		})
 	}
@@ -108,7 +110,7 @@ func TestHostileHeader(t *testing.T) {
 				binary.NativeEndian.PutUint32(memory[offset:], v)
 			}
 		}
-		region := must[*mmap.Region](t)(mmap.Wrap(memory))
+		region := providertest.Must[*mmap.Region](t)(mmap.Wrap(memory))
 		defer region.Close()
 		q, err := readHeader(region)
 		if err != nil {
@@ -176,7 +178,7 @@ func TestCaps(t *testing.T) {
 			verbs.QPCap{MaxSendWR: 7, MaxRecvWR: 15, MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
 		{verbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2}, verbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
 	} {
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: c.asked}))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: c.asked}))
 		if got := qp.Cap(); got != c.want {
 			t.Errorf("%+v, want %+v", got, c.want)
 		}
@@ -185,7 +187,7 @@ func TestCaps(t *testing.T) {
 		}
 	}
 	w.k.Tamper = nil
-	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
+	qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
 	if got := qp.Cap(); got != (verbs.QPCap{MaxSendSGE: 1, MaxInline: 16}) {
 		t.Errorf("%+v", got)
 	}

@@ -21,7 +21,8 @@ func TestMutations(t *testing.T) {
 		Stores:      storesOf,
 		Why:         whyNobody,
 		Reasons:     reasons,
-		RecordBytes: 4, Width: 40, Head: listHead, List: "testdata/mutations.txt",
+		RecordBytes: 4,
+		Noticed:     [4]int{845, 1050, 8, 2017},
 	}
 	for i := range scripts {
 		c := &scripts[i]
@@ -136,14 +137,6 @@ func whyNobody(site, _ string) string {
 	}
 	return ""
 }
-
-const listHead = `What crosses the seam between provider/rxe and the kernel, changed at one place at a time, and who
-notices: the model, which knows what leads the kernel astray, the traffic, which gets wrong data or
-none, or nobody (-), for the reason given. One bit of each byte was changed, and all bits of the
-flags of sends; bytes 64 to 143, which only datagrams have, of SEND and of datagrams. TestMutations
-makes this list.
-
-`
 
 var because = providertest.Because
 

@@ -34,7 +34,7 @@ type queue struct {
 // mapQueue maps a queue that the kernel offers. The kernel accepts each offset only once.
 func mapQueue(m mapper, mi *abi.Mminfo) (queue, error) {
 	if mi.Size == 0 || mi.Offset > math.MaxInt64 || uint64(mi.Size) > math.MaxInt {
-		return queue{}, fmt.Errorf("rxe: the kernel returned an invalid queue of %d bytes at offset %#x", mi.Size, mi.Offset)
+		return queue{}, fmt.Errorf("the kernel returned an invalid queue of %d bytes at offset %#x", mi.Size, mi.Offset)
 	}
 	region, err := m.Map(int64(mi.Offset), int(mi.Size), mmap.ProtRead|mmap.ProtWrite)
 	if err != nil {
@@ -56,7 +56,7 @@ func readHeader(region *mmap.Region) (queue, error) {
 	}
 	shift := log2.Load()
 	if shift > maxLog2ElemSize {
-		return queue{}, fmt.Errorf("rxe: the kernel's queue has entries of invalid size 2^%d", shift)
+		return queue{}, fmt.Errorf("the kernel's queue has entries of invalid size 2^%d", shift)
 	}
 	return queue{region, mmap.IndexedLayout{
 		Slots: mask.Load() + 1, Stride: 1 << shift,
@@ -70,7 +70,7 @@ func (q queue) room() uint32 { return q.layout.Slots - 1 }
 // fits returns an error if an entry has no room for a number of bytes.
 func (q queue) fits(bytes uint64) error {
 	if bytes > uint64(q.layout.Stride) {
-		return fmt.Errorf("rxe: the kernel's queue has entries of %d bytes, want %d", q.layout.Stride, bytes)
+		return fmt.Errorf("the kernel's queue has entries of %d bytes, want %d", q.layout.Stride, bytes)
 	}
 	return nil
 }

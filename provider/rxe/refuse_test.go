@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -92,12 +93,12 @@ func TestOlderKernel(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	rc, ud := ready(t, verbs.QPTypeRC), ready(t, verbs.QPTypeUD)
-	dead := must[*verbs.AH](t)(ud.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	dead := providertest.Must[*uverbs.AH](t)(ud.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	foreign := must[*uverbs.PD](t)(ud.dev.AllocPD())
-	strange := must[*verbs.AH](t)(foreign.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	foreign := providertest.Must[*uverbs.PD](t)(ud.dev.AllocPD())
+	strange := providertest.Must[*uverbs.AH](t)(foreign.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
 	t.Cleanup(func() { _ = errors.Join(strange.Close(), foreign.Close()) })
 	eight := []verbs.SGE{{Length: 8}}
 	huge := []verbs.SGE{{Length: 1 << 31}, {Length: 1}}
@@ -133,8 +134,8 @@ func TestRefusals(t *testing.T) {
 		{rc, verbs.SendWR{Opcode: verbs.OpFlush}, "unknown flush type 0x0"},
 		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 5}}, "unknown flush type 0x5"},
 		{rc, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: 1, Level: 2}}, "unknown flush level 0x2"},
-		{ud, verbs.SendWR{Opcode: verbs.OpSend}, "needs an AH"},
-		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: dead}, "the AH is closed"},
+		{ud, verbs.SendWR{Opcode: verbs.OpSend}, "needs an open AH"},
+		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: dead}, "needs an open AH"},
 		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: strange}, "belong to different PDs"},
 		{ud, verbs.SendWR{Opcode: verbs.OpSend, AH: ud.ah, SGL: []verbs.SGE{{Length: 4097}}}, "the largest MTU is 4096"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -328,17 +329,15 @@ const maxDatagram = 4096
 
 // putDatagram fills in the destination of a datagram. It reads the AH once, because the AH
 // may be closed at any time.
-func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address *verbs.AH, length uint32) error {
+func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address verbs.AH, length uint32) error {
 	switch {
-	case address == nil:
-		return fmt.Errorf("%w: a UD QP needs an AH", verbs.ErrInvalidWR)
 	case length > maxDatagram:
 		return fmt.Errorf("%w: %d bytes on a UD QP, but the largest MTU is %d", verbs.ErrInvalidWR, length, maxDatagram)
 	}
-	to, open := address.Data().(*ah)
+	to, open := driver.AHData(address).(*ah)
 	switch {
 	case !open:
-		return fmt.Errorf("%w: the AH is closed", verbs.ErrInvalidWR)
+		return fmt.Errorf("%w: a UD QP needs an open AH", verbs.ErrInvalidWR)
 	case to.pd != q.pd:
 		return fmt.Errorf("%w: the AH and the QP belong to different PDs", verbs.ErrInvalidWR)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -17,13 +18,13 @@ func newQueue(t *testing.T, log2 uint32) queue {
 	for offset, v := range map[int]uint32{log2ElemSize: log2, indexMask: 3, producerIndex: 0, consumerIndex: 0} {
 		binary.NativeEndian.PutUint32(memory[offset:], v)
 	}
-	region := must[*mmap.Region](t)(mmap.Wrap(memory))
+	region := providertest.Must[*mmap.Region](t)(mmap.Wrap(memory))
 	t.Cleanup(func() {
 		if err := region.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return must[queue](t)(readHeader(region))
+	return providertest.Must[queue](t)(readHeader(region))
 }
 
 // over returns an entry that send makes in memory that is filled with b, without the union,
@@ -64,7 +65,7 @@ func TestSendOverOldEntry(t *testing.T) {
 }
 
 func TestRecvOverOldEntry(t *testing.T) {
-	q := must[*recvQueue](t)(newRecvQueue(newQueue(t, 7), 2))
+	q := providertest.Must[*recvQueue](t)(newRecvQueue(newQueue(t, 7), 2))
 	sge := verbs.SGE{Addr: 1, Length: 8, LKey: 2}
 	for n, sgl := range [][]verbs.SGE{nil, {sge}, {sge, sge}} {
 		slots, _, _ := q.ring.Room(1)
@@ -82,7 +83,7 @@ func TestRecvOverOldEntry(t *testing.T) {
 // Kernels newer than 6.1 look at the slot after the last send, see [qp.drain].
 func TestDrainClearsSlot(t *testing.T) {
 	memory := newQueue(t, 8)
-	q := &qp{sq: must[*mmap.IndexedProducer[abi.RxeSendWqe]](t)(mmap.NewIndexedProducer[abi.RxeSendWqe](memory.region, memory.layout))}
+	q := &qp{sq: providertest.Must[*mmap.IndexedProducer[abi.RxeSendWqe]](t)(mmap.NewIndexedProducer[abi.RxeSendWqe](memory.region, memory.layout))}
 	q.sq.Publish(2)
 	slots, _, _ := q.sq.Room(0)
 	q.drain()

@@ -80,10 +80,7 @@ func TestFlush(t *testing.T) {
 	w.kqp.Break()
 	recv(2) // the failure is not known yet
 	send(3)
-	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 3}) {
-		t.Errorf("%v", ids)
-	}
-	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{2}) {
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2, 3}) {
 		t.Errorf("%v", ids)
 	}
 	recv(4)
@@ -135,7 +132,7 @@ func TestReuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.post(t, verbs.SendWR{WRID: 8, Opcode: verbs.OpSend})
-	if ids := append(flushed(t, w.poll(t)), flushed(t, w.poll(t))...); !cmp.Equal(ids, []uint64{8, 7}) {
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{7, 8}) {
 		t.Errorf("%v", ids)
 	}
 }
@@ -185,11 +182,11 @@ func TestEventBeforeReset(t *testing.T) {
 	end := func() {
 		t.Helper()
 		w.kqp.Break()
-		w.k.Async(w.kqp.Cookie, uint32(uverbs.EventQPFatal))
+		w.k.Async(w.kqp.Cookie, uint32(verbs.EventQPFatal))
 	}
 	hear := func() {
 		t.Helper()
-		if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp || e.Type != uverbs.EventQPFatal {
+		if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp || e.Type != verbs.EventQPFatal {
 			t.Fatalf("%+v, %v", e, err)
 		}
 	}
@@ -310,7 +307,7 @@ func TestHarmlessError(t *testing.T) {
 	if n := w.k.Calls("MODIFY_QP"); n != 4 { // INIT, RTR, RTS, ERR
 		t.Errorf("%d moves", n)
 	}
-	if ev, err := w.dev.AsyncEvent(context.Background()); err != nil || ev.Type != uverbs.EventQPLastWQEReached || ev.QP != w.qp {
+	if ev, err := w.dev.AsyncEvent(context.Background()); err != nil || ev.Type != verbs.EventQPLastWQEReached || ev.QP != w.qp {
 		t.Errorf("%+v, %v", ev, err)
 	}
 }

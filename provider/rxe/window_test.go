@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -22,11 +23,11 @@ func bindOn(qp *uverbs.QP, mw *uverbs.MW, mr *uverbs.MR) error {
 // because the kernel would hang.
 func TestWindowHoldsQP(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
-	second := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
+	second := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
 	if err := errors.Join(second.Init(&verbs.QPAttr{}), second.Connect(&verbs.QPAttr{AH: verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}})); err != nil {
 		t.Fatal(err)
 	}
-	one := must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
+	one := providertest.Must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
 	for _, err := range []error{bindOn(w.qp, w.mw, w.mr), bindOn(w.qp, w.mw, w.mr), one.Bind(w.qp, 1, 0, verbs.BindMW{})} {
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestWindowHoldsQP(t *testing.T) {
 // would crash.
 func TestWindowEnds(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
-	one := must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
+	one := providertest.Must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
 	end := func(key uint32) error {
 		_, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpLocalInv, InvalidateRKey: key}})
 		fakerxe.QPOf(w.kqp).TakeSend()
@@ -126,9 +127,9 @@ func TestWindowEnds(t *testing.T) {
 // of them they allow.
 func TestWindowPD(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
-	other := must[*uverbs.PD](t)(w.dev.AllocPD())
-	mw := must[*uverbs.MW](t)(other.AllocMW(verbs.MWType1))
-	mr := must[*uverbs.MR](t)(other.AllocMR(1, verbs.AccessMWBind, nil))
+	other := providertest.Must[*uverbs.PD](t)(w.dev.AllocPD())
+	mw := providertest.Must[*uverbs.MW](t)(other.AllocMW(verbs.MWType1))
+	mr := providertest.Must[*uverbs.MR](t)(other.AllocMR(1, verbs.AccessMWBind, nil))
 	for _, err := range []error{bindOn(w.qp, mw, w.mr), bindOn(w.qp, w.mw, mr)} {
 		if !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "the window, its MR and the QP must have the same PD") {
 			t.Errorf("%v", err)

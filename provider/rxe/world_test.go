@@ -1,38 +1,23 @@
 package rxe
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
-	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // world is a QP and the objects that it needs, on the fake kernel.
 type world struct {
 	k    *fakeverbs.Kernel
 	dev  *uverbs.Device
 	pd   *uverbs.PD
-	ch   *uverbs.CompChannel
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ
-	ah   *verbs.AH
+	ah   *uverbs.AH
 	mr   *uverbs.MR
 	mw   *uverbs.MW
 	qp   *uverbs.QP
@@ -54,33 +39,20 @@ func newWorld(t testing.TB, typ verbs.QPType, change func(*world, *uverbs.QPOpti
 
 func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ verbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
 	t.Helper()
-	live := mmap.Live()
 	w := &world{k: k}
-	w.dev = must[*uverbs.Device](t)(openOn(info, k))
-	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
-	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
-	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
-	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 2}))
-	w.ah = must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
-	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType2))
+	end := providertest.Endpoint(t, info, k, &uverbs.EndpointOptions{SendCQEntries: 16})
+	w.dev, w.pd, w.cq = end.PD.Device(), end.PD, end.SendCQ
+	w.srq = providertest.Must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 2}))
+	w.ah = providertest.Must[*uverbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	w.mr = providertest.Must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
+	w.mw = providertest.Must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType2))
 	opts := &uverbs.QPOptions{Type: typ, SendCQ: w.cq, RecvCQ: w.cq,
 		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
 	if change != nil {
 		change(w, opts)
 	}
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
-	t.Cleanup(func() {
-		for _, c := range []interface{ Close() error }{w.mw, w.qp, w.mr, w.ah, w.srq, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
-				t.Error(err)
-			}
-		}
-		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
-			t.Errorf("the kernel still has %q; %d regions live, %d at the start", leaks, mmap.Live(), live)
-		}
-	})
 	return w
 }
 
@@ -113,7 +85,7 @@ func (w *world) modify(t testing.TB, s verbs.QPState) {
 func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
 	wcs := make([]verbs.WC, 64)
-	return wcs[:must[int](t)(w.cq.Poll(wcs))]
+	return wcs[:providertest.Must[int](t)(w.cq.Poll(wcs))]
 }
 
 // post queues sends, all of which must be accepted.
@@ -135,9 +107,3 @@ func (w *world) take(t testing.TB) fakerxe.Send {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// openOn opens a device on a fake kernel.
-func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = kernel.Node(file)
-	return info.Open()
-}

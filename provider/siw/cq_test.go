@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -64,7 +65,7 @@ func TestPollBatches(t *testing.T) {
 		}
 		for seen < sent {
 			wcs := make([]verbs.WC, 3)
-			n := must[int](t)(w.cq.Poll(wcs))
+			n := providertest.Must[int](t)(w.cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
 				if wc.WRID != seen {
 					t.Fatalf("completion %d, want %d", wc.WRID, seen)
@@ -87,9 +88,9 @@ func FuzzReadCQE(f *testing.F) {
 		const n = 4
 		memory := make([]byte, n*cqeSize+ctrlSize)
 		copy(memory, ring)
-		region := must[*mmap.Region](t)(mmap.Wrap(memory))
+		region := providertest.Must[*mmap.Region](t)(mmap.Wrap(memory))
 		defer region.Close()
-		q := must[*cq](t)(newCQ(region, n))
+		q := providertest.Must[*cq](t)(newCQ(region, n))
 		want := completionsOf(memory[:n*cqeSize])
 		wcs := make([]verbs.WC, 2*n)
 		got, bad, err := q.Poll(wcs)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -90,7 +91,7 @@ func TestFlushOrder(t *testing.T) {
 	post(3)
 	for want := range uint64(4) {
 		wcs := make([]verbs.WC, 1)
-		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
+		if n := providertest.Must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
 			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
 		}
 	}
@@ -202,16 +203,16 @@ func TestStaleCompletions(t *testing.T) {
 	if err := w.qp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
-	if w.qp.Num() != 1 {
-		t.Fatalf("QP number %d", w.qp.Num())
+	w.qp = providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	if w.qp.QPN() != 1 {
+		t.Fatalf("QP number %d", w.qp.QPN())
 	}
 	kqp := w.k.QueuePairs()[0]
-	kqp.Connect()
+	kqp.Connect(16, 16)
 	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
 	for want := range uint64(3) {
 		wcs := make([]verbs.WC, 1)
-		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
+		if n := providertest.Must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
 			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
 		}
 	}
@@ -229,7 +230,7 @@ func TestStaleCompletions(t *testing.T) {
 // TestDrainedFailure closes a QP while another QP's failed completions are on the CQ.
 func TestDrainedFailure(t *testing.T) {
 	w := connected(t)
-	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	other := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,14 +249,14 @@ func TestDrainedFailure(t *testing.T) {
 // When the QP is moved to ERR, the kernel flushes the entries that it has. Flush takes back
 // only the rest.
 func TestFlushAfterKernel(t *testing.T) {
-	region := must[*mmap.Region](t)(mmap.Wrap(make([]byte, 4*sqeSize)))
+	region := providertest.Must[*mmap.Region](t)(mmap.Wrap(make([]byte, 4*sqeSize)))
 	defer region.Close()
 	q := &qp{connected: true, maxSGE: 1, flags: abi.SIW_WQE_VALID, doorbell: func() error { return nil },
-		sq: must[*mmap.FlagProducer[abi.SiwSqe]](t)(mmap.NewFlagProducer[abi.SiwSqe](region, 4, ownerWord))}
+		sq: providertest.Must[*mmap.FlagProducer[abi.SiwSqe]](t)(mmap.NewFlagProducer[abi.SiwSqe](region, 4, ownerWord))}
 	if n, err := q.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend}, {WRID: 2, Opcode: verbs.OpSend}}); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	kernel := must[*mmap.FlagConsumer[abi.SiwSqe]](t)(mmap.NewFlagConsumer[abi.SiwSqe](region, 4, ownerWord))
+	kernel := providertest.Must[*mmap.FlagConsumer[abi.SiwSqe]](t)(mmap.NewFlagConsumer[abi.SiwSqe](region, 4, ownerWord))
 	e := kernel.At(0)
 	if kernel.Word(e) == 0 || e.Id != 1 {
 		t.Error("the kernel finds nothing to flush")

@@ -8,7 +8,8 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -37,7 +38,7 @@ func TestHostileOffers(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%d", c.call, i), func(t *testing.T) {
 				w := newWorld(t, nil)
-				alive, live := w.k.Alive(), mmap.Live()
+				alive, live := w.k.Alive(), regions.Live()
 				w.k.Tamper = func(call string, r *ioctl.Request) {
 					switch {
 					case call != c.call:
@@ -50,8 +51,8 @@ func TestHostileOffers(t *testing.T) {
 				if err := c.create(w); err == nil || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("error is %v", err)
 				}
-				if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
-					t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+				if !slices.Equal(w.k.Alive(), alive) || regions.Live() != live {
+					t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), regions.Live(), alive, live)
 				}
 			})
 		}
@@ -92,9 +93,9 @@ func TestHostileCaps(t *testing.T) {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &n)
 		}
 	}
-	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
-	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))
-	w.k.QueuePairs()[1].Connect()
+	qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	srq := providertest.Must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))
+	w.k.QueuePairs()[1].Connect(16, 16)
 	many := make([]verbs.SGE, 100)
 	for name, err := range map[string]error{
 		"send":   second(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: many}})),

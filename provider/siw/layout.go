@@ -30,7 +30,7 @@ type mapper interface {
 func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, error) {
 	length := uint64(n)*uint64(entry) + uint64(extra)
 	if n == 0 || length > math.MaxInt32 || key > math.MaxInt64 {
-		return nil, fmt.Errorf("siw: the kernel returned an invalid queue of %d entries at offset %#x", n, key)
+		return nil, fmt.Errorf("the kernel returned an invalid queue of %d entries at offset %#x", n, key)
 	}
 	return m.Map(int64(key), int(length), mmap.ProtRead|mmap.ProtWrite)
 }

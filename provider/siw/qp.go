@@ -45,6 +45,12 @@ func (c *siwContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	return q, nil
 }
 
+// CleanQuery resets the attributes that siw_query_qp leaves as they were in the kernel's memory.
+func (q *qp) CleanQuery(a *verbs.QPAttr) {
+	*a = verbs.QPAttr{State: a.State, CurState: a.State, PathMTU: a.PathMTU, Access: a.Access,
+		MaxRDAtomic: a.MaxRDAtomic, MaxDestRDAtomic: a.MaxDestRDAtomic, Cap: a.Cap}
+}
+
 func (q *qp) mapSend(r *driver.CreateQP, resp *abi.SiwUrespCreateQp) error {
 	region, err := mapQueue(r, resp.SqKey, resp.NumSqe, sqeSize, 0)
 	if err != nil {
@@ -250,6 +256,9 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	}
 	return q.rq.post(wrs)
 }
+
+// RecvEmpty implements driver.RecvEmptier.
+func (q *qp) RecvEmpty() bool { return q.rq == nil || q.rq.ring.Empty() }
 
 // Idle implements driver.Idler. All work requests have completed when Flush returns.
 func (q *qp) Idle() bool { return q.failed }

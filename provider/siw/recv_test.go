@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -70,7 +71,7 @@ func TestNoRecvQueue(t *testing.T) {
 		"with SRQ":    {SendCQ: w.cq, RecvCQ: w.cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}},
 		"MaxRecvWR 0": {SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1}},
 	} {
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+		qp := providertest.Must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 		if n, err := qp.PostRecv(make([]verbs.RecvWR, 1)); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}

@@ -27,8 +27,7 @@ func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 // endedRegion makes a region whose key is to be invalidated. It stays open until the end,
 // so that no other region gets its key.
 func endedRegion(p *providertest.Pair, side, _ int) uint32 {
-	mr := must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
-	p.Ends = append(p.Ends, mr)
+	mr := providertest.Must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
 	return mr.RKey()
 }
 

@@ -71,7 +71,7 @@ func TestSendEntry(t *testing.T) {
 
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(o *uverbs.QPOptions) { o.SignalAll = true })
-	w.kqp.Connect()
+	w.kqp.Connect(16, 16)
 	if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestNotConnected(t *testing.T) {
 	if _, ok := fakesiw.QPOf(w.kqp).TakeSend(); ok {
 		t.Error("an entry lies in wait for the connection")
 	}
-	w.kqp.Connect()
+	w.kqp.Connect(16, 16)
 	if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); n != 1 || err != nil {
 		t.Errorf("connected: %d, %v", n, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
+	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -17,7 +18,7 @@ func TestKeysVary(t *testing.T) {
 	w := newWorld(t, nil)
 	keys := make(map[uint8]bool)
 	for range 64 {
-		mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 1), verbs.AccessLocalWrite))
+		mr := providertest.Must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 1), verbs.AccessLocalWrite))
 		keys[uint8(mr.RKey())] = true
 		if err := mr.Close(); err != nil {
 			t.Fatal(err)
@@ -35,12 +36,12 @@ func TestRegMRAt(t *testing.T) {
 	if _, err := w.pd.RegMRAt(b, 1<<40, verbs.AccessLocalWrite); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "the memory's address") {
 		t.Error(err)
 	}
-	mr := must[*uverbs.MR](t)(w.pd.RegMR(b, verbs.AccessLocalWrite))
+	mr := providertest.Must[*uverbs.MR](t)(w.pd.RegMR(b, verbs.AccessLocalWrite))
 	at := mr.Addr()
 	if err := mr.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := must[*uverbs.MR](t)(w.pd.RegMRAt(b, at, verbs.AccessLocalWrite)).Close(); err != nil {
+	if err := providertest.Must[*uverbs.MR](t)(w.pd.RegMRAt(b, at, verbs.AccessLocalWrite)).Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -49,7 +50,7 @@ func TestRegMRAt(t *testing.T) {
 func TestPollOverOldCompletion(t *testing.T) {
 	w := newWorld(t, nil)
 	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
-	old := verbs.WC{WRID: 5, Imm: 6, SrcQP: 7, Flags: verbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
+	old := verbs.WC{WRID: 5, Imm: 6, SrcQPN: 7, Flags: verbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
 	wcs := []verbs.WC{old, old}
 	if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0] != (verbs.WC{WRID: 1, Opcode: verbs.WCSend, QPN: 9}) || wcs[1] != old {
 		t.Errorf("%d, %v, %+v", n, err, wcs)

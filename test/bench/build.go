@@ -13,7 +13,7 @@ import (
 )
 
 // build builds bin/rdmalink and everything in bin/bench: the Go programs, the C programs, of which each
-// has one file, and the program of the cgo module. It builds the program that needs gRPC in bin/grpc.
+// has one file, and the program of the cgo module.
 func build(ctx context.Context) error {
 	if err := os.MkdirAll("bin/bench", 0o777); err != nil {
 		return err
@@ -30,16 +30,13 @@ func build(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := command(ctx, "examples/grpc", []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", "../../bin/grpc/", "./..."); err != nil {
-		return err
-	}
 	sources, err := filepath.Glob("test/bench/c/*.c")
 	if err != nil {
 		return err
 	}
 	for _, c := range sources {
 		name := strings.TrimSuffix(filepath.Base(c), ".c")
-		if err := command(ctx, ".", nil, "gcc", "-O2", "-Wall", "-o", "bin/bench/c-"+name, c, "-lrdmacm", "-libverbs", "-lpthread"); err != nil {
+		if err := command(ctx, ".", nil, "gcc", "-O2", "-Wall", "-o", "bin/bench/c-"+name, c, "-lrdmacm", "-libverbs", "-lmlx5", "-lpthread"); err != nil {
 			return err
 		}
 	}

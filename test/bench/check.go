@@ -35,7 +35,7 @@ type limits struct {
 	Calls map[string]float64
 }
 
-// check makes short trips and compares their figures with the limits.
+// check runs short trials and compares their figures with the limits.
 func check(ctx context.Context, o options) error {
 	text, err := os.ReadFile(limitsFile)
 	if err != nil {
@@ -46,10 +46,10 @@ func check(ctx context.Context, o options) error {
 		return fmt.Errorf("%s: %w", limitsFile, err)
 	}
 	var rows []*row
-	err = eachTrip(ctx, o, func(t trip, p part, more []*row, err error) error {
+	err = eachTrial(ctx, o, func(t trial, p part, more []*row, err error) error {
 		rows = append(rows, more...)
 		if err == nil && len(p.Missing) > 0 {
-			err = fmt.Errorf("%s in %s: no figures: %s", t.suite, t.vehicle.name, strings.Join(p.Missing, "\n"))
+			err = fmt.Errorf("%s in %s: no figures: %s", t.suite, t.environment.name, strings.Join(p.Missing, "\n"))
 		}
 		return err
 	})

@@ -12,28 +12,22 @@ import (
 	"slices"
 )
 
-// A document holds all figures that were measured on this machine.
+// A document holds the figures of a run.
 type document struct {
 	Parts []part
 	Rows  []*row
 }
 
-// A part describes one trip.
+// A part describes one trial.
 type part struct {
-	Suite   string   `json:"suite"`
-	Vehicle string   `json:"vehicle"`
-	Date    string   `json:"date"`
-	Command string   `json:"command"`
-	Commit  string   `json:"commit"`
-	Runs    int      `json:"runs"`
-	Seconds int      `json:"seconds"`
-	Missing []string `json:"missing,omitempty"` // measurements without figures, with the reasons
-}
-
-// readDocument reads a document. It returns an empty one if the file doesn't exist.
-func readDocument(file string) (d document, err error) {
-	err = readJSON(file, &d)
-	return d, err
+	Suite       string   `json:"suite"`
+	Environment string   `json:"environment"`
+	Date        string   `json:"date"`
+	Command     string   `json:"command"`
+	Commit      string   `json:"commit"`
+	Runs        int      `json:"runs"`
+	Seconds     int      `json:"seconds"`
+	Missing     []string `json:"missing,omitempty"` // measurements without figures, with the reasons
 }
 
 // readJSON decodes a file into v. If the file doesn't exist, v is unchanged.
@@ -51,22 +45,15 @@ func readJSON(file string, v any) error {
 	return nil
 }
 
-// replace replaces the part with the same suite and vehicle, or inserts the part in the order of trips.
-func (d *document) replace(p part, rows []*row) {
-	d.Parts = slices.DeleteFunc(d.Parts, func(old part) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
-	d.Rows = slices.DeleteFunc(d.Rows, func(old *row) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
+// add adds a trial, in the order of trials.
+func (d *document) add(p part, rows []*row) {
 	d.Parts, d.Rows = append(d.Parts, p), append(d.Rows, rows...)
-	slices.SortStableFunc(d.Parts, func(a, b part) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
-	slices.SortStableFunc(d.Rows, func(a, b *row) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
+	slices.SortStableFunc(d.Parts, func(a, b part) int { return place(a.Suite, a.Environment) - place(b.Suite, b.Environment) })
 }
 
-// place returns the index in trips of a suite and a vehicle.
-func place(suite, vehicle string) int {
-	return slices.IndexFunc(trips, func(t trip) bool { return t.suite == suite && t.vehicle.name == vehicle })
-}
-
-func (d document) encode() ([]byte, error) {
-	return encodeLines(map[string]any{"parts": d.Parts}, "rows", d.Rows)
+// place returns the index in trials of a suite and an environment.
+func place(suite, environment string) int {
+	return slices.IndexFunc(trials, func(t trial) bool { return t.suite == suite && t.environment.name == environment })
 }
 
 // encodeLines encodes an object whose last field is a list. Each element has its own line, so that

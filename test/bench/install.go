@@ -14,12 +14,12 @@ import (
 // They are for building programs against rdma-core.
 var needed = []string{"libibverbs-dev", "librdmacm-dev"}
 
-// install installs everything that the trips need, including kernels.
-func install(ctx context.Context, trips []trip) error {
+// install installs everything that the trials need, including kernels.
+func install(ctx context.Context, trials []trial) error {
 	var series []string
-	for _, t := range trips {
-		if t.vehicle.series != "" && !slices.Contains(series, t.vehicle.series) {
-			series = append(series, t.vehicle.series)
+	for _, t := range trials {
+		if t.environment.series != "" && !slices.Contains(series, t.environment.series) {
+			series = append(series, t.environment.series)
 		}
 	}
 	if err := rig.Fetch(ctx, os.Stderr, series...); err != nil {

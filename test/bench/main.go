@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command bench compares goverbs with rdma-core, perftest, cgo and iproute2. It builds the measuring
-// programs and starts the vehicles that they run in. It writes docs/performance.md, the results that
+// programs and starts the environments that they run in. It writes docs/performance.md, the results that
 // the page is generated from, and all figures in bin/bench.
 package main
 
@@ -21,7 +21,6 @@ import (
 type options struct {
 	suites []string
 	runs   int
-	quick  bool
 	check  bool
 	accept bool // like check, but record the figures as the new limits
 	to     paths
@@ -45,16 +44,12 @@ func parse(args []string) (options, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := fs.String("suites", strings.Join(suiteNames(), ","), "which groups of rows to measure, or none; the others keep the figures they have")
 	fs.IntVar(&o.runs, "runs", 3, "how often each program runs")
-	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs, with results below bin/bench/quick")
 	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and compare the figures that do not depend on the machine with test/bench/limits.json")
 	fs.BoolVar(&o.accept, "accept", false, "with -check: record the figures in test/bench/limits.json")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
-	o.to = paths{page: "docs/performance.md", results: "test/bench/results.json", figures: "bin/bench/figures"}
-	if o.quick {
-		o.to = paths{page: "bin/bench/quick/performance.md", results: "bin/bench/quick/results.json", figures: "bin/bench/quick/figures"}
-	}
+	o.to = paths{page: "docs/performance.md", results: "test/bench/results.json", figures: "bin/bench/figures.md"}
 	o.suites = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, s := range o.suites {
 		if !slices.Contains(suiteNames(), s) {

@@ -44,24 +44,13 @@ func cell(r *row, impl string) string {
 	return "–"
 }
 
-// verdict returns the ratio to another implementation and its goal.
-func verdict(r *row, other string) (ratio, goal string) {
-	if other == "" {
-		return "–", ""
-	}
+// beside returns the ratio to another implementation.
+func beside(r *row, other string) string {
 	s, ok := r.ratio(other)
 	if !ok {
-		return "–", ""
+		return "–"
 	}
-	b := barOf(r.key, other)
-	if b == nil {
-		return s.String(), ""
-	}
-	answer := b.reached(s)
-	if answer == "no" {
-		answer = "**no**"
-	}
-	return s.String(), fmt.Sprintf("%s: %s", b, answer)
+	return s.String()
 }
 
 // markdown returns all figures, with one table per part.
@@ -69,7 +58,7 @@ func (d document) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Figures of the benchmark\n")
 	for _, p := range d.Parts {
-		fmt.Fprintf(&b, "\n## %s, %s\n\n%d runs in %d s on %s at %s: %s\n\n%s", p.Suite, p.Vehicle, p.Runs, p.Seconds, p.Date, p.Commit, p.Command, d.table(p))
+		fmt.Fprintf(&b, "\n## %s, %s\n\n%d runs in %d s on %s at %s: %s\n\n%s", p.Suite, p.Environment, p.Runs, p.Seconds, p.Date, p.Commit, p.Command, d.table(p))
 		for _, m := range p.Missing {
 			fmt.Fprintf(&b, "\nNo figures: %s\n", m)
 		}
@@ -82,7 +71,7 @@ func (d document) table(p part) string {
 	var rows []*row
 	cgo := false
 	for _, r := range d.Rows {
-		if r.Suite == p.Suite && r.Vehicle == p.Vehicle {
+		if r.Suite == p.Suite && r.Environment == p.Environment {
 			rows = append(rows, r)
 			cgo = cgo || r.Values["cgo"] != nil
 		}
@@ -105,19 +94,17 @@ func (d document) table(p part) string {
 }
 
 func tableHead(b *strings.Builder, cgo bool) {
-	head, under := "| measure | driver | unit | goverbs | C | | goverbs/C | goal |", "|---|---|---|--:|--:|---|---|---|"
+	head, under := "| measure | driver | unit | goverbs | C | | goverbs/C |", "|---|---|---|--:|--:|---|---|"
 	if cgo {
-		head, under = head+" cgo | goverbs/cgo | goal |", under+"--:|---|---|"
+		head, under = head+" cgo | goverbs/cgo |", under+"--:|---|"
 	}
 	fmt.Fprintf(b, "%s\n%s\n", head, under)
 }
 
 func tableRow(b *strings.Builder, r *row, other string, cgo bool) {
-	ratio, goal := verdict(r, other)
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s |", r.name(), r.Driver, r.Unit, cell(r, ours), cell(r, other), other, ratio, goal)
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |", r.name(), r.Driver, r.Unit, cell(r, ours), cell(r, other), other, beside(r, other))
 	if cgo {
-		ratio, goal = verdict(r, "cgo")
-		fmt.Fprintf(b, " %s | %s | %s |", cell(r, "cgo"), ratio, goal)
+		fmt.Fprintf(b, " %s | %s |", cell(r, "cgo"), beside(r, "cgo"))
 	}
 	b.WriteByte('\n')
 }

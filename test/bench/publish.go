@@ -19,7 +19,7 @@ var pageText string
 type paths struct {
 	page    string // docs/performance.md
 	results string // data of the page
-	figures string // all figures, without the extension: .json for later runs, .md for readers
+	figures string // all figures of the run
 }
 
 // publish writes the results and the page.
@@ -40,18 +40,6 @@ func (s summary) publish(to paths) error {
 		return err
 	}
 	return write(to.page, page.Bytes())
-}
-
-// publish writes all figures, for programs and for readers.
-func (d document) publish(to paths) error {
-	raw, err := d.encode()
-	if err != nil {
-		return err
-	}
-	if err := write(to.figures+".json", raw); err != nil {
-		return err
-	}
-	return write(to.figures+".md", []byte(d.markdown()))
 }
 
 func write(file string, text []byte) error {

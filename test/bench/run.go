@@ -21,10 +21,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if !o.check && len(o.trips()) == 0 {
+	if !o.check && len(o.trials()) == 0 {
 		return s.publish(o.to)
 	}
-	if err := install(ctx, o.trips()); err != nil {
+	if err := install(ctx, o.trials()); err != nil {
 		return err
 	}
 	if err := build(ctx); err != nil {
@@ -33,30 +33,32 @@ func run(ctx context.Context, o options) error {
 	if o.check {
 		return check(ctx, o)
 	}
-	d, err := readDocument(o.to.figures + ".json")
-	if err != nil {
-		return err
+	if slices.Contains(o.suites, "devices") {
+		if err := buildBefore(ctx); err != nil {
+			return err
+		}
 	}
+	var d document
 	s.Machine = thisMachine(ctx)
-	err = eachTrip(ctx, o, func(_ trip, p part, rows []*row, err error) error {
-		d.replace(p, rows)
+	err = eachTrial(ctx, o, func(_ trial, p part, rows []*row, err error) error {
+		d.add(p, rows)
 		s.replace(p, rows)
-		// Publish after each trip, so that a later failure loses nothing.
-		return errors.Join(err, d.publish(o.to), s.publish(o.to))
+		// Publish after each trial, so that a later failure loses nothing.
+		return errors.Join(err, write(o.to.figures, []byte(d.markdown())), s.publish(o.to))
 	})
 	if ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "bench: wrote %s and %s.md\n", o.to.page, o.to.figures)
+		fmt.Fprintf(os.Stderr, "bench: wrote %s and %s\n", o.to.page, o.to.figures)
 	}
 	return err
 }
 
-// eachTrip makes the trips and passes the result of each to came, one at a time. Other trips don't
-// affect one whose clock counts instructions, and the check doesn't measure time. Such trips run
+// eachTrial runs the trials and passes the result of each to came, one at a time. Other trials don't
+// affect one whose clock counts instructions, and the check doesn't measure time. Such trials run
 // concurrently, one per CPU, after the others.
-func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, error) error) error {
+func eachTrial(ctx context.Context, o options, came func(trial, part, []*row, error) error) error {
 	var mu sync.Mutex
 	var failed []error
-	travel := func(t trip) {
+	try := func(t trial) {
 		p, rows, err := measure(ctx, t, o)
 		mu.Lock()
 		defer mu.Unlock()
@@ -64,12 +66,12 @@ func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, erro
 			failed = append(failed, came(t, p, rows, err))
 		}
 	}
-	var beside []trip
-	for _, t := range o.trips() {
-		if t.vehicle.icount || o.check {
+	var beside []trial
+	for _, t := range o.trials() {
+		if t.environment.icount || o.check {
 			beside = append(beside, t)
 		} else {
-			travel(t)
+			try(t)
 		}
 	}
 	var together sync.WaitGroup
@@ -78,23 +80,23 @@ func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, erro
 		together.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			travel(t)
+			try(t)
 		})
 	}
 	together.Wait()
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// measure makes a trip and returns its part and rows.
-func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
-	fmt.Fprintf(os.Stderr, "bench: %s in %s\n", t.suite, t.vehicle.name)
+// measure runs a trial and returns its part and rows.
+func measure(ctx context.Context, t trial, o options) (part, []*row, error) {
+	fmt.Fprintf(os.Stderr, "bench: %s in %s\n", t.suite, t.environment.name)
 	start := time.Now()
-	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
+	p := part{Suite: t.suite, Environment: t.environment.name, Runs: o.runs, Commit: commit(ctx),
 		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
-	samples, missing, err := travel(ctx, t, o)
-	if broke(err) { // bin/vm has reported it with the mark that make test counts
+	samples, missing, err := try(ctx, t, o)
+	if crashed(err) { // bin/vm has reported it with the mark that make test counts
 		fmt.Fprintln(os.Stderr, "bench: once more")
-		samples, missing, err = travel(ctx, t, o)
+		samples, missing, err = try(ctx, t, o)
 	}
 	p.Missing = missing
 	if err != nil {
@@ -102,15 +104,15 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	}
 	took := time.Since(start)
 	p.Seconds = int(took.Seconds())
-	fmt.Fprintf(os.Stderr, "bench: %s in %s: %d figures in %s\n", t.suite, t.vehicle.name, len(samples), took.Round(time.Second))
+	fmt.Fprintf(os.Stderr, "bench: %s in %s: %d figures in %s\n", t.suite, t.environment.name, len(samples), took.Round(time.Second))
 	return p, rowsOf(samples), err
 }
 
-// trips returns the trips that the options select.
-func (o options) trips() (some []trip) {
-	for _, t := range trips {
+// trials returns the trials that the options select.
+func (o options) trials() (some []trial) {
+	for _, t := range trials {
 		if o.check && t.checked != nil {
-			t.vehicle = *t.checked
+			t.environment = *t.checked
 		}
 		if slices.Contains(o.suites, t.suite) && (t.checked != nil || !o.check) {
 			some = append(some, t)
@@ -122,18 +124,18 @@ func (o options) trips() (some []trip) {
 	return some
 }
 
-// bundle combines the suites of each vehicle into few boots. If the clock counts instructions it makes
+// bundle combines the suites of each environment into few boots. If the clock counts instructions it makes
 // two, which run concurrently, otherwise one.
-func bundle(all []trip) []trip {
-	var some []trip
+func bundle(all []trial) []trial {
+	var some []trial
 	seen, at := make(map[string]int), make(map[string]int)
 	for _, t := range all {
 		boots := 1
-		if t.vehicle.icount {
+		if t.environment.icount {
 			boots = 2
 		}
-		boot := fmt.Sprint(t.vehicle.name, seen[t.vehicle.name]%boots)
-		seen[t.vehicle.name]++
+		boot := fmt.Sprint(t.environment.name, seen[t.environment.name]%boots)
+		seen[t.environment.name]++
 		i, ok := at[boot]
 		if !ok {
 			at[boot] = len(some)

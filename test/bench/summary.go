@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -16,23 +15,20 @@ const namedCalls = "system_calls_named"
 type summary struct {
 	Machine machine
 	Parts   []part
-	Goals   []goal
+	Results []ratio
 }
 
-// A goal is the number of rows of a trip that reach a bar.
-type goal struct {
-	Suite   string `json:"suite"`
-	Vehicle string `json:"vehicle"`
-	Measure string `json:"measure"`
-	Against string `json:"against"`
-	Goal    string `json:"goal"`
-	Rows    int    `json:"rows"`
-	Reached int    `json:"reached"`
-	Within  int    `json:"within"` // rows whose median misses the bar while the best run reaches it
-	// Ratios of goverbs to the other implementation over all rows.
-	Median   float64 `json:"median"`
-	Least    float64 `json:"least"`
-	Greatest float64 `json:"greatest"`
+// A ratio holds the ratios of goverbs's figures to another implementation's, over the rows of a trial that
+// belong to a comparison. Without another implementation it counts the allocations.
+type ratio struct {
+	Suite       string  `json:"suite"`
+	Environment string  `json:"environment"`
+	Measure     string  `json:"measure"`
+	Against     string  `json:"against"`
+	Rows        int     `json:"rows"`
+	Median      float64 `json:"median"`
+	Least       float64 `json:"least"`
+	Greatest    float64 `json:"greatest"`
 }
 
 func readResults(file string) (s summary, err error) {
@@ -45,104 +41,62 @@ func (s summary) encode() ([]byte, error) {
 	for i := range parts {
 		parts[i].Missing = nil // only the figures list them
 	}
-	return encodeLines(map[string]any{"machine": s.Machine, "parts": parts}, "goals", s.Goals)
+	return encodeLines(map[string]any{"machine": s.Machine, "parts": parts}, "results", s.Results)
 }
 
-// replace replaces the goals of the part with the same suite and vehicle.
+// replace replaces the results of the part with the same suite and environment.
 func (s *summary) replace(p part, rows []*row) {
-	s.Parts = slices.DeleteFunc(s.Parts, func(old part) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
-	s.Goals = slices.DeleteFunc(s.Goals, func(old goal) bool { return old.Suite == p.Suite && old.Vehicle == p.Vehicle })
-	s.Parts, s.Goals = append(s.Parts, p), append(s.Goals, goalsOf(p, rows)...)
-	slices.SortStableFunc(s.Parts, func(a, b part) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
-	slices.SortStableFunc(s.Goals, func(a, b goal) int { return place(a.Suite, a.Vehicle) - place(b.Suite, b.Vehicle) })
+	s.Parts = slices.DeleteFunc(s.Parts, func(old part) bool { return old.Suite == p.Suite && old.Environment == p.Environment })
+	s.Results = slices.DeleteFunc(s.Results, func(old ratio) bool { return old.Suite == p.Suite && old.Environment == p.Environment })
+	s.Parts, s.Results = append(s.Parts, p), append(s.Results, resultsOf(p, rows)...)
+	slices.SortStableFunc(s.Parts, func(a, b part) int { return place(a.Suite, a.Environment) - place(b.Suite, b.Environment) })
+	slices.SortStableFunc(s.Results, func(a, b ratio) int { return place(a.Suite, a.Environment) - place(b.Suite, b.Environment) })
 }
 
-// goalsOf compares the rows of a part with their bars. The goals are in the order of bars.
-func goalsOf(p part, rows []*row) (goals []goal) {
-	for i := range bars {
-		b := &bars[i]
-		for _, other := range b.against {
-			g := goal{Suite: p.Suite, Vehicle: p.Vehicle, Measure: b.name(), Against: other, Goal: b.String()}
+// resultsOf compares the rows of a part with the other implementations. The results are in the order of
+// comparisons.
+func resultsOf(p part, rows []*row) (results []ratio) {
+	for i := range comparisons {
+		c := &comparisons[i]
+		for _, other := range c.against {
 			var all []float64
-			judge(rows, func(r *row, held *bar, against string, s spread) {
-				if held == b && against == other {
+			for _, r := range rows {
+				if s, ok := r.ratio(other); ok && comparisonOf(r.key, other) == c {
 					all = append(all, s.median)
-					g.add(b.reached(s))
 				}
-			})
+			}
 			if len(all) > 0 {
-				s := spreadOf(all)
-				g.Median, g.Least, g.Greatest = s.median, s.min, s.max
-				goals = append(goals, g)
+				results = append(results, ratioOf(p, c.String(), other, all))
 			}
 		}
 	}
-	g := goal{Suite: p.Suite, Vehicle: p.Vehicle, Measure: "allocations", Goal: "0"}
+	var allocated []float64
 	for _, r := range rows {
 		if v, ok := r.value(ours); ok && strings.HasSuffix(r.Measure, "_allocs") {
-			answer := "no"
-			if v.max == 0 {
-				answer = "yes"
-			}
-			g.add(answer)
+			allocated = append(allocated, v.max)
 		}
 	}
-	if g.Rows > 0 {
-		goals = append(goals, g)
+	if len(allocated) > 0 {
+		results = append(results, ratioOf(p, "allocations", "", allocated))
 	}
-	return goals
+	return results
 }
 
-func (g *goal) add(answer string) {
-	g.Rows++
-	switch answer {
-	case "yes":
-		g.Reached++
-	case "within the spread":
-		g.Within++
-	}
+func ratioOf(p part, measure, other string, values []float64) ratio {
+	s := spreadOf(values)
+	return ratio{Suite: p.Suite, Environment: p.Environment, Measure: measure, Against: other, Rows: len(values), Median: s.median, Least: s.min, Greatest: s.max}
 }
 
-func (b bar) name() string {
-	name := strings.ReplaceAll(strings.Join(b.measures, ", "), "_", " ")
-	if slices.Equal(b.measures, hot) {
-		name = "post, poll, arm"
-	}
-	switch {
-	case b.not != "":
-		name += ": lists of 1"
-	case b.params == "list":
-		name += ": lists"
-	case b.params != "":
-		name += ": " + b.params
-	}
-	return name
-}
-
-// Table returns the table of goals.
+// Table returns the table of results.
 func (s summary) Table() string {
 	var b strings.Builder
-	b.WriteString("| suite, vehicle | measure | beside | goal | rows | reached | within the spread | not | ratio: median (least–greatest) |\n|---|---|---|---|--:|--:|--:|--:|---|\n")
-	for _, g := range s.Goals {
-		against, ratio := "–", "–"
-		if g.Against != "" {
-			against = g.Against
-			ratio = spread{g.Least, g.Median, g.Greatest}.String()
+	b.WriteString("| suite, environment | measure | beside | rows | ratio: median (least–greatest) |\n|---|---|---|--:|---|\n")
+	for _, r := range s.Results {
+		against, figures := r.Against, spread{r.Least, r.Median, r.Greatest}.String()
+		if against == "" {
+			against, figures = "–", fmt.Sprintf("%g (%g–%g)", r.Median, r.Least, r.Greatest)
 		}
-		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %d | %d | %d | %d | %s |\n",
-			g.Suite, g.Vehicle, g.Measure, against, g.Goal, g.Rows, g.Reached, g.Within, g.Rows-g.Reached-g.Within, ratio)
+		fmt.Fprintf(&b, "| %s, %s | %s | %s | %d | %s |\n", r.Suite, r.Environment, r.Measure, against, r.Rows, figures)
 	}
 	return b.String()
-}
-
-// judge calls yield for each row and other implementation with a bar.
-func judge(rows []*row, yield func(r *row, b *bar, other string, s spread)) {
-	for _, r := range rows {
-		for _, other := range slices.Sorted(maps.Keys(r.Values)) {
-			b := barOf(r.key, other)
-			if s, ok := r.ratio(other); ok && b != nil {
-				yield(r, b, other, s)
-			}
-		}
-	}
 }

@@ -11,12 +11,12 @@ import (
 
 // key identifies a row of the table.
 type key struct {
-	Suite   string `json:"suite"`
-	Measure string `json:"measure"`
-	Driver  string `json:"driver,omitempty"`
-	Params  string `json:"params,omitempty"`
-	Vehicle string `json:"vehicle"`
-	Unit    string `json:"unit"`
+	Suite       string `json:"suite"`
+	Measure     string `json:"measure"`
+	Driver      string `json:"driver,omitempty"`
+	Params      string `json:"params,omitempty"`
+	Environment string `json:"environment"`
+	Unit        string `json:"unit"`
 }
 
 // A row holds the values of all runs of all implementations.
@@ -30,7 +30,7 @@ type row struct {
 func rowsOf(samples []result.Sample) (rows []*row) {
 	byKey := make(map[key]*row)
 	for _, s := range samples {
-		k := key{s.Suite, s.Measure, s.Driver, s.Params, s.Vehicle, s.Unit}
+		k := key{s.Suite, s.Measure, s.Driver, s.Params, s.Environment, s.Unit}
 		r := byKey[k]
 		if r == nil {
 			r = &row{key: k, Values: make(map[string]map[int]float64)}

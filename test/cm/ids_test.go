@@ -41,7 +41,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 
 	ch := newChannel(t)
 	silent := resolveLow(t, ch, verbs.PortSpaceTCP, l.Addr())
-	kit.OK(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
+	kit.OK(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPN: 77}))
 	expect(t, ch, rdmacm.EventConnectResponse) // is not confirmed
 
 	c := kit.Must(rdmacm.Dial(ctx, l.Addr().String()))(t)
@@ -87,7 +87,7 @@ func idsCM(t *testing.T, pid int) (n int) {
 	t.Helper()
 	var c netlinkrdma.Client
 	for _, d := range kit.Must(c.Devices())(t) {
-		for _, id := range kit.Dumped(t, c.DumpCMID(d.Index, nil)) {
+		for _, id := range kit.Dumped(t, c.CMIDs(d.Index, nil)) {
 			if owner, err := id.PID(); err == nil && owner == pid {
 				n++
 			}
@@ -114,7 +114,7 @@ func newID(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) *rdmacm.ID
 
 func destroyLater(t *testing.T, id *rdmacm.ID) {
 	t.Cleanup(func() {
-		if err := id.Destroy(); err != nil {
+		if err := id.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -214,8 +214,8 @@ func TestCMRxeEvents(t *testing.T) {
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
-	if got := string(ev.Param.PrivateData); got != "hello"+strings.Repeat("\x00", 51) || ev.Param.QPNum != client.QP.Num() {
-		t.Errorf("%q, QP %d", got, ev.Param.QPNum)
+	if got := string(ev.Param.PrivateData); got != "hello"+strings.Repeat("\x00", 51) || ev.Param.QPN != client.QP.QPN() {
+		t.Errorf("%q, QP %d", got, ev.Param.QPN)
 	}
 	attachLater(t, ev.ID, server.QP)
 	kit.OK(t, ev.ID.SetAckTimeout(8*time.Second))
@@ -226,8 +226,8 @@ func TestCMRxeEvents(t *testing.T) {
 		}
 	}
 	for _, e := range []*kit.RxeEnd{client, server} {
-		if attr := kit.Must(e.QP.Query())(t); attr.Timeout != 21 || attr.State != verbs.QPStateRTS {
-			t.Errorf("time-out %d in %v", attr.Timeout, attr.State)
+		if attr := kit.Must(e.QP.Query())(t); attr.AckTimeout != 4096<<21 || attr.State != verbs.QPStateRTS {
+			t.Errorf("time-out %v in %v", attr.AckTimeout, attr.State)
 		}
 	}
 	index := kit.Must(client.QP.Query())(t).PKeyIndex
@@ -253,18 +253,18 @@ func TestCMRxeExternalQP(t *testing.T) {
 	dst := listenLow(t, ch, verbs.PortSpaceTCP)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPN: client.QP.QPN()}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
-	if ev.Param.QPNum != client.QP.Num() {
-		t.Error("QP", ev.Param.QPNum)
+	if ev.Param.QPN != client.QP.QPN() {
+		t.Error("QP", ev.Param.QPN)
 	}
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPN: server.QP.QPN()}))
 
 	answer := expect(t, ch, rdmacm.EventConnectResponse)
-	if answer.ID != id || answer.Param.QPNum != server.QP.Num() {
+	if answer.ID != id || answer.Param.QPN != server.QP.QPN() {
 		t.Errorf("%+v", answer)
 	}
 	follow(client, id)
@@ -319,12 +319,12 @@ func TestCMRxeMigrate(t *testing.T) {
 	ch, to := newChannel(t), newChannel(t)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPN: client.QP.QPN()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	kit.OK(t, ev.ID.Migrate(to))
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPN: server.QP.QPN()}))
 	expect(t, ch, rdmacm.EventConnectResponse)
 	follow(client, id)
 	kit.OK(t, id.Establish())
@@ -392,7 +392,7 @@ func TestCMRxePath(t *testing.T) {
 	if len(paths) != 1 || paths[0].SGID != local || paths[0].DGID != remote || paths[0].PKey != 0xffff || paths[0].MTU < verbs.MTU256 {
 		t.Fatalf("%+v, from %v to %v", paths, local, remote)
 	}
-	var op *rdmacm.OpError
+	var op *verbs.Error
 	if err := resolved.SetPath(&paths[0]); !errors.As(err, &op) || op.Err != syscall.EINVAL || op.Hint == "" {
 		t.Error("a second path:", err)
 	}
@@ -428,7 +428,7 @@ func TestCMRxeECE(t *testing.T) {
 	dial := func() (*rdmacm.ID, *rdmacm.Event) {
 		id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 		qp := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}).QP
-		kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: qp.Num(), ECE: asked}))
+		kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPN: qp.QPN(), ECE: asked}))
 		ev := expect(t, ch, rdmacm.EventConnectRequest)
 		destroyLater(t, ev.ID)
 		if ev.Param.ECE != asked {
@@ -439,7 +439,7 @@ func TestCMRxeECE(t *testing.T) {
 	id, ev := dial()
 	server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num(), ECE: agreed}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPN: server.QP.QPN(), ECE: agreed}))
 	if answer := expect(t, ch, rdmacm.EventConnectResponse); answer.ID != id || answer.Param.ECE != agreed {
 		t.Errorf("%+v", answer)
 	}
@@ -463,22 +463,22 @@ func TestCMRxeNotify(t *testing.T) {
 	ch := newChannel(t)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPN: client.QP.QPN()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPN: server.QP.QPN()}))
 	expect(t, ch, rdmacm.EventConnectResponse)
 
-	kit.OK(t, ev.ID.Notify(uverbs.EventCommEst))
+	kit.OK(t, ev.ID.Notify(verbs.EventCommEst))
 	if got := expect(t, ch, rdmacm.EventEstablished); got.ID != ev.ID {
 		t.Error("the wrong side is established")
 	}
 	follow(client, id)
 	kit.OK(t, id.Establish())
 	exchangeOver(t, client, server)
-	var op *rdmacm.OpError
-	if err := ev.ID.Notify(uverbs.EventPortErr); !errors.As(err, &op) || op.Err != syscall.EINVAL {
+	var op *verbs.Error
+	if err := ev.ID.Notify(verbs.EventPortErr); !errors.As(err, &op) || op.Err != syscall.EINVAL {
 		t.Error("a port's event:", err)
 	}
 	partLow(t, ch, id, ev.ID)

@@ -96,7 +96,7 @@ func (e *udEnd) hearsOnly(local string) {
 	gid := kit.Must(e.Device().ChooseGID(1, &uverbs.GIDChoice{Addr: addr(local)}))(e.T)
 	ah := kit.Must(e.PD().CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(e.T)
 	e.Own(ah)
-	e.send(&rdmacm.Peer{AH: ah, QPN: e.QP().Num(), QKey: cmQKey}, "to myself")
+	e.send(&rdmacm.Peer{AH: ah, QPN: e.QP().QPN(), QKey: cmQKey}, "to myself")
 	if got, _ := e.receive(); got != "to myself" {
 		e.T.Errorf("%q came", got)
 	}
@@ -119,10 +119,10 @@ func TestMulticastLeave(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		}
-		if err := g.Leave(); err != nil {
+		if err := g.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.Leave(); !errors.Is(err, net.ErrClosed) {
+		if err := g.Close(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("left twice: %v", err)
 		}
 		sender.send(&to.Peer, "after")
@@ -148,7 +148,7 @@ func TestMulticastClose(t *testing.T) {
 	if n := igmpUsers(t); n != 0 {
 		t.Error("members of the group on the interface:", n)
 	}
-	if err := g.Leave(); !errors.Is(err, net.ErrClosed) {
+	if err := g.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("left a closed Conn: %v", err)
 	}
 	if _, err := e.JoinMulticast(t.Context(), cmGroup, rdmacm.JoinFullMember); err == nil {
@@ -168,7 +168,7 @@ func TestMulticastIPv6(t *testing.T) {
 	kit.NoLeak(t)
 	e := openUD(t, kit.RxeIPv6, 64, 0)
 	_, err := e.JoinMulticast(t.Context(), addr("ff15::8312"), rdmacm.JoinFullMember)
-	want := "rdmacm: join multicast group ff15::8312 on " + kit.RxeLink + " (driver rxe): operation not supported (the kernel has no IPv6 multicast over RoCE v2)"
+	want := "join multicast group ff15::8312 on " + kit.RxeLink + " (driver rxe): operation not supported: the kernel has no IPv6 multicast over RoCE v2"
 	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}
@@ -190,28 +190,28 @@ func TestMulticastEvents(t *testing.T) {
 			attachLater(t, id, e.QP)
 			m := kit.Must(id.JoinMulticast(cmGroup, flags))(t)
 			ev := expect(t, ch, rdmacm.EventMulticastJoin)
-			if ev.ID != id || ev.Multicast != m || ev.UD.QPNum != 0xffffff || ev.UD.QKey != cmQKey || ev.UD.AH.DGID.String() != cmGroupGID {
+			if ev.ID != id || ev.Multicast != m || ev.UD.QPN != 0xffffff || ev.UD.QKey != cmQKey || ev.UD.AH.DGID.String() != cmGroupGID {
 				t.Errorf("%+v %+v", ev, ev.UD)
 			}
 			ah := kit.Must(d.PD.CreateAH(&ev.UD.AH))(t)
 			defer ah.Close()
 			e.PostRecv(7, 0, kit.RecvSize)
 			send := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(kit.SendFrom, 100)},
-				AH: ah, RemoteQPN: ev.UD.QPNum, RemoteQKey: ev.UD.QKey}
+				AH: ah, RemoteQPN: ev.UD.QPN, RemoteQKey: ev.UD.QKey}
 			e.Post(send)
 			e.Sent("0 SEND success")
 			if flags == rdmacm.JoinFullMember {
 				e.Got("7 RECV success 140")
 			}
-			kit.OK(t, m.Leave())
-			if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
+			kit.OK(t, m.Close())
+			if err := m.Close(); !errors.Is(err, verbs.ErrClosed) {
 				t.Error("left twice:", err)
 			}
 			e.PostRecv(8, 0, kit.RecvSize)
 			e.Post(send)
 			e.Sent("0 SEND success")
 			// A message to itself arrives after those of the group.
-			send.SGL[0].Length, send.AH, send.RemoteQPN = 9, d.Ah(t, e.Address(e)), e.QP.Num()
+			send.SGL[0].Length, send.AH, send.RemoteQPN = 9, d.Ah(t, e.Address(e)), e.QP.QPN()
 			e.Post(send)
 			e.Sent("0 SEND success")
 			if wc := e.Next(e.RecvCQ); wc.ByteLen != uverbs.GRHSize+9 {

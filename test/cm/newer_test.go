@@ -25,7 +25,7 @@ func TestCMWriteEvent(t *testing.T) {
 	kit.NoLeak(t)
 	ch, to := newChannel(t), newChannel(t)
 	id := newID(t, ch, verbs.PortSpaceTCP)
-	if !kit.OnKernel("7.2") {
+	if !kit.SinceLinux7() {
 		if err := id.WriteEvent(0, 1); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
 		}
@@ -79,12 +79,12 @@ func TestCMIBRefused(t *testing.T) {
 	kit.OK(t, bound.Bind(netip.MustParseAddrPort(kit.RxeIPv4+":0")))
 	err := bound.ResolveService("storage", 0)
 	t.Log(err)
-	if want := map[bool]error{true: verbs.ErrNotSupported, false: syscall.EINVAL}[kit.OnKernel("7.2")]; !errors.Is(err, want) {
+	if want := map[bool]error{true: verbs.ErrNotSupported, false: syscall.EINVAL}[kit.SinceLinux7()]; !errors.Is(err, want) {
 		t.Error(err)
 	}
 	services, err := bound.QueryServices()
 	t.Log(services, err)
-	if want := map[bool]error{true: syscall.ENODATA, false: verbs.ErrNotSupported}[kit.OnKernel("7.2")]; !errors.Is(err, want) {
+	if want := map[bool]error{true: syscall.ENODATA, false: verbs.ErrNotSupported}[kit.SinceLinux7()]; !errors.Is(err, want) {
 		t.Error(services, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 		}
 		var l *rdmacm.Listener
 		if err == nil {
-			l, err = rdmacm.Listen(kit.FarIPv4 + ":7471")
+			l, err = rdmacm.Listen(t.Context(), kit.FarIPv4+":7471")
 		}
 		if err != nil {
 			failed <- err
@@ -157,7 +157,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 	kit.OK(t, c.Close())
 	kit.OK(t, <-accepted)
 	// In this namespace nobody has the address.
-	if _, err := rdmacm.Listen(kit.FarIPv4 + ":7471"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen(t.Context(), kit.FarIPv4+":7471"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
 }

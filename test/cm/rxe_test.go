@@ -25,11 +25,11 @@ import (
 func TestCMRxeOptions(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	served := acceptOne(t, l)
-	c := kit.Must((&rdmacm.Dialer{TOS: 0x20, AckTimeout: time.Second}).Dial(t.Context(), l.Addr().String()))(t)
-	if attr := kit.Must(c.QP().Query())(t); attr.Timeout != 18 || attr.AH.TrafficClass != 0x20 {
-		t.Errorf("acknowledgement time-out %d, traffic class %#x", attr.Timeout, attr.AH.TrafficClass)
+	c := kit.Must((&rdmacm.Dialer{Config: rdmacm.Config{TransportOptions: rdmacm.TransportOptions{TOS: 0x20, AckTimeout: time.Second}}}).Dial(t.Context(), l.Addr().String()))(t)
+	if attr := kit.Must(c.QP().Query())(t); attr.AckTimeout != 4096<<18 || attr.AH.TrafficClass != 0x20 {
+		t.Errorf("acknowledgement time-out %v, traffic class %#x", attr.AckTimeout, attr.AH.TrafficClass)
 	}
 	kit.OK(t, c.Close())
 	<-served
@@ -41,7 +41,7 @@ func TestCMRxeOptions(t *testing.T) {
 func TestCMRxeAckTimeouts(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	path := uint8(17) // the life time of a path is 2^16 × 4.096 µs
 	if kit.OnKernel("6.1") {
 		path = 19
@@ -52,10 +52,10 @@ func TestCMRxeAckTimeouts(t *testing.T) {
 	}{{0, path, path}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { accepted <- kit.Must(l.Accept(context.Background()))(t) }()
-		dialled := kit.Must((&rdmacm.Dialer{AckTimeout: c.set}).Dial(t.Context(), l.Addr().String()))(t)
+		dialled := kit.Must((&rdmacm.Dialer{Config: rdmacm.Config{TransportOptions: rdmacm.TransportOptions{AckTimeout: c.set}}}).Dial(t.Context(), l.Addr().String()))(t)
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, <-accepted: c.accepted} {
-			if a := kit.Must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+			if a := kit.Must(conn.QP().Query())(t); a.AckTimeout != 4096<<want || a.RetryCnt != 7 {
+				t.Errorf("%v: %v, %d retries, want %d", c.set, a.AckTimeout, a.RetryCnt, want)
 			}
 			kit.OK(t, conn.Close())
 		}
@@ -95,7 +95,7 @@ func TestCMRxeNames(t *testing.T) {
 		t.Fatal(ips, err)
 	}
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
-		l := kit.Must(rdmacm.Listen(kit.HostPort(host, "0")))(t)
+		l := kit.Must(rdmacm.Listen(t.Context(), kit.HostPort(host, "0")))(t)
 		served := acceptOne(t, l)
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		kit.OK(t, err)
@@ -233,7 +233,7 @@ func TestCMRxePing(t *testing.T) {
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
 			kit.NoLeak(t)
-			l := kit.Must(rdmacm.Listen(test.listen))(t)
+			l := kit.Must(rdmacm.Listen(t.Context(), test.listen))(t)
 			served := cmEcho(t, l)
 			addr := netip.AddrPortFrom(netip.MustParseAddr(test.host), l.Addr().Port()).String()
 			for range 3 {
@@ -254,7 +254,7 @@ func TestCMRxeManyConns(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	served := cmEcho(t, l)
 	for i := range 50 {
 		if err := cmPing(t.Context(), l.Addr().String(), fmt.Sprint("ping ", i)); err != nil {
@@ -287,9 +287,9 @@ func TestCMRxeErrors(t *testing.T) {
 	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
-	if _, err := rdmacm.Listen(l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := rdmacm.Listen(t.Context(), l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
 	}
 }
@@ -299,7 +299,7 @@ func TestCMRxeErrors(t *testing.T) {
 func TestCMRxeReject(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":7174"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":7174"))(t)
 	kit.CloseLater(t, l)
 	refuse := func() {
 		r, err := l.Next(t.Context())
@@ -346,7 +346,7 @@ func dialRxe(t *testing.T, port string, cfg *rdmacm.Config) (*rdmacm.Conn, error
 func TestCMRxePrivateData(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
 	text := strings.Repeat("0123456789", 20)
 	padded := func(n, to int) string { return text[:n] + strings.Repeat("\x00", to-n) }
@@ -380,7 +380,7 @@ func TestCMRxePrivateData(t *testing.T) {
 		}
 	}
 	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte(text[:57])}}).Dial(t.Context(), l.Addr().String())
-	if err == nil || !strings.Contains(err.Error(), "private data too long (57 bytes given, 56 allowed)") {
+	if err == nil || !strings.Contains(err.Error(), "private data too long: 57 bytes given, 56 allowed") {
 		t.Error(err)
 	}
 }
@@ -401,8 +401,8 @@ func TestCMRxeRetryCounts(t *testing.T) {
 		retry              uint8
 	}{
 		{rdmacm.Config{}, rdmacm.Config{}, 7, 7, 7},
-		{rdmacm.Config{RetryCount: 3, RNRRetryCount: 2}, rdmacm.Config{RetryCount: 6, RNRRetryCount: 5}, 5, 2, 3},
-		{rdmacm.Config{RetryCount: -1, RNRRetryCount: -1}, rdmacm.Config{RNRRetryCount: 99}, 7, 0, 0},
+		{rdmacm.Config{TransportOptions: rdmacm.TransportOptions{RetryCount: 3}, PeerRNRRetryCount: 2}, rdmacm.Config{TransportOptions: rdmacm.TransportOptions{RetryCount: 6}, PeerRNRRetryCount: 5}, 5, 2, 3},
+		{rdmacm.Config{TransportOptions: rdmacm.TransportOptions{RetryCount: -1}, PeerRNRRetryCount: -1}, rdmacm.Config{PeerRNRRetryCount: 99}, 7, 0, 0},
 	} {
 		a, b := cmPair(t, kit.Setup{Cfg: test.client}, kit.Setup{Cfg: test.server})
 		got, gotServer := kit.Must(a.QP().Query())(t), kit.Must(b.QP().Query())(t)
@@ -485,7 +485,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 	for name, op := range map[string]verbs.Opcode{"idle": kit.Idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
 		t.Run(name, func(t *testing.T) {
 			kit.NoLeak(t)
-			ln := kit.Must(rdmacm.Listen(kit.RxeIPv4 + ":0"))(t)
+			ln := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 			kit.CloseLater(t, ln)
 			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), fmt.Sprint(int(op))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -510,7 +510,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 func TestCMRxeCancel(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
-	l, silent := kit.Must(rdmacm.Listen(kit.RxeIPv4+":0"))(t), kit.Must(rdmacm.Listen(kit.RxeIPv4+":0"))(t)
+	l, silent := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t), kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 	kit.CloseLater(t, l)
 	kit.CloseLater(t, silent)
 	for name, wait := range map[string]func(context.Context) error{

@@ -43,7 +43,7 @@ func TestCMLoopback(t *testing.T) {
 	// For the address 127.0.0.1 the kernel listens on each device, but TCP gives the address
 	// to only one of them.
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("127.0.0.1:0")
+	l, err := rdmacm.Listen(t.Context(), "127.0.0.1:0")
 	if err == nil {
 		kit.OK(t, l.Close())
 	}
@@ -64,7 +64,7 @@ func siwLinks(t *testing.T) (names []string) {
 }
 
 func cmLoopbackPings(t *testing.T, address string, hosts ...string) {
-	l, err := rdmacm.Listen(address)
+	l, err := rdmacm.Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestCMPortsInTimeWait(t *testing.T) {
 	sysctl(t, "ip_local_port_range", fmt.Sprintf("%d %d", first, first+ports-1))
 	sysctl(t, "tcp_tw_reuse", "0")
 	timeWait(t, addr, first, ports/2)
-	l := kit.Must(rdmacm.Listen(addr))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), addr))(t)
 	served := cmEcho(t, l)
 	for i := range dials {
 		if err := cmPing(t.Context(), addr, "hello"); err != nil {
@@ -205,12 +205,12 @@ func TestCMPortsInTimeWait(t *testing.T) {
 func TestCMPrivateData(t *testing.T) {
 	const limit = 251
 	kit.CMLink(t, "siw")
-	l := kit.Must(rdmacm.Listen("10.78.0.1:0"))(t)
+	l := kit.Must(rdmacm.Listen(t.Context(), "10.78.0.1:0"))(t)
 	kit.CloseLater(t, l)
 	data := bytes.Repeat([]byte("private"), 40)
 	tooLong := func(err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "private data too long (252 bytes given, 251 allowed)") {
+		if err == nil || !strings.Contains(err.Error(), "private data too long: 252 bytes given, 251 allowed") {
 			t.Error(err)
 		}
 	}
@@ -417,7 +417,7 @@ func TestCMPing(t *testing.T) {
 		{"[::]:0", "fd78::1"},
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
-			l, err := rdmacm.Listen(test.listen)
+			l, err := rdmacm.Listen(t.Context(), test.listen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -439,7 +439,7 @@ func TestCMPing(t *testing.T) {
 func TestCMNoLeak(t *testing.T) {
 	kit.CMLink(t, "siw")
 	kit.NoLeak(t)
-	l, err := rdmacm.Listen(":0")
+	l, err := rdmacm.Listen(t.Context(), ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,7 +466,7 @@ func TestCMNoLeak(t *testing.T) {
 
 func TestCMReject(t *testing.T) {
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0")
+	l, err := rdmacm.Listen(t.Context(), "10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,19 +507,19 @@ func TestCMErrors(t *testing.T) {
 	} {
 		_, err := rdmacm.Dial(t.Context(), test.addr)
 		t.Log(err)
-		if err == nil || test.want != nil && !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", test.addr, err, test.want)
+		if rejected := new(rdmacm.RejectedError); err == nil || test.want != nil && !errors.Is(err, test.want) || errors.As(err, &rejected) {
+			t.Errorf("%s: %v, want %v and no RejectedError", test.addr, err, test.want)
 		}
 	}
-	if _, err := rdmacm.Listen("192.0.2.1:9"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen(t.Context(), "192.0.2.1:9"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
-	l, err := rdmacm.Listen("10.78.0.1:0")
+	l, err := rdmacm.Listen(t.Context(), "10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = rdmacm.Listen(l.Addr().String())
+	_, err = rdmacm.Listen(t.Context(), l.Addr().String())
 	t.Log(err)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
@@ -529,7 +529,7 @@ func TestCMErrors(t *testing.T) {
 // TestCMCancel checks that cancelling the context ends each wait.
 func TestCMCancel(t *testing.T) {
 	kit.CMLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0")
+	l, err := rdmacm.Listen(t.Context(), "10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

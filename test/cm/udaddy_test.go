@@ -57,7 +57,7 @@ func (e *udEnd) send(to *rdmacm.Peer, text string) {
 	e.T.Helper()
 	from := e.MR.Len() - e.size
 	copy(e.MR.Bytes()[from:], text)
-	e.Post(verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: e.QP().Num(),
+	e.Post(verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: e.QP().QPN(),
 		SGL: []verbs.SGE{e.MR.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
 	e.Sent("0 SEND success")
 }
@@ -140,11 +140,11 @@ func TestUdaddyClient(t *testing.T) {
 				way := make(map[uint32]*rdmacm.Peer)
 				for range clients * n.count {
 					text, wc := e.receive()
-					if len(text) != n.size || wc.Imm != wc.SrcQP {
+					if len(text) != n.size || wc.Imm != wc.SrcQPN {
 						t.Errorf("%d bytes, %+v", len(text), wc)
 					}
-					if way[wc.SrcQP] == nil {
-						way[wc.SrcQP] = e.sender(wc)
+					if way[wc.SrcQPN] == nil {
+						way[wc.SrcQPN] = e.sender(wc)
 					}
 				}
 				if len(way) != clients {
@@ -196,7 +196,7 @@ func TestUDOneToOne(t *testing.T) {
 			if got := string(client.PrivateData()); got != "me"+strings.Repeat("\x00", 136-2) {
 				t.Errorf("answer %q", got)
 			}
-			if p := client.Peer(); p.QPN != server.QP().Num() || p.QKey != cmQKey || server.Peer() != nil {
+			if p := client.Peer(); p.QPN != server.QP().QPN() || p.QKey != cmQKey || server.Peer() != nil {
 				t.Errorf("%+v", p)
 			}
 			for _, text := range []string{"hello", strings.Repeat("0123456789abcdef", 64)} {
@@ -239,7 +239,7 @@ func TestUDLookup(t *testing.T) {
 		}()
 		peer := kit.Must(e.Lookup(ctx, l.Addr().String(), nil))(t)
 		kit.OK(t, <-accepted)
-		if got := strings.TrimRight(string(peer.PrivateData), "\x00"); got != "it's me" || peer.QPN != server.QP().Num() {
+		if got := strings.TrimRight(string(peer.PrivateData), "\x00"); got != "it's me" || peer.QPN != server.QP().QPN() {
 			t.Errorf("%q, %+v", got, peer)
 		}
 		text := fmt.Sprint("message ", i)
@@ -296,7 +296,7 @@ func TestUDOnSiw(t *testing.T) {
 	id := newID(t, newChannel(t), verbs.PortSpaceUDP)
 	kit.OK(t, id.Bind(netip.MustParseAddrPort(kit.DummyIPv4+":0")))
 	_, err := id.JoinMulticast(cmGroup, rdmacm.JoinFullMember)
-	want := "rdmacm: join multicast group " + cmGroup.String() + ": function not implemented (iWARP has no multicast)"
+	want := "join multicast group " + cmGroup.String() + ": function not implemented: iWARP has no multicast"
 	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}

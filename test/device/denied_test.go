@@ -29,7 +29,7 @@ func says(t *testing.T, cmd *exec.Cmd, want string) {
 func TestWithoutMemlock(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
-	says(t, kit.Nobody(kit.Child("memory too big")), "memory too big: uverbs: create MR on gvsiw0: cannot allocate memory: "+
+	says(t, kit.Nobody(kit.Child("memory too big")), "memory too big: create MR on gvsiw0: cannot allocate memory: "+
 		"RLIMIT_MEMLOCK allows this process 64 KiB of pinned memory and the region needs 1024 KiB more than is pinned already: "+
 		"raise the limit (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or grant CAP_IPC_LOCK (for siw of Linux 6.1 only the limit counts)")
 }
@@ -63,11 +63,11 @@ func TestWithoutPermission(t *testing.T) {
 	}
 	uverbsNode := kit.InfoOf(t, kit.DummyLink).Node
 	deny(uverbsNode)
-	says(t, kit.Nobody(kit.Child("open")), "open: uverbs: open device on gvsiw0: open "+uverbsNode+": permission denied: "+
+	says(t, kit.Nobody(kit.Child("open")), "open: open device on gvsiw0: open "+uverbsNode+": permission denied: "+
 		"allow reading and writing it (`chmod 666 "+uverbsNode+"`)")
 	deny("/dev/infiniband/rdma_cm")
-	says(t, kit.Nobody(kit.Child("open")), "open: rdmacm: open /dev/infiniband/rdma_cm: permission denied "+
-		"(the device node normally has mode 0666: check its mode and, in a container, that the devices cgroup allows it)")
+	says(t, kit.Nobody(kit.Child("open")), "open: open /dev/infiniband/rdma_cm: permission denied: "+
+		"the device node normally has mode 0666: check its mode and, in a container, that the devices cgroup allows it")
 }
 
 func openBoth([]string) error {
@@ -83,8 +83,8 @@ func openBoth([]string) error {
 // TestCredentialsChanged: the kernel takes commands only from who opened.
 func TestCredentialsChanged(t *testing.T) {
 	kit.NoLeak(t)
-	says(t, kit.Child("new user"), "new user: rdmacm: create ID: permission denied "+
-		"(the credentials changed since the channel was opened: open a new one (after setuid, only a newly started program can))")
+	says(t, kit.Child("new user"), "new user: create ID: permission denied: "+
+		"the credentials changed since the channel was opened: open a new one (after setuid, only a newly started program can)")
 }
 
 func changeUser([]string) error {
@@ -100,8 +100,8 @@ func changeUser([]string) error {
 	return err
 }
 
-const noCM = "rdmacm: open /dev/infiniband/rdma_cm: no such file or directory " +
-	"(run modprobe rdma_ucm; in a container, also pass in the device node, --device /dev/infiniband/rdma_cm)"
+const noCM = "open /dev/infiniband/rdma_cm: no such file or directory: " +
+	"run modprobe rdma_ucm; in a container, also pass in the device node, --device /dev/infiniband/rdma_cm"
 
 func TestWithoutConnectionManager(t *testing.T) {
 	kit.Unload(t, "rdma_ucm")
@@ -122,6 +122,6 @@ func TestWithoutNodes(t *testing.T) {
 	number := kit.DeviceNumber(t, uverbsNode)
 	server := kit.Start(t, exec.Command("../../bin/exchange", "-s", ":7471"))
 	server.Line(t)
-	says(t, j.Command("/exchange", "-c", kit.DummyIPv4+":7471"), "exchange: rdmacm: dial "+kit.DummyIPv4+":7471: uverbs: open device on gvsiw0: open "+uverbsNode+
+	says(t, j.Command("/exchange", "-c", kit.DummyIPv4+":7471"), "exchange: dial "+kit.DummyIPv4+":7471: open device on gvsiw0: open "+uverbsNode+
 		": no such file or directory: create the node (`mknod -m 666 "+uverbsNode+" c "+strings.ReplaceAll(number, ":", " ")+"`), or pass it to the container (--device "+uverbsNode+")")
 }

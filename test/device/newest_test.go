@@ -21,7 +21,7 @@ func TestNewestOnRXE(t *testing.T) {
 	dev := kit.Must(kit.InfoOf(t, kit.RxeLink).Open())(t)
 	defer func() { kit.OK(t, dev.Close()) }()
 	want := syscall.EPROTONOSUPPORT
-	if kit.OnKernel("7.2") {
+	if kit.SinceLinux7() {
 		want = syscall.EOPNOTSUPP
 	}
 	_, err := dev.QueryPortSpeed(1)
@@ -29,7 +29,7 @@ func TestNewestOnRXE(t *testing.T) {
 		t.Errorf("%v, want %v", err, want)
 	}
 	ph := uint8(1)
-	_, err = dev.AllocDMAH(uverbs.DMAHOptions{PH: &ph})
+	_, err = dev.AllocDMAH(&uverbs.DMAHOptions{PH: &ph})
 	if !errors.Is(err, verbs.ErrNotSupported) || !errors.Is(err, syscall.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "DMAH_ALLOC of object DMAH needs Linux 7.2, and driver rxe") {
 		t.Error(err)
 	}

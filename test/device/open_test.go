@@ -58,13 +58,13 @@ func TestOpenBy(t *testing.T) {
 	var st unix.Stat_t
 	kit.OK(t, unix.Stat(info.Node, &st))
 	kit.OK(t, unix.Mknod(other, unix.S_IFCHR|0o600, int(st.Rdev)))
-	for what, open := range map[string]func() (*uverbs.Device, uint32, error){
-		"netdev":    func() (*uverbs.Device, uint32, error) { return uverbs.OpenNetdev(port.NetdevName) },
-		"IPv4":      func() (*uverbs.Device, uint32, error) { return rdmacm.OpenDevice(netip.MustParseAddr(kit.RxeIPv4)) },
-		"IPv6":      func() (*uverbs.Device, uint32, error) { return rdmacm.OpenDevice(netip.MustParseAddr(kit.RxeIPv6)) },
-		"node":      func() (*uverbs.Device, uint32, error) { return first(uverbs.OpenNode(info.Node)) },
-		"its twin":  func() (*uverbs.Device, uint32, error) { return first(uverbs.OpenNode(other)) },
-		"its index": func() (*uverbs.Device, uint32, error) { return first(uverbs.OpenIndex(info.Index, info.NodeGUID)) },
+	for what, open := range map[string]func() (*uverbs.Device, int, error){
+		"netdev":    func() (*uverbs.Device, int, error) { return uverbs.OpenNetdev(port.NetdevName) },
+		"IPv4":      func() (*uverbs.Device, int, error) { return rdmacm.OpenDevice(netip.MustParseAddr(kit.RxeIPv4)) },
+		"IPv6":      func() (*uverbs.Device, int, error) { return rdmacm.OpenDevice(netip.MustParseAddr(kit.RxeIPv6)) },
+		"node":      func() (*uverbs.Device, int, error) { return first(uverbs.OpenNode(info.Node)) },
+		"its twin":  func() (*uverbs.Device, int, error) { return first(uverbs.OpenNode(other)) },
+		"its index": func() (*uverbs.Device, int, error) { return first(uverbs.OpenIndex(info.Index, info.NodeGUID)) },
 	} {
 		d, number, err := open()
 		if err != nil {
@@ -78,7 +78,7 @@ func TestOpenBy(t *testing.T) {
 	}
 }
 
-func first(d *uverbs.Device, err error) (*uverbs.Device, uint32, error) { return d, 1, err }
+func first(d *uverbs.Device, err error) (*uverbs.Device, int, error) { return d, 1, err }
 
 // TestOpenNothing: each refusal names what there is.
 func TestOpenNothing(t *testing.T) {

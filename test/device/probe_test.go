@@ -16,7 +16,7 @@ import (
 )
 
 // onAll work on both software drivers of every kernel.
-var onAll = []uverbs.Verb{"Device.Query", "Device.QueryPort", "Device.QueryGID", "Device.GIDTable", "Device.Handles", "Device.AllocPD",
+var onAll = []uverbs.Verb{"Device.QueryDevice", "Device.QueryPort", "Device.QueryGID", "Device.GIDTable", "Device.Handles", "Device.AllocPD",
 	"PD.RegMR", "PD.AllocMR", "Device.CreateCompChannel", "Device.CreateCQ", "CQ.Poll", "CQ.Arm", "PD.CreateSRQ", "SRQ.PostRecv", "SRQ.Query", "SRQ.SetLimit",
 	"PD.CreateQP RC", "QP.Modify", "QP.Query", "QP.PostSend", "QP.PostRecv"}
 
@@ -42,7 +42,7 @@ func TestProbe(t *testing.T) {
 			var works []uverbs.Verb
 			for _, v := range uverbs.Verbs() {
 				err := dev.Probe(v)
-				var e *uverbs.Error
+				var e *verbs.Error
 				switch {
 				case err != nil && (!errors.Is(err, verbs.ErrNotSupported) || !errors.As(err, &e) || e.Device != name || e.Driver != typ):
 					t.Errorf("%s: %v", v, err)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/test/kit"
 	"github.com/goverbs/goverbs/uverbs"
@@ -27,10 +27,13 @@ import (
 const goneLink = "gvgone"
 
 // TestRemoved deletes the link of a device that two processes have open, the second one by its node
-// or by a descriptor from a Unix socket. The driver can't revoke contexts, so the kernel waits for
-// both processes. Until then each of them uses the device as before, whatever the other one does;
-// neither finds it again.
+// or by a descriptor from a Unix socket. Before Linux 7.3 the driver can't revoke contexts, so the kernel
+// waits for both processes. Until then each of them uses the device as before, whatever the other one
+// does; neither finds it again.
 func TestRemoved(t *testing.T) {
+	if kit.SinceLinux7() {
+		t.Skip("TestRevoked runs here")
+	}
 	for _, tt := range []struct {
 		name   string
 		passed bool // the other process gets the descriptor
@@ -45,7 +48,9 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-func removed(t *testing.T, passed, killed bool) {
+// openGone opens a device that the test will delete.
+func openGone(t *testing.T) *uverbs.Device {
+	t.Helper()
 	kit.Sh(t, `set -e
 		ip link add gvgonenet type dummy
 		ip addr add 10.87.0.1/24 dev gvgonenet
@@ -53,9 +58,47 @@ func removed(t *testing.T, passed, killed bool) {
 		../../bin/rdmalink add gvgone type rxe netdev gvgonenet`)
 	t.Cleanup(func() { kit.Sh(t, "ip link del gvgonenet") })
 	kit.NoLeak(t)
-	node := kit.InfoOf(t, goneLink).Node
 	dev := kit.Must(uverbs.Open(goneLink))(t)
 	kit.Until(t, "with a GID", func() bool { _, err := dev.ChooseGID(1, nil); return err == nil })
+	return dev
+}
+
+// TestRevoked deletes the link of a device that is in use. Since Linux 7.3 rxe can revoke contexts, so
+// the kernel waits for nobody: the program gets an event, and EIO from all but Close.
+func TestRevoked(t *testing.T) {
+	if !kit.SinceLinux7() {
+		t.Skip("TestRemoved runs here")
+	}
+	dev := openGone(t)
+	u := &user{dev: dev}
+	kit.OK(t, u.begin())
+	if out := kit.Rdmalink(t, "del "+goneLink); out != (kit.Output{}) {
+		t.Fatalf("%+v", out)
+	}
+	if _, err := dev.QueryPort(1); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "the device has been removed") {
+		t.Error(err)
+	}
+	if q, err := newSelfTalker(dev); !errors.Is(err, unix.EIO) {
+		t.Error(q, err)
+	}
+	if err := u.q.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	var ends []string
+	for range cap(u.ends) {
+		ends = append(ends, fmt.Sprint(<-u.ends))
+	}
+	if !slices.Contains(ends, verbs.EventDeviceFatal.String()) {
+		t.Error(ends)
+	}
+}
+
+func removed(t *testing.T, passed, killed bool) {
+	dev := openGone(t)
+	node := dev.Info().Node
 
 	f := kit.Must(os.OpenFile(node, os.O_RDWR, 0))(t)
 	ours, theirs := socketPair(t)
@@ -228,7 +271,7 @@ func nothingOpen() error {
 			return fmt.Errorf("descriptor %s is still %s", e.Name(), to)
 		}
 	}
-	if n := mmap.Live(); n > 0 {
+	if n := regions.Live(); n > 0 {
 		return fmt.Errorf("%d mappings left", n)
 	}
 	return nil
@@ -253,7 +296,7 @@ func (u *user) begin() (err error) {
 	}()
 	go func() {
 		for {
-			if e, err := u.dev.AsyncEvent(context.Background()); err != nil || e.Type == uverbs.EventDeviceFatal {
+			if e, err := u.dev.AsyncEvent(context.Background()); err != nil || e.Type == verbs.EventDeviceFatal {
 				u.ends <- errors.Join(err, fatal(e))
 				return
 			}
@@ -263,7 +306,7 @@ func (u *user) begin() (err error) {
 }
 
 func fatal(e uverbs.AsyncEvent) error {
-	if e.Type != uverbs.EventDeviceFatal {
+	if e.Type != verbs.EventDeviceFatal {
 		return nil
 	}
 	return errors.New(e.Type.String())

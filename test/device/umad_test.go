@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/umad"
 	"github.com/goverbs/goverbs/test/kit"
-	"github.com/goverbs/goverbs/umad"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -64,7 +64,7 @@ func TestUMADPort(t *testing.T) {
 func TestUMADAgents(t *testing.T) {
 	p, _ := openMAD(t)
 	self := toSelf(t)
-	client := fabric.NewClient(p, fabric.Config{})
+	client := fabric.NewClient(p, nil)
 	served := make(chan error)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { served <- fabric.ServePing(ctx, p, mad.OUIOpenIB, "guest") }()
@@ -227,7 +227,7 @@ func TestUMADMissingNode(t *testing.T) {
 	if err := os.Rename(node+".hidden", node); err != nil {
 		t.Fatal(err)
 	}
-	if want := "open " + node + ": no such file or directory; the device exists without its node: a container needs --device=" + node; err == nil || err.Error() != want {
+	if want := "open " + node + " on " + kit.RxeLink + ": no such file or directory: the device exists without its node: a container needs --device=" + node; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }

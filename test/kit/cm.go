@@ -24,7 +24,7 @@ func ListeningCM(t *testing.T, pid int, port string) bool {
 	t.Helper()
 	var c netlinkrdma.Client
 	for _, d := range Must(c.Devices())(t) {
-		for _, id := range Dumped(t, c.DumpCMID(d.Index, nil)) {
+		for _, id := range Dumped(t, c.CMIDs(d.Index, nil)) {
 			owner, err := id.PID()
 			if err == nil && owner == pid && id.State == netlinkrdma.CMStateListen && fmt.Sprint(id.Src.AddrPort.Port()) == port {
 				return true

@@ -11,7 +11,7 @@ import (
 	"runtime/pprof"
 	"testing"
 
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -53,7 +53,7 @@ func held(t *testing.T) map[string]uint64 {
 	}
 	all := map[string]uint64{
 		"descriptor": uint64(len(descriptors)),
-		"mapping":    uint64(mmap.Live()),
+		"mapping":    uint64(regions.Live()),
 		"goroutine":  uint64(runtime.NumGoroutine()),
 	}
 	maps.Copy(all, kernelObjects(t))

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	_ "github.com/goverbs/goverbs/provider/all"
 )
 
@@ -50,7 +50,7 @@ func Main(m *testing.M, playable map[string]func(args []string) error) {
 	}
 	copyPrograms()
 	code := m.Run()
-	if n := mmap.Live(); n > 0 {
+	if n := regions.Live(); n > 0 {
 		fmt.Fprintf(os.Stderr, "%d mappings left\n", n)
 		code = max(code, 1)
 	}
@@ -60,10 +60,10 @@ func Main(m *testing.M, playable map[string]func(args []string) error) {
 // The programs that tests start again and again, and the files that libibverbs reads each
 // time it looks for devices.
 var (
-	often = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream", "rcopy",
+	programs = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream", "rcopy",
 		"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw",
-		"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", RdmalinkBin}
-	oftenRead = []string{"/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/libibverbs.d/*", libraries + "/libibverbs/*"}
+		"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", RdmalinkBin, CMTestBin}
+	libraryFiles = []string{"/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/libibverbs.d/*", libraries + "/libibverbs/*"}
 )
 
 const libraries = "/lib/x86_64-linux-gnu"
@@ -72,18 +72,21 @@ const libraries = "/lib/x86_64-linux-gnu"
 // in the directories of their packages, which are two below the module's.
 const RdmalinkBin = "../../bin/rdmalink"
 
-// copyPrograms copies them from the host's files into the guest's memory. Elsewhere
-// starting a program takes up to 180 requests to the host, for a remote file system
-// asks at every open, and for every symbolic link on the way.
+// CMTestBin stands in for librdmacm's test programs.
+const CMTestBin = "../../bin/cmtest"
+
+// copyPrograms copies these programs and files from the host's file system into the guest's
+// memory. A start from the host's file system takes up to 180 requests to the host, one for
+// each file that is opened and for each symbolic link on the way.
 func copyPrograms() {
 	seen := make(map[string]bool)
-	for _, pattern := range oftenRead {
+	for _, pattern := range libraryFiles {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
 			CopyToGuest(file, seen)
 		}
 	}
-	for _, name := range often {
+	for _, name := range programs {
 		if path, err := exec.LookPath(name); err == nil {
 			CopyToGuest(path, seen)
 		}
@@ -91,8 +94,8 @@ func copyPrograms() {
 }
 
 // CopyToGuest copies a file, all files that symbolic links lead to, and the libraries
-// that the last of them is linked with. The overlay of the guest's root
-// copies a file when it is given the owner that it already has.
+// that the last of them is linked with. To set the owner that a file already has makes the
+// overlay of the guest's root copy it.
 func CopyToGuest(path string, seen map[string]bool) {
 	if seen[path] {
 		return

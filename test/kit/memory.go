@@ -48,9 +48,9 @@ var MemoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 // without huge pages.
 func WithoutHugePages() (words string, errno error) {
 	if OnUML() {
-		return "invalid argument (this kernel has no 2 MiB pages)", syscall.EINVAL
+		return "invalid argument: this kernel has no 2 MiB pages", syscall.EINVAL
 	}
-	return "cannot allocate memory (too few free 2 MiB pages: raise vm.nr_hugepages by 1)", syscall.ENOMEM
+	return "cannot allocate memory: too few free 2 MiB pages: raise vm.nr_hugepages by 1", syscall.ENOMEM
 }
 
 // hugePages fills the pool for the length of a test.

@@ -48,7 +48,7 @@ func ConnectAt(t *testing.T, address string, client, server Setup) (*End, *End) 
 	a, b := &End{T: t}, &End{T: t}
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	ln, err := rdmacm.Listen(address)
+	ln, err := rdmacm.Listen(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // Ah creates an address handle that is closed when the test ends.
-func (d *RxeDevice) Ah(t *testing.T, attr verbs.AHAttr) *verbs.AH {
+func (d *RxeDevice) Ah(t *testing.T, attr verbs.AHAttr) *uverbs.AH {
 	t.Helper()
 	ah := Must(d.PD.CreateAH(&attr))(t)
 	CloseLater(t, ah)
@@ -77,7 +78,7 @@ func OpenRxeLink(t *testing.T, name, addr string) *RxeDevice {
 	CloseLater(t, d.Device)
 	d.PD = Must(d.AllocPD())(t)
 	CloseLater(t, d.PD)
-	d.Attr = Must(d.Query())(t)
+	d.Attr = Must(d.QueryDevice())(t)
 	Until(t, "with the GID of "+addr, func() bool { // which the kernel makes in the background
 		gid, err := d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)})
 		if err == nil {
@@ -125,8 +126,9 @@ type RxeSetup struct {
 	Size   int          // of its memory; zero: MemorySize
 	CQE    int          // entries of its CQs; zero: 128
 	SRQ    *uverbs.SRQ
-	all    bool          // signal all sends
-	AtPeer *verbs.Access // what the peer may do; nil: everything
+	all    bool                // signal all sends
+	AtPeer *verbs.Access       // what the peer may do; nil: everything
+	Change func(*verbs.QPAttr) // changes the attributes with which it is connected, or is nil
 }
 
 // RxeEnd is a QP with CQs, memory and, when it is connected, a peer.
@@ -135,11 +137,11 @@ type RxeEnd struct {
 	Dev            *RxeDevice
 	QP             *uverbs.QP
 	SendCQ, RecvCQ *uverbs.CQ
-	RecvChannel    *uverbs.CompChannel
 	MR             *uverbs.MR
 	Access         verbs.Access // of the peer
 	AtPeer         *RxeEnd
-	Ah             *verbs.AH // UD: the way to the peer
+	Change         func(*verbs.QPAttr) // as in RxeSetup
+	Ah             *uverbs.AH          // UD: the way to the peer
 }
 
 const RxeQKey = 0x1234
@@ -147,15 +149,13 @@ const RxeQKey = 0x1234
 // End creates an end whose QP is in RESET.
 func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
 	t.Helper()
-	e := &RxeEnd{T: t, Dev: d, Access: d.Access() &^ verbs.AccessMWBind}
+	e := &RxeEnd{T: t, Dev: d, Access: d.Access() &^ verbs.AccessMWBind, Change: s.Change}
 	if s.AtPeer != nil {
 		e.Access = *s.AtPeer
 	}
 	if s.CQE == 0 {
 		s.CQE = 128
 	}
-	e.SendCQ, _ = d.cq(t, s.CQE)
-	e.RecvCQ, e.RecvChannel = d.cq(t, s.CQE)
 	if s.Access == 0 {
 		s.Access = d.Access()
 	}
@@ -167,19 +167,11 @@ func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
 		}
 	}
 	s.Cap.MaxSendSGE, s.Cap.MaxRecvSGE = max(s.Cap.MaxSendSGE, 1), max(s.Cap.MaxRecvSGE, 1)
-	e.QP = Must(d.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: s.SRQ, Cap: s.Cap, SignalAll: s.all}))(t)
-	CloseLater(t, e.QP)
+	own := Must(d.CreateEndpoint(&uverbs.EndpointOptions{PD: d.PD, SendCQEntries: s.CQE, RecvCQEntries: s.CQE}))(t)
+	CloseLater(t, own)
+	e.SendCQ, e.RecvCQ = own.SendCQ, own.RecvCQ
+	e.QP = Must(own.CreateQP(&uverbs.QPOptions{Type: typ, SRQ: s.SRQ, Cap: s.Cap, SignalAll: s.all}))(t)
 	return e
-}
-
-// cq creates a CQ with its own CompChannel.
-func (d *RxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChannel) {
-	t.Helper()
-	channel := Must(d.CreateCompChannel())(t)
-	CloseLater(t, channel)
-	cq := Must(d.CreateCQ(entries, &uverbs.CQOptions{Channel: channel}))(t)
-	CloseLater(t, cq)
-	return cq, channel
 }
 
 // Pair creates two ends and connects them by hand.
@@ -210,12 +202,7 @@ func (e *RxeEnd) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 // ToInit moves the QP to INIT.
 func (e *RxeEnd) ToInit() {
 	e.T.Helper()
-	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: RxeQKey, Access: e.Access}
-	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
-	if e.QP.Type() == verbs.QPTypeUD {
-		mask = verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey
-	}
-	e.Modify(attr, mask)
+	OK(e.T, e.QP.Init(&verbs.QPAttr{QKey: RxeQKey, Access: e.Access}))
 }
 
 // Address returns the address of a peer, which may be on another device.
@@ -223,16 +210,23 @@ func (e *RxeEnd) Address(peer *RxeEnd) verbs.AHAttr {
 	return verbs.AHAttr{Global: true, DGID: peer.Dev.GID.GID, SGIDIndex: e.Dev.GID.Index, HopLimit: 64, Port: 1}
 }
 
+func (e *RxeEnd) change(attr *verbs.QPAttr) {
+	if e.Change != nil {
+		e.Change(attr)
+	}
+}
+
 // ToRTR moves the QP to RTR, connected to a peer.
 func (e *RxeEnd) ToRTR(peer *RxeEnd) {
 	e.T.Helper()
 	e.AtPeer = peer
-	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QP.Num(), RQPSN: 0x123456,
-		AH: e.Address(peer), MaxDestRDAtomic: 4, MinRNRTimer: 12}
+	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QP.QPN(), RQPSN: 0x123456,
+		AH: e.Address(peer), MaxDestRDAtomic: 4, RNRTimer: 640 * time.Microsecond}
+	e.change(&attr)
 	mask := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	switch e.QP.Type() {
 	case verbs.QPTypeRC:
-		mask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+		mask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer
 	case verbs.QPTypeUD:
 		mask = 0
 		to := e.Address(peer)
@@ -245,10 +239,11 @@ func (e *RxeEnd) ToRTR(peer *RxeEnd) {
 // ToRTS moves the QP to RTS. RC then waits 4 seconds for an acknowledgement.
 func (e *RxeEnd) ToRTS() {
 	e.T.Helper()
-	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, AckTimeout: 4096 << 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	e.change(&attr)
 	mask := verbs.QPAttrSQPSN
 	if e.QP.Type() == verbs.QPTypeRC {
-		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+		mask |= verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	e.Modify(attr, mask)
 }
@@ -256,7 +251,7 @@ func (e *RxeEnd) ToRTS() {
 // To addresses wr to the peer: to its QP, or to the start of its memory.
 func (e *RxeEnd) To(wr verbs.SendWR) verbs.SendWR {
 	wr.RemoteAddr, wr.RKey = e.AtPeer.MR.Addr(), e.AtPeer.MR.RKey()
-	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.QP.Num(), RxeQKey
+	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.QP.QPN(), RxeQKey
 	return wr
 }
 

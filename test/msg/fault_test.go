@@ -79,7 +79,7 @@ func talks(t *testing.T, dev string) []talk {
 	pooled := cfg
 	pooled.Pool = kit.Must(msg.NewPool(openLater(t, dev), 64, &cfg))(t)
 	kit.CloseLater(t, pooled.Pool)
-	return []talk{msgTalk("messages", cfg), msgTalk("messages of a pool", pooled), streamTalk()}
+	return []talk{msgTalk("messages", cfg), msgTalk("messages of a pool", pooled), streamTalk(rsocket.Config{})}
 }
 
 func openLater(t *testing.T, dev string) *uverbs.Device {
@@ -110,10 +110,10 @@ func msgTalk(name string, cfg msg.Config) talk {
 		}}
 }
 
-func streamTalk() talk {
+func streamTalk(cfg rsocket.Config) talk {
 	return talk{"a stream",
 		func(at string, backlog int) (string, func(context.Context) (speaker, error), func() error, error) {
-			l, err := (&rsocket.ListenConfig{Backlog: backlog}).Listen(context.Background(), at)
+			l, err := (&rsocket.ListenConfig{Config: cfg, Backlog: backlog}).Listen(context.Background(), at)
 			if err != nil {
 				return "", nil, nil, err
 			}
@@ -123,7 +123,7 @@ func streamTalk() talk {
 			}, l.Close, nil
 		},
 		func(ctx context.Context, from netip.Addr, to string) (speaker, error) {
-			var d rsocket.Dialer
+			d := rsocket.Dialer{Config: cfg}
 			if from.IsValid() {
 				d.LocalAddr = netip.AddrPortFrom(from, 0)
 			}
@@ -209,7 +209,7 @@ func overCut(t *testing.T, rxeToo bool, test func(t *testing.T, pairs [][2]speak
 	}
 	t.Run("rxe", func(t *testing.T) { // a pool would be of one of the two devices
 		kit.RxeWire(t)
-		kinds := []talk{msgTalk("messages", msg.Config{Window: 8}), streamTalk()}
+		kinds := []talk{msgTalk("messages", msg.Config{Window: 8}), streamTalk(rsocket.Config{})}
 		test(t, pairs(t, kinds, netip.MustParseAddr(kit.WireNear), kit.WireFar+":0"), func(percent int) { kit.Lose(t, "gvnear", percent) })
 	})
 }

@@ -28,7 +28,7 @@ func TestMsgPeerKilledInMessage(t *testing.T) {
 			"who sends": whileReceiving, "who receives": whileSending, "who is written to": whileWriting,
 		} {
 			t.Run(what, func(t *testing.T) {
-				l := kit.Must(msg.Listen(host + ":0"))(t)
+				l := kit.Must(msg.Listen(t.Context(), host+":0"))(t)
 				kit.CloseLater(t, l)
 				p := kit.Start(t, kit.Child("msg large victim", l.Addr().String(), what))
 				c := kit.Must(l.Accept(withPatience(t)))(t)
@@ -181,7 +181,7 @@ func msgKill(t *testing.T, w msgWay) {
 // isEnd checks that an error reports a peer that vanished.
 func isEnd(t *testing.T, err error) {
 	t.Helper()
-	var typed *msg.Error
+	var typed *verbs.Error
 	var status verbs.Status
 	if !errors.As(err, &typed) || !errors.Is(err, rdmacm.ErrDisconnected) && !errors.As(err, &status) {
 		t.Error("the end:", err)

@@ -11,6 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kit.Main(m, map[string]func(args []string) error{
+		"host":             echoHost,
 		"msg victim":       msgVictim,
 		"msg listener":     msgListener,
 		"msg mirror":       msgMirror,

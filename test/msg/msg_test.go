@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/test/kit"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // msgWay is one of the ways in which package msg connects.
@@ -59,6 +60,13 @@ func overRxe(t *testing.T, cfg msg.Config, test func(*testing.T, msgWay)) {
 // test ends.
 func msgPair(t *testing.T, w msgWay) (a, b *msg.Conn) {
 	t.Helper()
+	a, b = msgConnect(t, w)
+	t.Cleanup(func() { bothClose(t, a, b) })
+	return a, b
+}
+
+func msgConnect(t *testing.T, w msgWay) (a, b *msg.Conn) {
+	t.Helper()
 	ctx := withPatience(t)
 	ln := kit.Must((&msg.ListenConfig{Config: w.cfg}).Listen(t.Context(), w.address))(t)
 	defer ln.Close()
@@ -72,7 +80,6 @@ func msgPair(t *testing.T, w msgWay) (a, b *msg.Conn) {
 	if errAccept := <-accepted; err != nil || errAccept != nil {
 		t.Fatalf("dial: %v, accept: %v", err, errAccept)
 	}
-	t.Cleanup(func() { bothClose(t, a, b) })
 	return a, b
 }
 
@@ -118,7 +125,7 @@ func TestRxeMsg(t *testing.T) { overRxe(t, msg.Config{}, msgBoth) }
 func msgBoth(t *testing.T, w msgWay) {
 	for name, test := range map[string]func(*testing.T, msgWay){
 		"ping-pong": msgPingPong, "acceptor first": msgAcceptorFirst, "flood": msgFlood, "large": msgLarge,
-		"one-sided": msgOneSided, "cancel": msgCancel, "end": msgEnd,
+		"one-sided": msgOneSided, "batch": msgBatch, "cancel": msgCancel, "end": msgEnd,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -211,6 +218,52 @@ func slowly() {
 	b := make([]byte, 16<<10)
 	for i := range b {
 		b[i] = byte(i)
+	}
+}
+
+// A batch longer than the send queue reads a table in blocks, also if an operation of it is one that the device does not know, or
+// that the peer refuses. The latter ends the connection.
+func msgBatch(t *testing.T, w msgWay) {
+	a, b := msgConnect(t, w)
+	defer b.Close()
+	defer a.Close()
+	const blocks, block = 150, 4096
+	table := kit.Must(b.Register(make([]byte, blocks*block), msg.MayRead|msg.MayWrite|msg.MayAtomic))(t)
+	copyOf := kit.Must(a.Register(make([]byte, blocks*block), 0))(t)
+	for i := range table.Bytes() {
+		table.Bytes()[i] = byte(i*7 + i/block)
+	}
+	ops := make([]msg.Op, blocks)
+	for i := range ops {
+		ops[i] = msg.Op{Opcode: verbs.OpRDMARead, Local: copyOf.Span(i*block, block), Remote: table.Remote(), Offset: uint64(i * block)}
+	}
+	for range 2 {
+		clear(copyOf.Bytes())
+		kit.OK(t, a.Do(withPatience(t), ops))
+		if !bytes.Equal(copyOf.Bytes(), table.Bytes()) {
+			t.Error("the READs read something else")
+		}
+	}
+	was := binary.NativeEndian.Uint64(table.Bytes())
+	mixed := []msg.Op{
+		{Opcode: verbs.OpRDMAWrite, Local: copyOf.Span(8, 8), Remote: table.Remote(), Offset: 16},
+		{Opcode: verbs.OpFetchAdd, Remote: table.Remote(), CompareAdd: 1},
+		{Opcode: verbs.OpRDMARead, Local: copyOf.Span(24, 8), Remote: table.Remote(), Offset: 16},
+	}
+	err := a.Do(withPatience(t), mixed)
+	if mixed[0].Err != nil || mixed[2].Err != nil || !bytes.Equal(copyOf.Bytes()[24:32], copyOf.Bytes()[8:16]) {
+		t.Error(mixed[0].Err, mixed[2].Err)
+	}
+	if a.CM().Device().Info().Driver == verbs.DriverSIW {
+		if !errors.Is(err, errors.ErrUnsupported) || mixed[1].Err == nil {
+			t.Error("atomic operation over siw:", err)
+		}
+	} else if err != nil || mixed[1].Old != was {
+		t.Error(mixed[1].Old, was, err)
+	}
+	ops[100].Remote.RKey ^= 0xff00
+	if err := a.Do(withPatience(t), ops); err == nil || ops[100].Err == nil || ops[99].Err != nil {
+		t.Error(err, ops[99].Err, ops[100].Err)
 	}
 }
 

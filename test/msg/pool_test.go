@@ -3,6 +3,7 @@
 package msg
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -46,13 +47,23 @@ func msgHundred(t *testing.T, link, address string) {
 	ln := kit.Must((&msg.ListenConfig{Config: server}).Listen(t.Context(), address))(t)
 	kit.CloseLater(t, ln)
 	connectOne := func() (a, b *msg.Conn, err error) {
+		ctx, cancel := context.WithCancel(withPatience(t))
+		defer cancel()
 		accepted := make(chan error, 1)
 		go func() {
 			var err error
-			b, err = ln.Accept(withPatience(t))
+			for {
+				// The dial that is refused below is repeated until it is cancelled, and may have left a request.
+				if b, err = ln.Accept(ctx); err == nil || errors.Is(err, msg.ErrPoolFull) || ctx.Err() != nil {
+					break
+				}
+			}
+			if err != nil {
+				cancel()
+			}
 			accepted <- err
 		}()
-		a, err = (&msg.Dialer{Config: client}).Dial(withPatience(t), ln.Addr().String())
+		a, err = (&msg.Dialer{Config: client}).Dial(ctx, ln.Addr().String())
 		return a, b, errors.Join(err, <-accepted)
 	}
 	var ends [][2]*msg.Conn

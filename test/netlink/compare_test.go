@@ -72,6 +72,18 @@ var wordDifferences = []rdmaDifference{
 		"rdma prints the backslash behind the last setting too, in place of the end of the line",
 		func(o kit.Output) kit.Output { o.Out = strings.TrimSuffix(o.Out, `\`) + "\n"; return o }, unchanged,
 	},
+	{
+		regexp.MustCompile(`-\w*j`), "",
+		"rdma prints an empty list after an error, as if there were none",
+		withoutEmptyAfterError, unchanged,
+	},
+}
+
+func withoutEmptyAfterError(o kit.Output) kit.Output {
+	if o.Code == 0 {
+		return o
+	}
+	return without(`(?m)^\[\s*\]\n`, "")(o)
 }
 
 func unchanged(o kit.Output) kit.Output { return o }

@@ -18,8 +18,8 @@ func TestNldevFRMRPools(t *testing.T) {
 	kit.Dummy(t, "gvpools")
 	d := kit.Link(t, "gvpools", "rxe", "gvpools")
 	var c netlinkrdma.Client
-	for pool, err := range c.DumpFRMRPools(d.Index, &netlinkrdma.DumpOptions{DriverDetails: true}) {
-		if kit.OnKernel("7.2") || !errors.Is(err, netlinkrdma.ErrNoFRMRPools) {
+	for pool, err := range c.FRMRPools(d.Index, &netlinkrdma.ListOptions{DriverDetails: true}) {
+		if kit.SinceLinux7() || !errors.Is(err, netlinkrdma.ErrNoFRMRPools) {
 			t.Errorf("%+v, %v", pool, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestNldevFRMRPools(t *testing.T) {
 		t.Error(err)
 	}
 	got := kit.Rdmalink(t, "-j resource show frmr_pools dev gvpools")
-	if want := (kit.Output{Out: "[]\n"}); kit.OnKernel("7.2") && got != want || !kit.OnKernel("7.2") && (got.Out != "[]\n" || got.Code != 1) {
+	if want := (kit.Output{Out: "[]\n"}); kit.SinceLinux7() && got != want || !kit.SinceLinux7() && (got.Out != "" || got.Code != 1) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -31,7 +31,7 @@ type monitored struct {
 // kernel without events.
 func TestMonitor(t *testing.T) {
 	if kit.OnKernel("6.1") {
-		const want = "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)\n"
+		const want = "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does: list the devices and ports periodically instead\n"
 		for _, line := range []string{"monitor", "-j monitor"} {
 			if got := kit.Rdmalink(t, line); got != (kit.Output{Err: want, Code: 1}) {
 				t.Errorf("%s: %+v", line, got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -86,7 +87,7 @@ func TestNldevNetns(t *testing.T) {
 	if diff := cmp.Diff(kit.Must(here.Devices())(t), kit.Must(there.Devices())(t)); diff != "" {
 		t.Errorf("(-here +there):\n%s", diff)
 	}
-	if diff := cmp.Diff(kit.Dumped(t, here.DumpPD(index, nil)), kit.Dumped(t, there.DumpPD(index, nil))); diff != "" {
+	if diff := cmp.Diff(kit.Dumped(t, here.PDs(index, nil)), kit.Dumped(t, there.PDs(index, nil))); diff != "" {
 		t.Errorf("(-here +there):\n%s", diff)
 	}
 	if a, b := kit.Must(here.Port(index, 1))(t), kit.Must(there.Port(index, 1))(t); a.NetdevName != "gvhereonly" || b.NetdevIndex != 0 {
@@ -108,4 +109,60 @@ func TestNldevNetns(t *testing.T) {
 		t.Errorf("though there is a namespace: %v", err)
 	}
 	noThreadIn(t, netns)
+}
+
+// TestSocketNetns checks that a Socket stays in the namespace of its first request, that requests
+// work in the body of a dump and after a dump that was left, and that it is one descriptor.
+func TestSocketNetns(t *testing.T) {
+	netns := otherNetns(t)
+	kit.Dummy(t, "gvsocket")
+	index := kit.Link(t, "gvrxesock", "rxe", "gvsocket").Index
+	s := new(netlinkrdma.Socket)
+	c := netlinkrdma.Client{Kernel: s}
+	if p := kit.Must(c.Port(index, 1))(t); p.NetdevName != "gvsocket" {
+		t.Fatalf("%+v", p)
+	}
+	before := len(kit.Must(os.ReadDir("/proc/self/fd"))(t))
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked, so the thread ends
+		err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			var p netlinkrdma.Port
+			if p, err = c.Port(index, 1); err == nil && p.NetdevName != "gvsocket" {
+				err = fmt.Errorf("%+v", p)
+			}
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Error("from a thread in another namespace:", err)
+	}
+	want := kit.Dumped(t, (&netlinkrdma.Client{}).PDs(index, nil))
+	for range 3 {
+		for pd, err := range c.PDs(index, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.PD(index, pd.PDN); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(want, kit.Dumped(t, c.PDs(index, nil))); diff != "" {
+				t.Errorf("inside a dump (-want +got):\n%s", diff)
+			}
+			break
+		}
+		if diff := cmp.Diff(want, kit.Dumped(t, c.PDs(index, nil))); diff != "" || len(want) == 0 {
+			t.Errorf("%d PDs (-want +got):\n%s", len(want), diff)
+		}
+		if !kit.Must(c.IsListed(index))(t) {
+			t.Error("the device is not listed")
+		}
+	}
+	if after := len(kit.Must(os.ReadDir("/proc/self/fd"))(t)); after > before {
+		t.Errorf("%d descriptors, %d after the first request", after, before)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

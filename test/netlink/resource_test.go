@@ -43,23 +43,23 @@ func TestResourceGet(t *testing.T) {
 	for _, name := range resourceState(t) {
 		var c netlinkrdma.Client
 		d := kit.Must(c.DeviceByName(name))(t).Index
-		qps := slices.DeleteFunc(kit.Dumped(t, c.DumpQP(d, nil)), func(q netlinkrdma.QP) bool { return q.Port == 0 })
-		sameOne(t, qps, func(q netlinkrdma.QP) (netlinkrdma.QP, error) { return c.GetQP(d, q.Port, q.LQPN) })
-		ids := slices.DeleteFunc(kit.Dumped(t, c.DumpCMID(d, nil)), func(m netlinkrdma.CMID) bool { return m.Port == 0 })
-		sameOne(t, ids, func(m netlinkrdma.CMID) (netlinkrdma.CMID, error) { return c.GetCMID(d, m.Port, m.CMIDN) })
-		sameOne(t, kit.Dumped(t, c.DumpCQ(d, nil)), func(q netlinkrdma.CQ) (netlinkrdma.CQ, error) { return c.GetCQ(d, q.CQN) })
-		sameOne(t, kit.Dumped(t, c.DumpMR(d, nil)), func(m netlinkrdma.MR) (netlinkrdma.MR, error) { return c.GetMR(d, m.MRN) })
-		sameOne(t, kit.Dumped(t, c.DumpPD(d, nil)), func(p netlinkrdma.PD) (netlinkrdma.PD, error) { return c.GetPD(d, p.PDN) })
-		sameOne(t, kit.Dumped(t, c.DumpContext(d, nil)), func(x netlinkrdma.Context) (netlinkrdma.Context, error) { return c.GetContext(d, x.CTXN) })
-		sameOne(t, kit.Dumped(t, c.DumpSRQ(d, nil)), func(s netlinkrdma.SRQ) (netlinkrdma.SRQ, error) { return c.GetSRQ(d, s.SRQN) })
+		qps := slices.DeleteFunc(kit.Dumped(t, c.QPs(d, nil)), func(q netlinkrdma.QP) bool { return q.Port == 0 })
+		sameOne(t, qps, func(q netlinkrdma.QP) (netlinkrdma.QP, error) { return c.QP(d, q.Port, q.LQPN) })
+		ids := slices.DeleteFunc(kit.Dumped(t, c.CMIDs(d, nil)), func(m netlinkrdma.CMID) bool { return m.Port == 0 })
+		sameOne(t, ids, func(m netlinkrdma.CMID) (netlinkrdma.CMID, error) { return c.CMID(d, m.Port, m.CMIDN) })
+		sameOne(t, kit.Dumped(t, c.CQs(d, nil)), func(q netlinkrdma.CQ) (netlinkrdma.CQ, error) { return c.CQ(d, q.CQN) })
+		sameOne(t, kit.Dumped(t, c.MRs(d, nil)), func(m netlinkrdma.MR) (netlinkrdma.MR, error) { return c.MR(d, m.MRN) })
+		sameOne(t, kit.Dumped(t, c.PDs(d, nil)), func(p netlinkrdma.PD) (netlinkrdma.PD, error) { return c.PD(d, p.PDN) })
+		sameOne(t, kit.Dumped(t, c.Contexts(d, nil)), func(x netlinkrdma.Context) (netlinkrdma.Context, error) { return c.Context(d, x.CTXN) })
+		sameOne(t, kit.Dumped(t, c.SRQs(d, nil)), func(s netlinkrdma.SRQ) (netlinkrdma.SRQ, error) { return c.SRQ(d, s.SRQN) })
 
-		if _, err := c.GetCQ(d, 1<<30); !errors.Is(err, netlinkrdma.ErrNoObject) || !errors.Is(err, syscall.ENOENT) {
+		if _, err := c.CQ(d, 1<<30); !errors.Is(err, netlinkrdma.ErrNoObject) || !errors.Is(err, syscall.ENOENT) {
 			t.Errorf("a CQ that is none: %v", err)
 		}
-		if _, err := c.GetCQ(1<<30, 1); !errors.Is(err, netlinkrdma.ErrNotFound) {
+		if _, err := c.CQ(1<<30, 1); !errors.Is(err, netlinkrdma.ErrNotFound) {
 			t.Errorf("a device that is none: %v", err)
 		}
-		for _, err := range c.DumpRaw(d, netlinkrdma.RawQP, nil) {
+		for _, err := range c.RawObjects(d, netlinkrdma.RawQP, nil) {
 			if !errors.Is(err, netlinkrdma.ErrNoRaw) {
 				t.Errorf("raw data of a soft driver: %v", err)
 			}
@@ -84,13 +84,13 @@ func TestResourceDumpLong(t *testing.T) {
 	for range many {
 		qp := create()
 		kit.CloseLater(t, qp)
-		lives[qp.Num()] = true
+		lives[qp.QPN()] = true
 	}
 	var c netlinkrdma.Client
 	d := kit.Must(c.DeviceByName(kit.RxeLink))(t).Index
 	for range 5 {
 		seen := make(map[uint32]int)
-		for q, err := range c.DumpQP(d, nil) {
+		for q, err := range c.QPs(d, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestResourceDumpLong(t *testing.T) {
 		}
 	}
 	n := 0
-	for _, err := range c.DumpQP(d, nil) {
+	for _, err := range c.QPs(d, nil) {
 		if n++; err != nil || n == 5 { // the rest is not wanted
 			break
 		}
@@ -146,7 +146,7 @@ func TestResourceOwner(t *testing.T) {
 	}
 	kit.CloseLater(t, pd)
 	its := func(p netlinkrdma.PD) bool { return p.TID == uint32(tid) }
-	all := kit.Dumped(t, c.DumpPD(d, nil))
+	all := kit.Dumped(t, c.PDs(d, nil))
 	i := slices.IndexFunc(all, its)
 	if i < 0 {
 		t.Fatalf("none of thread %d: %+v", tid, all)
@@ -157,7 +157,7 @@ func TestResourceOwner(t *testing.T) {
 	close(end)
 	<-ended
 	kit.Until(t, "ended", func() bool { return unix.Tgkill(os.Getpid(), tid, 0) != nil })
-	p, err := c.GetPD(d, all[i].PDN)
+	p, err := c.PD(d, all[i].PDN)
 	if _, none := p.PID(); err != nil || p.TID != 0 || !errors.Is(none, netlinkrdma.ErrNoProcess) {
 		t.Errorf("%+v, %v, %v", p, err, none)
 	}
@@ -188,7 +188,7 @@ func resourceAddr(typ string) string {
 func holdRping(t *testing.T, device uint32, addr string) {
 	t.Helper()
 	ids := func(state string) (n int) {
-		for _, id := range kit.Dumped(t, new(netlinkrdma.Client).DumpCMID(device, nil)) {
+		for _, id := range kit.Dumped(t, new(netlinkrdma.Client).CMIDs(device, nil)) {
 			if state == "" || id.State.String() == state {
 				n++
 			}
@@ -279,7 +279,7 @@ func resourceNumbers(t *testing.T, name string) resourcePick {
 	var c netlinkrdma.Client
 	d := kit.Must(c.DeviceByName(name))(t)
 	s := resourcePick{addr: resourceAddr(name[len("gvres"):])}
-	for q, err := range c.DumpQP(d.Index, nil) {
+	for q, err := range c.QPs(d.Index, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,19 +287,19 @@ func resourceNumbers(t *testing.T, name string) resourcePick {
 			s.pid, s.lqpn, s.pdn = q.TID, q.LQPN, q.PDN.Value
 		}
 	}
-	for q, err := range c.DumpCQ(d.Index, nil) {
+	for q, err := range c.CQs(d.Index, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.cqn, s.ctxn = q.CQN, q.CTXN.Value
 	}
-	for m, err := range c.DumpMR(d.Index, nil) {
+	for m, err := range c.MRs(d.Index, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.mrn, s.mrlen = m.MRN, m.Length
 	}
-	for m, err := range c.DumpCMID(d.Index, nil) {
+	for m, err := range c.CMIDs(d.Index, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,13 +78,13 @@ func TestNldevCounterMode(t *testing.T) {
 	kit.CloseLater(t, qp)
 	var c netlinkrdma.Client
 	d := kit.Must(c.DeviceByName(kit.RxeLink))(t).Index
-	if _, err := c.BindCounter(d, 1, qp.Num()); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := c.BindCounter(d, 1, qp.QPN()); !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("bind: %v", err)
 	}
 	if _, err := c.BindCounter(d, 1, 1<<23); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("bind no QP: %v", err)
 	}
-	if err := c.UnbindCounter(d, 1, qp.Num(), 1); !errors.Is(err, syscall.EINVAL) {
+	if err := c.UnbindCounter(d, 1, qp.QPN(), 1); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("unbind: %v", err)
 	}
 	for _, want := range []netlinkrdma.CounterSetting{
@@ -99,7 +99,7 @@ func TestNldevCounterMode(t *testing.T) {
 		if got := kit.Must(c.CounterMode(d, 1))(t); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if err := c.BindToCounter(d, 1, qp.Num(), 1); want.Mode == netlinkrdma.CountersAuto && !errors.Is(err, syscall.EINVAL) || want.Mode != netlinkrdma.CountersAuto && !errors.Is(err, syscall.ENOENT) {
+		if err := c.BindToCounter(d, 1, qp.QPN(), 1); want.Mode == netlinkrdma.CountersAuto && !errors.Is(err, syscall.EINVAL) || want.Mode != netlinkrdma.CountersAuto && !errors.Is(err, syscall.ENOENT) {
 			t.Errorf("bind in mode %v: %v", want.Mode, err)
 		}
 	}
@@ -128,20 +128,20 @@ func TestNldevCountersOf(t *testing.T) {
 	kit.CloseLater(t, mr)
 	var c netlinkrdma.Client
 	d := kit.Must(c.DeviceByName(kit.RxeLink))(t).Index
-	if list := kit.Dumped(t, c.DumpQPCounter(d, nil)); len(list) != 0 {
+	if list := kit.Dumped(t, c.QPCounters(d, nil)); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
-	if _, err := c.GetQPCounter(d, 1, 1); !errors.Is(err, netlinkrdma.ErrNoObject) {
+	if _, err := c.QPCounter(d, 1, 1); !errors.Is(err, netlinkrdma.ErrNoObject) {
 		t.Error(err)
 	}
 	var want []netlinkrdma.MRCounters
-	for _, m := range kit.Dumped(t, c.DumpMR(d, nil)) {
+	for _, m := range kit.Dumped(t, c.MRs(d, nil)) {
 		want = append(want, netlinkrdma.MRCounters{MRN: m.MRN})
 	}
-	if diff := cmp.Diff(want, kit.Dumped(t, c.DumpMRCounters(d, nil))); diff != "" || len(want) == 0 {
+	if diff := cmp.Diff(want, kit.Dumped(t, c.AllMRCounters(d, nil))); diff != "" || len(want) == 0 {
 		t.Errorf("%d MRs (-want +got):\n%s", len(want), diff)
 	}
-	if m := kit.Must(c.GetMRCounters(d, want[0].MRN))(t); m.MRN != want[0].MRN {
+	if m := kit.Must(c.MRCounters(d, want[0].MRN))(t); m.MRN != want[0].MRN {
 		t.Errorf("%+v", m)
 	}
 }

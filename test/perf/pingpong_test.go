@@ -135,7 +135,7 @@ func TestPingpongUnlike(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
 	for _, test := range []struct{ name, kind, server, serverLine, client, clientLine, serverSays, clientSays string }{
-		{"client's messages are longer", "rc", "Go", "-s 100", "Go", "-s 200", "do both ends have the same -s?", "do both ends have the same -s?"},
+		{"client's messages are longer", "rc", "Go", "-s 100", "Go", "-s 200", "do both ends have the same -s and -m?", "do both ends have the same -s and -m?"},
 		{"number of QPs", "srq", "Go", "-q 2", "Go", "-q 3", "QPs of the peer: 3, of this end: 2; -q must be the same", "-q must be the same"},
 		{"C's number of QPs", "srq", "Go", "-q 2", "C", "-q 3 -n 1", "QPs of the peer: 3, of this end: 2; -q must be the same", ""},
 	} {

@@ -18,6 +18,8 @@ type Failure struct {
 	Mine, His verbs.Access        // to the ends' memory; zero: all there is
 	HisQP     *verbs.Access       // what the responder's peer may do; nil: everything
 	Closed    bool                // it names a region of the responder's that is closed
+	// MineAttr and HisAttr change the attributes with which the ends are connected, or are nil.
+	MineAttr, HisAttr func(*verbs.QPAttr)
 
 	Requester, Responder string
 }
@@ -43,6 +45,7 @@ func (f *Failure) Request(wr verbs.SendWR, data verbs.SGE) verbs.SendWR {
 	case verbs.OpFlush:
 		wr.Flush = verbs.Flush{Type: verbs.FlushGlobal, Length: uint32(f.Size)}
 	case verbs.OpLocalInv:
+		wr.InvalidateRKey = data.LKey // which is the region's RKey, too
 	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		wr.CompareAdd, wr.Swap = Before, After
 		fallthrough
@@ -97,7 +100,12 @@ func wrongRKey(wr *verbs.SendWR) { wr.RKey ^= 0x5500 }
 func staleRKey(wr *verbs.SendWR) { wr.RKey ^= 1 }
 func wrongLKey(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
 func badInv(wr *verbs.SendWR)    { wr.InvalidateRKey = 0x5500 }
+func ownInv(wr *verbs.SendWR)    { wr.InvalidateRKey = wr.RKey }
 func odd(wr *verbs.SendWR)       { wr.RemoteAddr += 4 }
+
+func noDepth(a *verbs.QPAttr)  { a.MaxDestRDAtomic = 0 }
+func smallMTU(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }
+func largeMTU(a *verbs.QPAttr) { a.PathMTU = verbs.MTU1024 }
 
 func (l Layout) beyond(wr *verbs.SendWR) { wr.RemoteAddr += uint64(l.Memory - 4) }
 func (l Layout) tooFar(wr *verbs.SendWR) { wr.SGL[0].Addr += uint64(l.Memory - l.Source - 4) }
@@ -125,6 +133,7 @@ func (l Layout) local() []Failure {
 		{Name: "RC READ, local range", Op: read, Size: 8, Change: l.tooFar, Requester: Protection, Responder: Untouched},
 		{Name: "RC READ, local access", Op: read, Size: 8, Mine: mayRead, Requester: Protection, Responder: Untouched},
 		{Name: "RC LOCAL_INV, key", Op: verbs.OpLocalInv, Change: badInv, Requester: FlushedSend, Responder: Untouched},
+		{Name: "RC LOCAL_INV, region", Op: verbs.OpLocalInv, Requester: FlushedSend, Responder: Untouched},
 	}
 }
 
@@ -146,6 +155,15 @@ func (l Layout) remote() []Failure {
 		{Name: "RC READ, access of the QP", Op: read, Size: 8, HisQP: lets(mayWrite), Requester: Invalid, Responder: Lost},
 		{Name: "RC SEND_WITH_INV, key", Op: verbs.OpSendWithInv, Size: 8, Change: badInv, Requester: SentIt, // acknowledged all the same
 			Responder: "1000 remote invalid request, 1001 work request flushed; ERR"},
+		{Name: "RC SEND_WITH_INV, region", Op: verbs.OpSendWithInv, Size: 8, Change: ownInv, Requester: SentIt,
+			Responder: "1000 remote invalid request, 1001 work request flushed; ERR"},
+		{Name: "RC SEND, peer's MTU larger", Op: send, Size: 300, MineAttr: smallMTU, HisAttr: largeMTU, Requester: Invalid,
+			Responder: "1000 remote invalid request, 1001 work request flushed; ERR"},
+		{Name: "RC SEND, peer's MTU smaller", Op: send, Size: 300, MineAttr: largeMTU, HisAttr: smallMTU, Requester: Invalid,
+			Responder: "1000 remote invalid request, 1001 work request flushed; ERR"},
+		{Name: "RC WRITE, peer's MTU larger", Op: write, Size: 300, MineAttr: smallMTU, HisAttr: largeMTU, Requester: Invalid, Responder: Lost},
+		{Name: "RC WRITE, peer's MTU smaller", Op: write, Size: 300, MineAttr: largeMTU, HisAttr: smallMTU, Requester: Invalid, Responder: Lost},
+		{Name: "RC READ, peer's depth 0", Op: read, Size: 8, HisAttr: noDepth, Requester: Invalid, Responder: Lost},
 		{Name: "RC SEND, receive too short", Op: send, Size: l.Recv + 1, Requester: Operation, Responder: Broken},
 		{Name: "RC SEND, receive not writable", Op: send, Size: 8, His: mayRead, Requester: Operation, Responder: Broken},
 	}
@@ -197,6 +215,7 @@ func (l Layout) datagrams() []Failure {
 
 func (l Layout) atomics(name string, op verbs.Opcode) []Failure {
 	return []Failure{
+		{Name: name + ", peer's depth 0", Op: op, Size: 8, HisAttr: noDepth, Requester: Invalid, Responder: Lost},
 		{Name: name + ", local key", Op: op, Size: 8, Change: wrongLKey, Requester: Protection, Responder: Untouched},
 		{Name: name + ", local range", Op: op, Size: 8, Change: l.tooFar, Requester: Protection, Responder: Untouched},
 		{Name: name + ", local access", Op: op, Size: 8, Mine: mayRead, Requester: Protection, Responder: Untouched},

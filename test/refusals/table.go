@@ -43,6 +43,9 @@ var queues = []Refusal{
 	{"SRQ of too many SGEs", Both, func(e *Env) error {
 		return made[*uverbs.SRQ](e)(e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1000}))
 	}, syscall.EINVAL},
+	{"SRQ resized", SIW, func(e *Env) error {
+		return keep(e, must(e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))).Resize(8)
+	}, verbs.ErrNotSupported},
 	{"SRQ with a limit beyond", RXE, func(e *Env) error {
 		return keep(e, must(e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))).SetLimit(1000)
 	}, syscall.EINVAL},
@@ -61,8 +64,11 @@ var pairs = []Refusal{
 	{"QP of too many SGEs to receive", Both, func(e *Env) error {
 		return e.create(func(o *uverbs.QPOptions) { o.Cap.MaxRecvSGE = 33 })
 	}, syscall.EINVAL},
-	{"QP of too much inline", RXE, func(e *Env) error {
+	{"QP of too much inline", Both, func(e *Env) error {
 		return e.create(func(o *uverbs.QPOptions) { o.Cap.MaxInline = 513 })
+	}, syscall.EINVAL},
+	{"QP of 81 bytes inline", SIW, func(e *Env) error {
+		return e.create(func(o *uverbs.QPOptions) { o.Cap.MaxInline = 81 })
 	}, syscall.EINVAL},
 	{"UC", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = verbs.QPTypeUC }) }, verbs.ErrNotSupported},
 	{"UD", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = verbs.QPTypeUD }) }, verbs.ErrNotSupported},
@@ -86,7 +92,7 @@ var regions = []Refusal{
 	{"region with unknown access", Both, register(1 << 19), syscall.EINVAL},
 	{"region on demand", SIW, register(verbs.AccessLocalWrite | verbs.AccessOnDemand), verbs.ErrNotSupported},
 	{"region that peers flush", SIW, register(verbs.AccessFlushGlobal), verbs.ErrNotSupported},
-	{"region changed", SIW, func(e *Env) error { return e.MR.Rereg(uverbs.ReregOptions{PD: e.PD}) }, verbs.ErrNotSupported},
+	{"region changed", SIW, func(e *Env) error { return e.MR.Rereg(&uverbs.ReregOptions{PD: e.PD}) }, verbs.ErrNotSupported},
 	{"window", SIW, func(e *Env) error { return made[*uverbs.MW](e)(e.PD.AllocMW(verbs.MWType1)) }, verbs.ErrNotSupported},
 	{"window of no type", RXE, func(e *Env) error { return made[*uverbs.MW](e)(e.PD.AllocMW(7)) }, syscall.EINVAL},
 }
@@ -103,6 +109,16 @@ var states = []Refusal{
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccess), syscall.EINVAL},
 	{"to RTS by hand", SIW, modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState), syscall.EINVAL},
 	{"to RTR by hand, which means nothing", SIW, modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState), nil},
+	{"to RESET by hand, which means nothing", SIW, modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState), nil},
+	{"to SQD by hand, which means nothing", SIW, modify(verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState), nil},
+	{"to SQE by hand, which means nothing", SIW, modify(verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState), nil},
+	{"to RTR with a GID that is not there", SIW, modify(verbs.QPAttr{State: verbs.QPStateRTR,
+		AH: verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 5}, Port: 1}, verbs.QPAttrState|verbs.QPAttrAV), syscall.EINVAL},
+	{"to RTR with GIDs of two families", RXE, toRTR(func(a *verbs.QPAttr, gids []verbs.GIDEntry) { a.AH.DGID = gids[1].GID }), syscall.EINVAL},
+	{"to RTR to no GID", RXE, toRTR(func(a *verbs.QPAttr, _ []verbs.GIDEntry) { a.AH.DGID = verbs.GID{} }), syscall.ENETUNREACH},
+	{"to RTR with a GID that is not there", RXE, toRTR(func(a *verbs.QPAttr, _ []verbs.GIDEntry) { a.AH.SGIDIndex = 200 }), syscall.ENODATA},
+	{"to RTR without a global address", RXE, toRTR(func(a *verbs.QPAttr, _ []verbs.GIDEntry) { a.AH.Global = false }), syscall.EINVAL},
+	{"to RTR", RXE, toRTR(func(*verbs.QPAttr, []verbs.GIDEntry) {}), nil},
 	{"ERR to ERR", Both, fromErr(verbs.QPStateErr), nil},
 	{"ERR to SQD", RXE, fromErr(verbs.QPStateSQD), syscall.EINVAL},
 	{"ERR to INIT", RXE, fromErr(verbs.QPStateInit), syscall.EINVAL},
@@ -118,6 +134,18 @@ var states = []Refusal{
 
 func modify(a verbs.QPAttr, mask verbs.QPAttrMask) func(e *Env) error {
 	return func(e *Env) error { return e.qp(verbs.QPTypeRC).Modify(&a, mask) }
+}
+
+// toRTR moves a queue pair to RTR, connected to itself with the link-local GID at index 0. An IPv4 address is at index 1.
+func toRTR(change func(a *verbs.QPAttr, gids []verbs.GIDEntry)) func(e *Env) error {
+	return func(e *Env) error {
+		qp, gids := e.ready(), must(e.Dev.GIDTable())(e.t)
+		a := &verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: qp.QPN(),
+			AH: verbs.AHAttr{Port: 1, Global: true, DGID: gids[0].GID, SGIDIndex: gids[0].Index}}
+		change(a, gids)
+		return qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+			verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer)
+	}
 }
 
 // fromErr moves a queue pair that is in ERR.
@@ -168,6 +196,8 @@ var addresses = []Refusal{
 	{"AH of port 2", RXE, ah(func(a *verbs.AHAttr) { a.Port = 2 }), syscall.EINVAL},
 	{"AH without a global address", RXE, ah(func(a *verbs.AHAttr) { a.Global = false }), syscall.EINVAL},
 	{"AH with a GID that is not there", RXE, ah(func(a *verbs.AHAttr) { a.SGIDIndex = 200 }), syscall.ENODATA},
+	{"AH with GIDs of two families", RXE, ah(func(a *verbs.AHAttr) { a.DGID = verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1} }), syscall.EINVAL},
+	{"AH to no GID", RXE, ah(func(a *verbs.AHAttr) { a.DGID = verbs.GID{} }), syscall.ENETUNREACH},
 	{"group of an RC QP", RXE, func(e *Env) error {
 		return e.qp(verbs.QPTypeRC).AttachMcast(verbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, 0)
 	}, syscall.EINVAL},
@@ -186,6 +216,6 @@ func ah(change func(*verbs.AHAttr)) func(e *Env) error {
 			a.DGID, a.SGIDIndex = gids[0].GID, gids[0].Index
 		}
 		change(a)
-		return made[*verbs.AH](e)(e.PD.CreateAH(a))
+		return made[*uverbs.AH](e)(e.PD.CreateAH(a))
 	}
 }

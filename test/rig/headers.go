@@ -4,17 +4,15 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
 // growing are the headers that internal/abi/gen wants of the newest kernel.
-var growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
+var growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h", "efa-abi.h"}
 
 // verbs are the headers whose ids a table of internal/verbtable has to have. They stand in a
 // directory of their own, where no C compiler finds them.
@@ -34,8 +32,8 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 	defer unlock()
 	for series, suite := range foreign {
 		dir := filepath.Join(cache, "headers-"+series)
-		if _, err := os.Stat(filepath.Join(dir, "verbs", verbs[len(verbs)-1])); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if hasAll(dir) {
+			continue
 		}
 		if err := fetchHeaders(ctx, log, cache, series, suite, dir); err != nil {
 			return fmt.Errorf("fetch the headers of kernel %s: %w", series, err)
@@ -44,13 +42,28 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
+// uapiHeaders are the headers, by their directory.
+var uapiHeaders = map[string][]string{"rdma": growing, "verbs": verbs}
+
+// hasAll reports whether a directory has all headers. Those of an earlier version may be fewer.
+func hasAll(dir string) bool {
+	for sub, names := range uapiHeaders {
+		for _, header := range names {
+			if _, err := os.Stat(filepath.Join(dir, sub, header)); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // libcDev is Debian's package of a kernel's uapi headers.
 const libcDev = "linux-libc-dev"
 
 func fetchHeaders(ctx context.Context, log io.Writer, cache, series, suite, dir string) error {
 	newest := func(offers []offer) (string, error) { return headersVersion(offers, series) }
 	return fromSuite(ctx, log, cache, suite, []string{libcDev, "linux-image-amd64"}, newest, func(image string) error {
-		for sub, names := range map[string][]string{"rdma": growing, "verbs": verbs} {
+		for sub, names := range uapiHeaders {
 			for _, header := range names {
 				if err := copyFile(filepath.Join(image, "usr/include/rdma", header), filepath.Join(dir, sub, header)); err != nil {
 					return err

@@ -7,9 +7,9 @@ import (
 	"os/exec"
 )
 
-// machine is the program that is the guest's hardware, yet to be started. Its
-// descriptors 3 and 4 are pipes, for the console and for the frames of pid 1; 5
-// is the initramfs.
+// machine returns the program that emulates the guest's hardware. The caller starts it
+// with pipes as descriptors 3 and 4, for the console and for the frames of pid 1, and
+// with the initramfs as descriptor 5.
 func machine(ctx context.Context, k Kernel, c Config) (*exec.Cmd, error) {
 	if k.uml() {
 		cmd := exec.CommandContext(ctx, k.Image(), umlArgs(c.Memory)...)

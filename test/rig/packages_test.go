@@ -16,12 +16,12 @@ func TestImageNames(t *testing.T) {
 		"linux-image-6.1-amd64", "linux-image-6.1.0-56-amd64", "linux-image-6.1.0-9-amd64",
 		"linux-image-6.1.0-56-rt-amd64", "linux-image-6.1.0-56-cloud-amd64", "linux-image-6.1.0-56-amd64-unsigned",
 		"linux-image-6.1.0-56-amd64-dbg", "linux-image-6.12.117+deb12-amd64", "linux-image-6.12.117+deb12-rt-amd64",
-		"linux-image-7.2.12+deb13-amd64", "linux-image-7.2.12+deb13-cloud-amd64", "linux-image-7.2.12+deb13-amd64-dbg",
+		"linux-image-7.3.12+deb13-amd64", "linux-image-7.3.12+deb13-cloud-amd64", "linux-image-7.3.12+deb13-amd64-dbg",
 	}
 	for series, want := range map[string][]string{
 		"6.1":  {"linux-image-6.1.0-56-amd64", "linux-image-6.1.0-9-amd64"},
 		"6.12": {"linux-image-6.12.117+deb12-amd64"},
-		"7.2":  {"linux-image-7.2.12+deb13-amd64"},
+		"7.3":  {"linux-image-7.3.12+deb13-amd64"},
 		"6.99": {},
 	} {
 		if diff := cmp.Diff(want, imageNames(names, series)); diff != "" {
@@ -80,12 +80,12 @@ func TestChooseOwnKbuild(t *testing.T) {
 }
 
 func TestChooseInParts(t *testing.T) {
-	const v, release = "7.2.12-1~bpo13+1", "7.2.12+deb13-amd64"
+	const v, release = "7.3.12-1~bpo13+1", "7.3.12+deb13-amd64"
 	offers := []offer{
 		{"linux-image-" + release, v}, {"linux-base-" + release, v}, {"linux-binary-" + release, v}, {"linux-modules-" + release, v},
-		{"linux-image-7.2.13+deb13-amd64", "7.2.13-1~bpo13+1"},
+		{"linux-image-7.3.13+deb13-amd64", "7.3.13-1~bpo13+1"},
 	}
-	got, err := choose(offers, []string{"linux-image-" + release, "linux-image-7.2.13+deb13-amd64"}, "7.2")
+	got, err := choose(offers, []string{"linux-image-" + release, "linux-image-7.3.13+deb13-amd64"}, "7.3")
 	want := packageSet{Release: release, Version: v, Packages: []string{
 		"linux-image-" + release + "=" + v, "linux-base-" + release + "=" + v, "linux-binary-" + release + "=" + v, "linux-modules-" + release + "=" + v,
 	}}
@@ -101,10 +101,10 @@ func TestChooseNothing(t *testing.T) {
 }
 
 func TestWhereTo(t *testing.T) {
-	offers := []offer{{"linux-image-amd64", "7.3.4-1~bpo13+1"}}
+	offers := []offer{{"linux-image-amd64", "7.4.4-1~bpo13+1"}}
 	for series, want := range map[string]string{
 		"6.12": "check that /etc/apt names bookworm",
-		"7.2":  "trixie-backports has moved on to 7.3.4-1~bpo13+1: name a newer series",
+		"7.3":  "trixie-backports has moved on to 7.4.4-1~bpo13+1: name a newer series",
 	} {
 		if got := whereTo(offers, series); !strings.HasPrefix(got, want) {
 			t.Errorf("series %s: %q, want it to begin %q", series, got, want)
@@ -121,7 +121,7 @@ func TestNewer(t *testing.T) {
 		{"6.1.27-1", "6.1.192-2", false},
 		{"6.1.192-2", "6.1.192-1", true},
 		{"6.12.117-1~deb12u1", "6.12.115-2~deb12u1", true},
-		{"7.2.12-1~bpo13+1", "7.2.9-1~bpo13+1", true},
+		{"7.3.12-1~bpo13+1", "7.3.9-1~bpo13+1", true},
 		{"6.12.117-1~deb12u2", "6.12.117-1~deb12u1", true},
 		{"6.1.1-1", "6.1.1-1", false},
 	} {

@@ -10,7 +10,7 @@ import (
 
 // Series are the kernel series that the tests run on, and what "all" stands for. The first is the
 // one that `vm run` takes. A series is pinned. Its patch level is not: the newest on offer is taken.
-var Series = []string{"6.12", "6.1", "7.2"}
+var Series = []string{"6.12", "6.1", "7.3"}
 
 // Vehicles are all kernels that can be fetched and run: [Series], and [UML] for measurements.
 var Vehicles = append(slices.Clone(Series), UML)
@@ -18,7 +18,7 @@ var Vehicles = append(slices.Clone(Series), UML)
 // foreign are the series that Debian 12 does not have, and the suite that has
 // them. Their modules want a newer compiler than Debian 12's: there siw, which
 // Debian leaves out of every kernel, can't be built.
-var foreign = map[string]string{"7.2": "trixie-backports"}
+var foreign = map[string]string{"7.3": "trixie-backports"}
 
 // hasSiw reports whether siw.ko is built for a series.
 func hasSiw(series string) bool { return foreign[series] == "" }

@@ -12,7 +12,7 @@ func TestCheckSeries(t *testing.T) {
 	for names, want := range map[string][]string{
 		"all":       Series,
 		"6.1":       {"6.1"},
-		"7.2  6.12": {"7.2", "6.12"},
+		"7.3  6.12": {"7.3", "6.12"},
 		"uml-6.12":  {UML},
 		"uml-6.1":   nil,
 		"5.10":      nil,
@@ -30,7 +30,7 @@ func TestCheckSeries(t *testing.T) {
 // TestLacks: this decides whether the tests of siw are left out, so it must not do so for
 // few.
 func TestLacks(t *testing.T) {
-	for series, want := range map[string]string{"6.12": "", "6.1": "", UML: "", "7.2": "siw"} {
+	for series, want := range map[string]string{"6.12": "", "6.1": "", UML: "", "7.3": "siw"} {
 		if got := (Kernel{Series: series}).Lacks(); got != want {
 			t.Errorf("series %s lacks %q, want %q", series, got, want)
 		}

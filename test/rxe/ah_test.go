@@ -23,7 +23,7 @@ func pathOf(d *kit.RxeDevice, from, to string) verbs.AHAttr {
 }
 
 // sendGRH sends a message along a path and returns the receiver's GRH.
-func sendGRH(t *testing.T, a, b *kit.RxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC) {
+func sendGRH(t *testing.T, a, b *kit.RxeEnd, ah *uverbs.AH) (uverbs.GRH, verbs.WC) {
 	t.Helper()
 	clear(b.MR.Bytes()[:uverbs.GRHSize])
 	b.PostRecv(1, 0, 100)
@@ -32,7 +32,7 @@ func sendGRH(t *testing.T, a, b *kit.RxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC
 	a.Post(wr)
 	a.Sent("2 SEND success")
 	wc := b.Got("1 RECV success 48")
-	if wc.Flags != verbs.WCGRH || wc.SrcQP != a.QP.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
+	if wc.Flags != verbs.WCGRH || wc.SrcQPN != a.QP.QPN() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
 		t.Errorf("%+v", wc)
 	}
 	return kit.Must(uverbs.ParseGRH(b.MR.Bytes()))(t), wc
@@ -99,7 +99,7 @@ func TestRxeAHRefused(t *testing.T) {
 		"no port":    {func(a *verbs.AHAttr) { a.Port = 2 }, syscall.EINVAL, "no such port"},
 		"port 0":     {func(a *verbs.AHAttr) { a.Port = 0 }, syscall.EINVAL, "no such port"},
 		"no way":     {func(a *verbs.AHAttr) { *a = pathOf(d, kit.RxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no route to DGID"},
-		"families":   {func(a *verbs.AHAttr) { a.DGID = verbs.GIDFromAddr(netip.MustParseAddr(kit.RxeIPv6)) }, syscall.EINVAL, "of DGID's family"},
+		"families":   {func(a *verbs.AHAttr) { a.DGID = verbs.GIDFromAddr(netip.MustParseAddr(kit.RxeIPv6)) }, syscall.EINVAL, "both must be IPv4 or both IPv6"},
 	} {
 		attr := good
 		test.change(&attr)
@@ -137,7 +137,7 @@ func TestRxeAHClosed(t *testing.T) {
 	kit.CloseLater(t, other)
 	foreign := kit.Must(other.CreateAH(&attr))(t)
 	kit.CloseLater(t, foreign)
-	for want, ah := range map[string]*verbs.AH{"the AH is closed": gone, "different PDs": foreign, "needs an AH": nil} {
+	for ah, want := range map[verbs.AH]string{gone: "needs an open AH", foreign: "different PDs", nil: "needs an open AH", (*uverbs.AH)(nil): "needs an open AH"} {
 		wr := a.Send(1, kit.SendFrom, 8)
 		wr.AH = ah
 		if n, err := a.QP.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
@@ -153,7 +153,7 @@ func TestRxeManyAHs(t *testing.T) {
 	kit.NoLeak(t)
 	d := kit.OpenRxe(t)
 	a, b := d.Pair(t, verbs.QPTypeUD, kit.RxeSetup{})
-	var all []*verbs.AH
+	var all []*uverbs.AH
 	for class := range 256 {
 		attr := pathOf(d, kit.RxeIPv6, kit.RxeIPv6)
 		attr.TrafficClass = uint8(class) &^ 3 // the rest is the network's, for congestion
@@ -185,19 +185,19 @@ func TestRxeAHFromWC(t *testing.T) {
 		kit.CloseLater(t, ah)
 		a.PostRecv(uint64(i), 0, 100)
 		answer := b.Send(3, kit.SendFrom, 5)
-		answer.AH, answer.RemoteQPN = ah, wc.SrcQP
+		answer.AH, answer.RemoteQPN = ah, wc.SrcQPN
 		b.Post(answer)
 		b.Sent("3 SEND success")
 		a.Got(fmt.Sprintf("%d RECV success 45", i))
 		if got := kit.Must(uverbs.ParseGRH(a.MR.Bytes()))(t); got.DGID != attr.DGID || got.TrafficClass != 0x40 {
 			t.Errorf("%+v", got)
 		}
-		for name, try := range map[string]func() (*verbs.AH, error){
-			"short": func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &wc, grh[:39]) },
-			"zeros": func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
-			"port":  func() (*verbs.AH, error) { return d.PD.AHFromWC(2, &wc, grh) },
-			"none":  func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &verbs.WC{}, grh) },
-			"nil":   func() (*verbs.AH, error) { return d.PD.AHFromWC(1, nil, grh) },
+		for name, try := range map[string]func() (*uverbs.AH, error){
+			"short": func() (*uverbs.AH, error) { return d.PD.AHFromWC(1, &wc, grh[:39]) },
+			"zeros": func() (*uverbs.AH, error) { return d.PD.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
+			"port":  func() (*uverbs.AH, error) { return d.PD.AHFromWC(2, &wc, grh) },
+			"none":  func() (*uverbs.AH, error) { return d.PD.AHFromWC(1, &verbs.WC{}, grh) },
+			"nil":   func() (*uverbs.AH, error) { return d.PD.AHFromWC(1, nil, grh) },
 		} {
 			if _, err := try(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNoGID) {
 				t.Errorf("%s: %v", name, err)

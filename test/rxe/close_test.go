@@ -64,7 +64,7 @@ func TestRxeCloseOrder(t *testing.T) {
 		}
 	}
 	group := verbs.GIDFromAddr(netip.MustParseAddr("239.83.0.3"))
-	number := fmt.Sprint("QP ", qp.Num())
+	number := fmt.Sprint("QP ", qp.QPN())
 	busy(pd, "AH, MR, MW, "+number+", SRQ")
 	busy(channel, "CQ")
 	busy(cq, number)
@@ -89,25 +89,25 @@ func TestRxeCloseOrder(t *testing.T) {
 	}
 	opts.SRQ = nil
 	for what, use := range map[string]func() error{
-		"PD.RegMR":       func() error { _, err := pd.RegMR(make([]byte, 8), 0); return err },
-		"PD.AllocMR":     func() error { _, err := pd.AllocMR(8, 0, nil); return err },
-		"PD.AllocMW":     func() error { _, err := pd.AllocMW(verbs.MWType1); return err },
-		"PD.CreateQP":    func() error { _, err := pd.CreateQP(&opts); return err },
-		"PD.CreateSRQ":   func() error { _, err := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}); return err },
-		"PD.CreateAH":    func() error { _, err := pd.CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, Port: 1}); return err },
-		"Device.AllocPD": func() error { _, err := dev.AllocPD(); return err },
-		"Device.Query":   func() error { _, err := dev.Query(); return err },
-		"CQ.Poll":        func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err },
-		"CQ.Arm":         func() error { return cq.Arm(false) },
-		"CQ.Resize":      func() error { return cq.Resize(32) },
-		"QP.PostSend":    func() error { _, err := qp.PostSend(make([]verbs.SendWR, 1)); return err },
-		"QP.Query":       func() error { _, err := qp.Query(); return err },
-		"QP.AttachMcast": func() error { return qp.AttachMcast(group, 0) },
-		"SRQ.PostRecv":   func() error { _, err := srq.PostRecv(make([]verbs.RecvWR, 1)); return err },
-		"SRQ.Resize":     func() error { return srq.Resize(8) },
-		"SRQ.SetLimit":   func() error { return srq.SetLimit(1) },
-		"MR.Rereg":       func() error { return mr.Rereg(uverbs.ReregOptions{}) },
-		"MW.Bind":        func() error { return mw.Bind(qp, 1, 0, verbs.BindMW{}) },
+		"PD.RegMR":           func() error { _, err := pd.RegMR(make([]byte, 8), 0); return err },
+		"PD.AllocMR":         func() error { _, err := pd.AllocMR(8, 0, nil); return err },
+		"PD.AllocMW":         func() error { _, err := pd.AllocMW(verbs.MWType1); return err },
+		"PD.CreateQP":        func() error { _, err := pd.CreateQP(&opts); return err },
+		"PD.CreateSRQ":       func() error { _, err := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}); return err },
+		"PD.CreateAH":        func() error { _, err := pd.CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, Port: 1}); return err },
+		"Device.AllocPD":     func() error { _, err := dev.AllocPD(); return err },
+		"Device.QueryDevice": func() error { _, err := dev.QueryDevice(); return err },
+		"CQ.Poll":            func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err },
+		"CQ.Arm":             func() error { return cq.Arm(false) },
+		"CQ.Resize":          func() error { return cq.Resize(32) },
+		"QP.PostSend":        func() error { _, err := qp.PostSend(make([]verbs.SendWR, 1)); return err },
+		"QP.Query":           func() error { _, err := qp.Query(); return err },
+		"QP.AttachMcast":     func() error { return qp.AttachMcast(group, 0) },
+		"SRQ.PostRecv":       func() error { _, err := srq.PostRecv(make([]verbs.RecvWR, 1)); return err },
+		"SRQ.Resize":         func() error { return srq.Resize(8) },
+		"SRQ.SetLimit":       func() error { return srq.SetLimit(1) },
+		"MR.Rereg":           func() error { return mr.Rereg(&uverbs.ReregOptions{}) },
+		"MW.Bind":            func() error { return mw.Bind(qp, 1, 0, verbs.BindMW{}) },
 	} {
 		if err := use(); !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("%s: %v", what, err)

@@ -34,7 +34,7 @@ func TestRxeCompletions(t *testing.T) {
 		}
 		front, src := uint32(0), uint32(0)
 		if typ == verbs.QPTypeUD {
-			front, src = uverbs.GRHSize, a.QP.Num()
+			front, src = uverbs.GRHSize, a.QP.QPN()
 		}
 		for id, c := range []completion{
 			{wr: verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0x01020304}, Sent: verbs.WCSend, got: verbs.WCRecv, flags: verbs.WCWithImm, size: 100},
@@ -52,8 +52,8 @@ func TestRxeCompletions(t *testing.T) {
 			wr.WRID, wr.SGL = uint64(id), []verbs.SGE{a.MR.SGE(kit.SendFrom, int(c.size))}
 			wr.Flags |= verbs.SendSignaled
 			a.Post(wr)
-			same(fmt.Sprint("sent ", id), verbs.WC{WRID: uint64(id), Opcode: c.Sent, QPN: a.QP.Num(), ByteLen: c.size}, a.Next(a.SendCQ))
-			same(fmt.Sprint("got ", id), verbs.WC{WRID: uint64(1000 + id), Opcode: c.got, QPN: b.QP.Num(), SrcQP: src, ByteLen: front + c.size,
+			same(fmt.Sprint("sent ", id), verbs.WC{WRID: uint64(id), Opcode: c.Sent, QPN: a.QP.QPN(), ByteLen: c.size}, a.Next(a.SendCQ))
+			same(fmt.Sprint("got ", id), verbs.WC{WRID: uint64(1000 + id), Opcode: c.got, QPN: b.QP.QPN(), SrcQPN: src, ByteLen: front + c.size,
 				Flags: verbs.WCGRH | c.flags, Imm: c.wr.Imm}, b.Next(b.RecvCQ))
 		}
 		// The completion of the failed request names it and its error. Earlier ones do not.
@@ -63,8 +63,8 @@ func TestRxeCompletions(t *testing.T) {
 		}
 		wr := numbered(a, 77)
 		a.Post(wr)
-		same("flushed send", verbs.WC{WRID: 77, Status: verbs.StatusWRFlushErr, QPN: a.QP.Num()}, a.Next(a.SendCQ))
-		same("flushed receive", verbs.WC{WRID: 2000, Status: verbs.StatusWRFlushErr, QPN: b.QP.Num()}, b.Next(b.RecvCQ))
+		same("flushed send", verbs.WC{WRID: 77, Status: verbs.StatusWRFlushErr, QPN: a.QP.QPN()}, a.Next(a.SendCQ))
+		same("flushed receive", verbs.WC{WRID: 2000, Status: verbs.StatusWRFlushErr, QPN: b.QP.QPN()}, b.Next(b.RecvCQ))
 	})
 }
 
@@ -85,10 +85,10 @@ func TestRxeCQ(t *testing.T) {
 	d := kit.OpenRxe(t)
 	channel := kit.Must(d.CreateCompChannel())(t)
 	kit.CloseLater(t, channel)
-	for _, n := range []int{0, 1, 10, 1000, int(d.Attr.MaxCQE)} {
+	for _, n := range []int{1, 10, 1000, int(d.Attr.MaxCQE)} {
 		for _, opts := range []*uverbs.CQOptions{nil, {Channel: channel}} {
 			cq := kit.Must(d.CreateCQ(n, opts))(t)
-			if got, err := cq.Poll(make([]verbs.WC, 1)); cq.Cap() < max(n, 1) || got != 0 || err != nil {
+			if got, err := cq.Poll(make([]verbs.WC, 1)); cq.Cap() < n || got != 0 || err != nil {
 				t.Errorf("asked for %d, got %d; a new CQ has %d completions, %v", n, cq.Cap(), got, err)
 			}
 			if err := cq.Arm(false); (opts == nil) != errors.Is(err, verbs.ErrNotSupported) || opts != nil && err != nil {
@@ -113,6 +113,7 @@ func TestRxeCQ(t *testing.T) {
 	create := func(n int, opts *uverbs.CQOptions) error { _, err := d.CreateCQ(n, opts); return err }
 	refusedFor(t, "entries", func() error { return create(int(d.Attr.MaxCQE)+1, nil) })
 	refusedFor(t, "entries", func() error { return create(1<<40, nil) })
+	refusedFor(t, "a CQ has at least 1 entry", func() error { return create(0, nil) })
 	refusedFor(t, "CompVector", func() error { return create(1, &uverbs.CQOptions{CompVector: d.CompVectors()}) })
 	refusedFor(t, "CompVector", func() error { return create(1, &uverbs.CQOptions{CompVector: 1<<32 - 1}) })
 	if err := create(1, &uverbs.CQOptions{Channel: gone}); !errors.Is(err, verbs.ErrClosed) {
@@ -217,23 +218,31 @@ func numbered(e *kit.RxeEnd, id uint64) verbs.SendWR {
 	return e.To(verbs.SendWR{WRID: id, Opcode: verbs.OpSendImm, Imm: uint32(id), Flags: verbs.SendSignaled})
 }
 
+// polled returns the next completion of a CQ that has overflowed, which Wait does not wait for any more.
+func polled(t *testing.T, cq *uverbs.CQ) verbs.WC {
+	t.Helper()
+	var wcs [1]verbs.WC
+	kit.Until(t, "completed", func() bool { return kit.Must(cq.Poll(wcs[:]))(t) > 0 })
+	return wcs[0]
+}
+
 // hears waits for the next event of a channel, which is a CQ's.
 func hears(e *kit.RxeEnd, want *uverbs.CQ) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.T.Context(), kit.Patience)
 	defer cancel()
-	if cq, err := e.RecvChannel.Get(ctx); cq != want || err != nil {
+	if cq, err := e.RecvCQ.Channel().Get(ctx); cq != want || err != nil {
 		e.T.Errorf("an event of %p, %v; want %p", cq, err, want)
 	}
 }
 
 // TestRxeCQOverrun: a CQ that nobody polls loses completions, reports it, and
 // keeps those it has. A QP whose send was lost goes on; one whose receive was lost
-// ends, with any type of QP. Both CQs and, after RESET, the QP are as good as new.
+// ends, with any type of QP. To Poll, both CQs and, after RESET, the QP are as good as new. Wait fails.
 func TestRxeCQOverrun(t *testing.T) {
 	overrun := func(d *kit.RxeDevice, cq *uverbs.CQ) {
 		d.T.Helper()
-		if ev := event(d); ev.Type != uverbs.EventCQErr || ev.CQ != cq {
+		if ev := event(d); ev.Type != verbs.EventCQErr || ev.CQ != cq {
 			d.T.Errorf("%+v", ev)
 		}
 	}
@@ -254,10 +263,10 @@ func TestRxeCQOverrun(t *testing.T) {
 		a.T.Helper()
 		b.PostRecv(2000, 0, 100)
 		a.Post(a.Send(20, kit.SendFrom, 8))
-		if wc := a.Next(a.SendCQ); wc.WRID != 20 || wc.Status != verbs.StatusSuccess {
+		if wc := polled(t, a.SendCQ); wc.WRID != 20 || wc.Status != verbs.StatusSuccess {
 			a.T.Errorf("afterwards: sent %+v", wc)
 		}
-		if wc := b.Next(b.RecvCQ); wc.WRID != 2000 || wc.Status != verbs.StatusSuccess {
+		if wc := polled(t, b.RecvCQ); wc.WRID != 2000 || wc.Status != verbs.StatusSuccess {
 			a.T.Errorf("afterwards: received %+v", wc)
 		}
 	}
@@ -323,7 +332,7 @@ func TestRxeCQOverrun(t *testing.T) {
 func giveUpSoon(e *kit.RxeEnd) {
 	e.T.Helper()
 	toSQD(e)
-	if err := e.QP.Modify(&verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
+	if err := e.QP.Modify(&verbs.QPAttr{AckTimeout: 4096 << 8, RetryCnt: 1}, verbs.QPAttrAckTimeout|verbs.QPAttrRetryCnt); err != nil {
 		e.T.Fatal(err)
 	}
 	e.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
@@ -358,7 +367,7 @@ func TestRxeResizeCQ(t *testing.T) {
 	poll := func(n int) {
 		t.Helper()
 		for range n {
-			if wc := a.Next(a.SendCQ); wc.WRID != seen || wc.Status != verbs.StatusSuccess || wc.QPN != a.QP.Num() {
+			if wc := a.Next(a.SendCQ); wc.WRID != seen || wc.Status != verbs.StatusSuccess || wc.QPN != a.QP.QPN() {
 				t.Errorf("completion %d: %+v", seen, wc)
 			}
 			seen++

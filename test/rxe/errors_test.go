@@ -38,7 +38,7 @@ func TestRxeErrors(t *testing.T) {
 }
 
 func (f *rxeFailure) run(t *testing.T, d *kit.RxeDevice) {
-	a, b := d.End(t, f.Type(), kit.RxeSetup{Access: f.Mine}), d.End(t, f.Type(), kit.RxeSetup{Access: f.His, AtPeer: f.HisQP})
+	a, b := d.End(t, f.Type(), kit.RxeSetup{Access: f.Mine, Change: f.MineAttr}), d.End(t, f.Type(), kit.RxeSetup{Access: f.His, AtPeer: f.HisQP, Change: f.HisAttr})
 	a.Connect(b)
 	b.Connect(a)
 	for i := range 2 {
@@ -128,8 +128,8 @@ func knock(e *kit.RxeEnd, peer *kit.RxeEnd) (got []string) {
 // TestRxeRetries: a peer that has no receive, and one that is not there, are
 // waited for as often as was said. The peer that was not ready comes to no harm.
 func TestRxeRetries(t *testing.T) {
-	short := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 8, RetryCnt: 1, RNRRetry: 7}
-	const all = verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+	short := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, AckTimeout: 4096 << 8, RetryCnt: 1, RNRRetry: 7}
+	const all = verbs.QPAttrSQPSN | verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	impatient := func(t *testing.T, d *kit.RxeDevice, retries verbs.QPAttr) (a, b *kit.RxeEnd) {
 		a, b = d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 		b.Connect(a)
@@ -148,7 +148,7 @@ func TestRxeRetries(t *testing.T) {
 		}
 	}
 	onRxe(t, "no receive", func(t *testing.T, d *kit.RxeDevice) {
-		a, b := impatient(t, d, verbs.QPAttr{SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 1, State: verbs.QPStateRTS})
+		a, b := impatient(t, d, verbs.QPAttr{SQPSN: 0x123456, AckTimeout: 4096 << 14, RetryCnt: 7, RNRRetry: 1, State: verbs.QPStateRTS})
 		fails(a, "1 receiver-not-ready retries exceeded, 2 work request flushed; ERR")
 		if s := state(b); s != verbs.QPStateRTS {
 			t.Errorf("the peer is in %v", s)
@@ -208,6 +208,8 @@ func differences(f *refusals.Failure) (d differs) {
 		d.requester = "1 local QP operation error; ERR"
 	case f.Requester == refusals.Refused && f.Responder == refusals.Lost:
 		d.access = true
+	case strings.HasPrefix(f.Name, "RC SEND, peer's MTU"): // it looks at the length of WRITEs alone
+		d.requester, d.responder = "1 SEND success; RTS", "1000 RECV success 300, 1001 work request flushed; RTS"
 	case f.Name == "UD SEND, receive too short":
 		d.responder = refusals.Broken
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/test/kit"
-	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -21,10 +20,6 @@ type listener struct {
 
 func newListener(d *kit.RxeDevice, t *testing.T, typ verbs.QPType) *listener {
 	l := &listener{RxeEnd: d.End(t, typ, kit.RxeSetup{}), from: d.End(t, typ, kit.RxeSetup{})}
-	l.SendCQ = kit.Must(d.CreateCQ(128, &uverbs.CQOptions{Channel: l.RecvChannel}))(t)
-	kit.CloseLater(t, l.SendCQ)
-	l.QP = kit.Must(d.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: l.SendCQ, RecvCQ: l.RecvCQ, Cap: l.QP.Cap()}))(t)
-	kit.CloseLater(t, l.QP)
 	l.Connect(l.from)
 	l.from.Connect(l.RxeEnd)
 	return l

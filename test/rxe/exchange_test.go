@@ -20,7 +20,7 @@ func TestRxeExchange(t *testing.T) {
 			kit.NoLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*kit.Patience)
 			defer cancel()
-			ln := kit.Must(rdmacm.Listen(kit.HostPort(host, "0")))(t)
+			ln := kit.Must(rdmacm.Listen(t.Context(), kit.HostPort(host, "0")))(t)
 			defer ln.Close()
 			for _, size := range append([]int{1 << 20}, kit.SomeSizes...) {
 				kit.ExchangeOnce(ctx, t, ln, size)

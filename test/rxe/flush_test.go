@@ -33,7 +33,7 @@ func TestRxeFlush(t *testing.T) {
 		flushed := func(cq *uverbs.CQ, n int) (ids []uint64) {
 			for range n {
 				wc := a.Next(cq)
-				if wc.Status != verbs.StatusWRFlushErr || wc.QPN != a.QP.Num() {
+				if wc.Status != verbs.StatusWRFlushErr || wc.QPN != a.QP.QPN() {
 					t.Errorf("%+v", wc)
 				}
 				ids = append(ids, wc.WRID)
@@ -83,7 +83,7 @@ func TestRxeReset(t *testing.T) {
 		a.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 		defer cancel()
-		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != uverbs.EventSQDrained || ev.QP != a.QP {
+		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != verbs.EventSQDrained || ev.QP != a.QP {
 			t.Fatalf("%+v, %v", ev, err)
 		}
 		room := int(a.QP.Cap().MaxSendWR)

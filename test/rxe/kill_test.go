@@ -127,7 +127,7 @@ func TestRxePortEvents(t *testing.T) {
 	d := kit.OpenRxeLink(t, "gvplugged", "10.86.0.1")
 	a, b := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
 	kit.Sh(t, "ip link set gvplug down")
-	hasEvent(d, uverbs.EventPortErr)
+	hasEvent(d, verbs.EventPortErr)
 	if p := kit.Must(d.QueryPort(1))(t); p.State != verbs.PortDown {
 		t.Errorf("%v when it is down", p.State)
 	}
@@ -135,12 +135,12 @@ func TestRxePortEvents(t *testing.T) {
 		t.Error(err)
 	}
 	kit.Sh(t, "ip link set gvplug up")
-	hasEvent(d, uverbs.EventPortActive)
+	hasEvent(d, verbs.EventPortActive)
 	if p := kit.Must(d.QueryPort(1))(t); p.State != verbs.PortActive {
 		t.Errorf("%v when it is up", p.State)
 	}
 	kit.Sh(t, "ip addr add 10.86.0.2/24 dev gvplug")
-	hasEvent(d, uverbs.EventGIDChange)
+	hasEvent(d, verbs.EventGIDChange)
 	b.PostRecv(1, 0, 10)
 	a.Post(a.Send(1, kit.SendFrom, 10))
 	a.Sent("1 SEND success")
@@ -174,7 +174,7 @@ func TestRxeNetdevDeleted(t *testing.T) {
 	plug(t)
 	kit.NoLeak(t)
 	removal := whileOpen(t, exec.Command("ip", "link", "del", "gvplug"), func(d *kit.RxeDevice, a, _ *kit.RxeEnd) {
-		hasEvent(d, uverbs.EventGIDChange)
+		hasEvent(d, verbs.EventGIDChange)
 		kit.Until(t, "without GIDs", func() bool { return len(kit.Must(d.GIDTable())(t)) == 0 })
 		a.Post(a.Send(1, kit.SendFrom, 10))
 		if wc := a.Next(a.SendCQ); wc.Status != verbs.StatusWRFlushErr && wc.Status != verbs.StatusLocQPOpErr {
@@ -192,7 +192,7 @@ func TestRxeNetdevDeleted(t *testing.T) {
 }
 
 // whileOpen begins to remove the link of a device that is open, looks at the
-// remaining device, and closes it.
+// remaining device unless the kernel revokes it, and closes it.
 func whileOpen(t *testing.T, remove *exec.Cmd, look func(d *kit.RxeDevice, a, b *kit.RxeEnd)) (removal *kit.Running) {
 	t.Helper()
 	t.Run("while open", func(open *testing.T) {
@@ -202,6 +202,10 @@ func whileOpen(t *testing.T, remove *exec.Cmd, look func(d *kit.RxeDevice, a, b 
 		kit.Until(open, "off the list", func() bool { return !isListed(open, "gvplugged") })
 		if d, err := uverbs.Open("gvplugged"); !errors.Is(err, verbs.ErrNoDevice) {
 			t.Error(d, err)
+		}
+		if kit.SinceLinux7() { // the kernel revokes the context, see TestRevoked
+			kit.Until(open, "revoked", func() bool { _, err := d.QueryPort(1); return errors.Is(err, syscall.EIO) })
+			return
 		}
 		look(d, a, b)
 	})
@@ -225,7 +229,7 @@ func plug(t *testing.T) {
 }
 
 // hasEvent waits for an event of port 1; others may come before it.
-func hasEvent(d *kit.RxeDevice, want uverbs.EventType) {
+func hasEvent(d *kit.RxeDevice, want verbs.EventType) {
 	d.T.Helper()
 	ctx, cancel := context.WithTimeout(d.T.Context(), kit.Patience)
 	defer cancel()

@@ -242,7 +242,7 @@ func (m *member) join(t *testing.T, d *kit.RxeDevice, channel *uverbs.CompChanne
 func (m *member) meet(t *testing.T, d *kit.RxeDevice, peer *member) {
 	t.Helper()
 	m.peer = peer
-	if err := m.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.Num(), AH: verbs.AHAttr{
+	if err := m.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.QPN(), AH: verbs.AHAttr{
 		Global: true, DGID: d.GID.GID, SGIDIndex: d.GID.Index, HopLimit: 64}}); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func (m *member) talk(ctx context.Context) error {
 		}
 		for _, wc := range wcs[:n] {
 			switch {
-			case wc.Status != verbs.StatusSuccess || wc.QPN != m.qp.Num():
+			case wc.Status != verbs.StatusSuccess || wc.QPN != m.qp.QPN():
 				return fmt.Errorf("QP %d: %+v", m.id, wc)
 			case wc.WRID == letters:
 				sent++
@@ -345,7 +345,7 @@ func TestRxeClosedUnderUse(t *testing.T) {
 
 func closeUnderUse(t *testing.T, typ verbs.QPType) {
 	d := kit.Must(uverbs.Open(kit.RxeLink))(t)
-	r := &kit.RxeDevice{Device: d, T: t, PD: kit.Must(d.AllocPD())(t), Attr: kit.Must(d.Query())(t), GID: *kit.Must(d.ChooseGID(1, nil))(t)}
+	r := &kit.RxeDevice{Device: d, T: t, PD: kit.Must(d.AllocPD())(t), Attr: kit.Must(d.QueryDevice())(t), GID: *kit.Must(d.ChooseGID(1, nil))(t)}
 	u := &usage{t: t, channel: kit.Must(d.CreateCompChannel())(t)}
 	u.mr = kit.Must(r.PD.AllocMR(kit.RecvSize, verbs.AccessLocalWrite, nil))(t)
 	u.cq = kit.Must(d.CreateCQ(1024, &uverbs.CQOptions{Channel: u.channel}))(t)
@@ -355,7 +355,7 @@ func closeUnderUse(t *testing.T, typ verbs.QPType) {
 	if typ == verbs.QPTypeUD {
 		u.ah = kit.Must(r.PD.CreateAH(&to))(t)
 	}
-	attr := &verbs.QPAttr{QKey: kit.RxeQKey, DestQPN: u.qp.Num(), AH: to}
+	attr := &verbs.QPAttr{QKey: kit.RxeQKey, DestQPN: u.qp.QPN(), AH: to}
 	if err := errors.Join(u.qp.Init(attr), u.qp.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ type usage struct {
 	channel *uverbs.CompChannel
 	cq      *uverbs.CQ
 	qp      *uverbs.QP
-	ah      *verbs.AH
+	ah      *uverbs.AH
 	all     sync.WaitGroup
 }
 
@@ -418,7 +418,7 @@ func (u *usage) use(name string, call func() error) {
 
 func (u *usage) send() error {
 	_, err := u.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, AH: u.ah,
-		RemoteQPN: u.qp.Num(), RemoteQKey: kit.RxeQKey, SGL: []verbs.SGE{u.mr.SGE(0, 8)}}})
+		RemoteQPN: u.qp.QPN(), RemoteQKey: kit.RxeQKey, SGL: []verbs.SGE{u.mr.SGE(0, 8)}}})
 	return ignoreFull(err)
 }
 

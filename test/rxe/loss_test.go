@@ -117,10 +117,10 @@ func (l *lossy) pair(t *testing.T, typ verbs.QPType, timeout uint8, s kit.RxeSet
 	a.ToRTR(b)
 	b.ToRTR(a)
 	for _, e := range []*kit.RxeEnd{a, b} {
-		attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+		attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, AckTimeout: 4096 << timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
 		mask := verbs.QPAttrSQPSN
 		if typ == verbs.QPTypeRC {
-			mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+			mask |= verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 		}
 		e.Modify(attr, mask)
 	}

@@ -49,7 +49,7 @@ func TestRxeMulticast(t *testing.T) {
 			}
 			hears := func(e *kit.RxeEnd, id uint64) {
 				t.Helper()
-				if wc := e.Got(fmt.Sprintf("%d RECV success 48", id)); wc.SrcQP != a.QP.Num() {
+				if wc := e.Got(fmt.Sprintf("%d RECV success 48", id)); wc.SrcQPN != a.QP.QPN() {
 					t.Errorf("%+v", wc)
 				}
 			}
@@ -57,7 +57,7 @@ func TestRxeMulticast(t *testing.T) {
 			direct := func(e *kit.RxeEnd, id uint64) {
 				t.Helper()
 				wr := a.Send(id, kit.SendFrom, 9)
-				wr.RemoteQPN = e.QP.Num()
+				wr.RemoteQPN = e.QP.QPN()
 				a.Post(wr)
 				a.Sent(fmt.Sprintf("%d SEND success", id))
 				e.Got(fmt.Sprintf("%d RECV success 49", id))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -155,12 +156,12 @@ func TestRxeMemoryRefused(t *testing.T) {
 			return d.PD.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		}, syscall.EINVAL, needsLocal},
 		{func() (*uverbs.MR, error) { return d.PD.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
-			"create MR on gvrxe0: bad address: the memory is not mapped, or not writable although the access flags say so"},
+			"create MR on gvrxe0: bad address: the memory is not mapped, or not writable although the access flags say so, or a shared mapping of a file on disk: Linux pins pages of those for reading only (use a private mapping, tmpfs or hugetlbfs)"},
 		{func() (*uverbs.MR, error) { return d.PD.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
-			"allocate memory for MR on gvrxe0: mmap: 2097152 bytes of anonymous memory: " + noHugeWords},
+			"allocate memory for MR on gvrxe0: map 2097152 bytes of anonymous memory: " + noHugeWords},
 	} {
 		_, err := test.register()
-		if !errors.Is(err, test.is) || err.Error() != "uverbs: "+test.want {
+		if !errors.Is(err, test.is) || err.Error() != test.want {
 			t.Errorf("%v\nwant %s", err, test.want)
 		}
 	}
@@ -234,7 +235,7 @@ func TestRxeRereg(t *testing.T) {
 	d := kit.OpenRxe(t)
 	mr := kit.Must(d.PD.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
 	kit.CloseLater(t, mr)
-	change := func(o uverbs.ReregOptions) bool {
+	change := func(o *uverbs.ReregOptions) bool {
 		t.Helper()
 		err := mr.Rereg(o)
 		if kit.OnKernel("6.1") {
@@ -256,14 +257,14 @@ func TestRxeRereg(t *testing.T) {
 	}
 	before := [2]verbs.Status{denied, allowed}
 	become(before)
-	if change(uverbs.ReregOptions{Access: access(verbs.AccessLocalWrite | verbs.AccessRemoteWrite)}) {
+	if change(&uverbs.ReregOptions{Access: access(verbs.AccessLocalWrite | verbs.AccessRemoteWrite)}) {
 		before = [2]verbs.Status{allowed, denied}
 	}
 	become(before)
 
 	other := kit.Must(d.AllocPD())(t)
 	kit.CloseLater(t, other)
-	if change(uverbs.ReregOptions{PD: other}) {
+	if change(&uverbs.ReregOptions{PD: other}) {
 		if mr.PD() != other {
 			t.Error("not in the other PD")
 		}
@@ -271,19 +272,56 @@ func TestRxeRereg(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		become([2]verbs.Status{denied, denied})
-		change(uverbs.ReregOptions{PD: d.PD, Access: access(kit.AllAccess)})
+		change(&uverbs.ReregOptions{PD: d.PD, Access: access(kit.AllAccess)})
 		before = [2]verbs.Status{allowed, allowed}
 	}
 	become(before)
 	// A refused call changes nothing.
-	for _, o := range []uverbs.ReregOptions{{}, {Access: access(verbs.AccessRemoteWrite)}, {Access: access(verbs.AccessHugeTLB | verbs.AccessLocalWrite)}} {
+	for _, o := range []*uverbs.ReregOptions{{}, {Access: access(verbs.AccessRemoteWrite)}, {Access: access(verbs.AccessHugeTLB | verbs.AccessLocalWrite)}} {
 		err := mr.Rereg(o)
 		if err == nil || !kit.OnKernel("6.1") && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	become(before)
-	if err := mr.Rereg(uverbs.ReregOptions{}); !kit.OnKernel("6.1") && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access changes") {
+	if err := mr.Rereg(&uverbs.ReregOptions{}); !kit.OnKernel("6.1") && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access changes") {
 		t.Error(err)
+	}
+}
+
+// TestRxePinnedMemory: the device keeps the pages of a region whose memory is unmapped.
+func TestRxePinnedMemory(t *testing.T) {
+	kit.RxeFabric(t)
+	kit.NoLeak(t)
+	d := kit.OpenRxe(t)
+	a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
+	const size, readWrite = 4096, syscall.PROT_READ | syscall.PROT_WRITE
+	file := kit.Must(os.CreateTemp("/dev/shm", ""))(t)
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string]int{"private": syscall.MAP_PRIVATE, "shared": syscall.MAP_SHARED} {
+		b := kit.Must(syscall.Mmap(int(file.Fd()), 0, size, readWrite, flags))(t)
+		copy(b, "before")
+		mr := kit.Must(d.PD.RegMR(b, kit.AllAccess))(t)
+		if err := syscall.Munmap(b); err != nil {
+			t.Fatal(err)
+		}
+		a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 6)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+		a.Sent("1 RDMA_READ success")
+		if got := string(a.MR.Bytes()[:6]); got != "before" {
+			t.Errorf("%s: %q", name, got)
+		}
+		copy(a.MR.Bytes(), "after ")
+		a.Post(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 6)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+		a.Sent("2 RDMA_WRITE success")
+		if got := kit.Must(os.ReadFile(file.Name()))(t); name == "shared" && string(got[:6]) != "after " {
+			t.Errorf("the file has %q", got[:6])
+		}
+		if err := mr.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

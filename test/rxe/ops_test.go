@@ -31,10 +31,10 @@ func TestRxeSend(t *testing.T) {
 			a.Post(a.Send(uint64(i), kit.SendFrom, size))
 			a.Sent(kit.Brief(verbs.WC{WRID: uint64(i), Opcode: verbs.WCSend}))
 			wc := b.Got(kit.Brief(verbs.WC{WRID: uint64(1000 + i), Opcode: verbs.WCRecv, ByteLen: uint32(front + size)}))
-			if wc.QPN != b.QP.Num() || wc.Flags != verbs.WCGRH {
+			if wc.QPN != b.QP.QPN() || wc.Flags != verbs.WCGRH {
 				t.Errorf("%d bytes: %+v", size, wc)
 			}
-			if from := wc.SrcQP; typ == verbs.QPTypeUD && from != a.QP.Num() || typ != verbs.QPTypeUD && from != 0 {
+			if from := wc.SrcQPN; typ == verbs.QPTypeUD && from != a.QP.QPN() || typ != verbs.QPTypeUD && from != 0 {
 				t.Errorf("%d bytes: from QP %d", size, from)
 			}
 			if !bytes.Equal(b.MR.Bytes()[front:front+size], a.MR.Bytes()[kit.SendFrom:kit.SendFrom+size]) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,10 +41,10 @@ func TestRxeCreateQP(t *testing.T) {
 			qp := kit.Must(create(ask))(t)
 			kit.CloseLater(t, qp)
 			attr := kit.Must(qp.Query())(t)
-			if !atLeast(qp.Cap(), ask) || attr.State != verbs.QPStateReset || qp.Type() != typ || numbers[qp.Num()] || qp.Num() < 2 {
+			if !atLeast(qp.Cap(), ask) || attr.State != verbs.QPStateReset || qp.Type() != typ || numbers[qp.QPN()] || qp.QPN() < 2 {
 				t.Errorf("asked for %+v, got %+v and %+v", ask, qp, attr)
 			}
-			numbers[qp.Num()] = true
+			numbers[qp.QPN()] = true
 		}
 		const most = 1<<32 - 1
 		for field, c := range map[string]verbs.QPCap{
@@ -136,7 +137,7 @@ func TestRxeQueryQP(t *testing.T) {
 		peer := d.End(t, typ, kit.RxeSetup{})
 		q := &queried{RxeEnd: d.End(t, typ, kit.RxeSetup{Cap: verbs.QPCap{MaxSendWR: 10, MaxRecvWR: 20, MaxSendSGE: 3, MaxRecvSGE: 4}})}
 		peer.Connect(q.RxeEnd)
-		q.want = verbs.QPAttr{PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true}, AltAH: verbs.AHAttr{Global: true}, Cap: q.QP.Cap()}
+		q.want = verbs.QPAttr{PathMTU: verbs.MTU256, RNRTimer: 655360 * time.Microsecond, AH: verbs.AHAttr{Global: true}, AltAH: verbs.AHAttr{Global: true}, Cap: q.QP.Cap()}
 		q.same("new")
 		q.init()
 		q.connectTo(peer)
@@ -189,12 +190,12 @@ func (q *queried) connectTo(peer *kit.RxeEnd) {
 	w := &q.want
 	w.State = verbs.QPStateRTR
 	if q.QP.Type() != verbs.QPTypeUD {
-		w.PathMTU, w.DestQPN, w.RQPSN = verbs.MTU1024, peer.QP.Num(), 0xabcdef
+		w.PathMTU, w.DestQPN, w.RQPSN = verbs.MTU1024, peer.QP.QPN(), 0xabcdef
 		w.AH = q.Address(peer)
 		w.AH.HopLimit, w.AH.TrafficClass, w.AH.FlowLabel = 63, 0x28, 0xfedcb
 	}
 	if q.QP.Type() == verbs.QPTypeRC {
-		w.MaxDestRDAtomic, w.MinRNRTimer = 13, 17
+		w.MaxDestRDAtomic, w.RNRTimer = 13, 3840*time.Microsecond
 	}
 	q.Modify(*w, allOf(q.RxeEnd))
 	w.MaxDestRDAtomic = (w.MaxDestRDAtomic + 3) &^ 3
@@ -206,7 +207,7 @@ func (q *queried) connectTo(peer *kit.RxeEnd) {
 	w.State, w.SQPSN = verbs.QPStateRTS, 0x123456
 	mask := verbs.QPAttrSQPSN
 	if q.QP.Type() == verbs.QPTypeRC {
-		w.Timeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic = 20, 5, 6, 7
+		w.AckTimeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic = 4096<<20, 5, 6, 7
 		mask |= retries
 	}
 	q.Modify(*w, mask)
@@ -214,7 +215,7 @@ func (q *queried) connectTo(peer *kit.RxeEnd) {
 	q.same("RTS")
 }
 
-const retries = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+const retries = verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 
 // change sets attributes without a change of state.
 func (q *queried) change(what string, mask verbs.QPAttrMask) {
@@ -239,11 +240,11 @@ func (q *queried) again() {
 	w.Access = verbs.AccessRemoteWrite
 	q.change("access", verbs.QPAttrAccess)
 	if q.QP.Type() == verbs.QPTypeRC {
-		w.MinRNRTimer = 1
-		q.change("RNR timer", verbs.QPAttrMinRNRTimer)
+		w.RNRTimer = 10 * time.Microsecond
+		q.change("RNR timer", verbs.QPAttrRNRTimer)
 	}
 	// The kernel has alternate paths on InfiniBand only.
-	alt := verbs.QPAttr{AltAH: q.Address(q.AtPeer), AltPort: 1, AltTimeout: 5}
+	alt := verbs.QPAttr{AltAH: q.Address(q.AtPeer), AltPort: 1, AltAckTimeout: 4096 << 5}
 	if err := q.QP.Modify(&alt, verbs.QPAttrAltPath); !errors.Is(err, syscall.EINVAL) {
 		q.T.Errorf("an alternate path: %v", err)
 	}
@@ -258,9 +259,9 @@ func (q *queried) drainedToo() {
 	w.State = verbs.QPStateSQD
 	q.same("SQD")
 	if q.QP.Type() == verbs.QPTypeRC {
-		w.Timeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic, w.MaxDestRDAtomic, w.MinRNRTimer = 14, 7, 7, 2, 2, 12
+		w.AckTimeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic, w.MaxDestRDAtomic, w.RNRTimer = 4096<<14, 7, 7, 2, 2, 640*time.Microsecond
 		w.AH.TrafficClass, w.AH.FlowLabel, w.Access = 0, 1, verbs.AccessRemoteRead
-		q.change("in SQD", retries|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer|verbs.QPAttrAV|verbs.QPAttrAccess)
+		q.change("in SQD", retries|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrRNRTimer|verbs.QPAttrAV|verbs.QPAttrAccess)
 	}
 	q.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 	w.State = verbs.QPStateRTS
@@ -268,7 +269,7 @@ func (q *queried) drainedToo() {
 }
 
 // TestRxeModifyRefused gives values that are out of range; the error names them.
-// RetryCnt, RNRRetry and MinRNRTimer the kernel takes as they are.
+// RetryCnt, RNRRetry and RNRTimer the kernel takes as they are.
 func TestRxeModifyRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -284,7 +285,7 @@ func TestRxeModifyRefused(t *testing.T) {
 	refuses(verbs.QPAttr{State: verbs.QPStateInit}, initial, "Port is numbered from 1")
 	refuses(verbs.QPAttr{State: verbs.QPStateInit, Port: 2}, initial, "check Port")
 	e.ToInit()
-	good := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: e.QP.Num(), AH: e.Address(e), MaxDestRDAtomic: 1, MinRNRTimer: 1}
+	good := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: e.QP.QPN(), AH: e.Address(e), MaxDestRDAtomic: 1, RNRTimer: 10 * time.Microsecond}
 	for why, spoil := range map[string]func(*verbs.QPAttr){
 		"PathMTU is not one of MTU256 to MTU4096": func(a *verbs.QPAttr) { a.PathMTU = 6 },
 		"RoCE needs a Global AH":                  func(a *verbs.QPAttr) { a.AH.Global = false },
@@ -295,9 +296,9 @@ func TestRxeModifyRefused(t *testing.T) {
 		refuses(attr, allOf(e), why)
 	}
 	e.ToRTR(e)
-	good = verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1}
+	good = verbs.QPAttr{State: verbs.QPStateRTS, AckTimeout: 4096 << 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1}
 	for why, spoil := range map[string]func(*verbs.QPAttr){
-		"Timeout is at most 31":                      func(a *verbs.QPAttr) { a.Timeout = 32 },
+		"AckTimeout is 3h0m0s, which is not in":      func(a *verbs.QPAttr) { a.AckTimeout = 3 * time.Hour },
 		"MaxRDAtomic (up to DeviceAttr.MaxQPRDAtom)": func(a *verbs.QPAttr) { a.MaxRDAtomic = 129 },
 	} {
 		attr := good
@@ -476,7 +477,7 @@ func TestRxeQPTransitions(t *testing.T) {
 		if typ != verbs.QPTypeUD {
 			refuses(verbs.QPAttr{State: verbs.QPStateRTR}, 0, "INIT to RTR of a "+typ.String()+" QP also needs ")
 		}
-		refuses(verbs.QPAttr{State: verbs.QPStateRTR}, allOf(e)|verbs.QPAttrTimeout, "can't take Timeout")
+		refuses(verbs.QPAttr{State: verbs.QPStateRTR}, allOf(e)|verbs.QPAttrAckTimeout, "can't take AckTimeout")
 		e.ToRTR(e)
 		tries(reset, erring, verbs.QPStateRTS)
 		refuses(verbs.QPAttr{State: verbs.QPStateRTS}, 0, "RTR to RTS of a "+typ.String()+" QP also needs ")
@@ -495,7 +496,7 @@ func TestRxeQPTransitions(t *testing.T) {
 func allOf(e *kit.RxeEnd) verbs.QPAttrMask {
 	all := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	return map[verbs.QPType]verbs.QPAttrMask{
-		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer, verbs.QPTypeUC: all}[e.QP.Type()]
+		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer, verbs.QPTypeUC: all}[e.QP.Type()]
 }
 
 // TestRxeSQD: a QP is drained when the sends that it had begun are done; those
@@ -562,7 +563,7 @@ func TestRxeSQD(t *testing.T) {
 			}
 		} else if !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
-		} else if !strings.Contains(fmt.Sprint(err), "the send queue is still draining: wait for EventSQDrained") && kit.Must(a.QP.Query())(t).SQDraining {
+		} else if !strings.Contains(fmt.Sprint(err), "the send queue is still draining: wait for verbs.EventSQDrained") && kit.Must(a.QP.Query())(t).SQDraining {
 			t.Error(err)
 		}
 		a.Post(a.Send(2, kit.SendFrom, 8))

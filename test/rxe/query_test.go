@@ -4,8 +4,11 @@ package rxe
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/test/kit"
 	"github.com/goverbs/goverbs/uverbs"
@@ -80,7 +84,7 @@ func TestRxeGID(t *testing.T) {
 		{1, 3}: syscall.ENODATA, {1, 1023}: syscall.ENODATA, // empty slots
 		{1, 1024}: syscall.EINVAL, {0, 0}: syscall.EINVAL, {2, 0}: syscall.EINVAL, {1, 1 << 31}: syscall.EINVAL,
 	} {
-		if e, err := d.QueryGID(at[0], at[1]); !errors.Is(err, want) {
+		if e, err := d.QueryGID(int(at[0]), at[1]); !errors.Is(err, want) {
 			t.Errorf("port %d index %d: %+v, %v, want %v", at[0], at[1], e, err, want)
 		}
 	}
@@ -258,7 +262,7 @@ func TestRxePort(t *testing.T) {
 		"init_type_reply": uint64(port.InitTypeReply), "active_width": uint64(port.ActiveWidth), "active_speed": uint64(port.ActiveSpeed),
 		"bad_pkey_cntr": uint64(port.BadPKeyCounter), "qkey_viol_cntr": uint64(port.QKeyViolationCounter),
 	})
-	for _, number := range []uint32{0, 2, 255} {
+	for _, number := range []int{0, 2, 255} {
 		if _, err := d.QueryPort(number); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("port %d: %v", number, err)
 		}
@@ -291,8 +295,61 @@ func TestRxePKey(t *testing.T) {
 		{0, 0}:  "query port 0 of device on gvrxe0: invalid argument: ports are numbered from 1",
 		{2, 0}:  "query port 2 of device on gvrxe0: invalid argument: ports are numbered from 1",
 	} {
-		if key, err := d.QueryPKey(at[0], at[1]); !errors.Is(err, syscall.EINVAL) || err.Error() != "uverbs: "+want {
+		if key, err := d.QueryPKey(int(at[0]), at[1]); !errors.Is(err, syscall.EINVAL) || err.Error() != want {
 			t.Errorf("%#x, %v\nwant %s", key, err, want)
 		}
+	}
+}
+
+// TestRxeGIDNetdev: a VLAN has the link-local address of the device below it. The zone says whose GID is meant. In a
+// network namespace with the VLAN, its GID comes first, and only that has a network device.
+func TestRxeGIDNetdev(t *testing.T) {
+	kit.Dummy(t, "rxegidns0", "10.88.0.1/24")
+	kit.Link(t, "gidns", "rxe", "rxegidns0")
+	d := kit.Must(uverbs.Open("gidns"))(t)
+	kit.CloseLater(t, d)
+	kit.Sh(t, "ip link add link rxegidns0 name rxegidns5 type vlan id 5 && ip link set rxegidns5 up && ip netns add gidns")
+	t.Cleanup(func() { kit.Sh(t, "ip netns del gidns") })
+	base, vlan := kit.Must(net.InterfaceByName("rxegidns0"))(t), kit.Must(net.InterfaceByName("rxegidns5"))(t)
+	local := linkLocal(base.HardwareAddr)
+	for _, ifi := range []*net.Interface{vlan, base} {
+		choice := &uverbs.GIDChoice{Addr: local.WithZone(ifi.Name)}
+		kit.Until(t, "with the link-local GID of "+ifi.Name, func() bool { _, err := d.ChooseGID(1, choice); return err == nil })
+		if e, err := d.ChooseGID(1, choice); err != nil || e.NetdevIndex != uint32(ifi.Index) {
+			t.Errorf("%v: %+v, %v", choice.Addr, e, err)
+		}
+	}
+
+	kit.Sh(t, "ip link set rxegidns5 netns gidns && ip -n gidns link set rxegidns5 up && ip -n gidns addr add fd88::5/64 dev rxegidns5 nodad")
+	there := netip.MustParseAddr("fd88::5")
+	kit.Until(t, "with the GID of the namespace", func() bool { _, err := d.ChooseGID(1, &uverbs.GIDChoice{Addr: there}); return err == nil })
+	if e, err := d.ChooseGID(1, nil); err != nil || e.GID.Addr() != netip.MustParseAddr("10.88.0.1") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	inside := make(chan string)
+	go func() {
+		runtime.LockOSThread() // for ever, so that no other goroutine finds itself in the namespace
+		ns, err := os.Open("/run/netns/gidns")
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			ns.Close()
+		}
+		var e *verbs.GIDEntry
+		if err == nil {
+			e, err = d.ChooseGID(1, nil)
+		}
+		inside <- fmt.Sprintf("%+v, %v", e, err)
+	}()
+	if got := <-inside; !strings.Contains(got, there.String()) {
+		t.Errorf("chosen in the namespace: %s", got)
+	}
+	out := kit.Sh(t, "ip netns exec gidns "+kit.RdmalinkPath(t)+" devinfo gidns")
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " gid ") && strings.Contains(line, "rxegidns") != strings.Contains(line, " fd88::5 ") && !strings.Contains(line, " fe80:") {
+			t.Errorf("devinfo in the namespace: %s", line)
+		}
+	}
+	if !strings.Contains(out, "rxegidns5") || strings.Contains(out, "rxegidns0") {
+		t.Errorf("devinfo in the namespace: %s", out)
 	}
 }

@@ -161,7 +161,7 @@ func toSQD(e *kit.RxeEnd) {
 // drained waits for the event.
 func drained(e *kit.RxeEnd) {
 	e.T.Helper()
-	if ev := event(e.Dev); ev.Type != uverbs.EventSQDrained || ev.QP != e.QP {
+	if ev := event(e.Dev); ev.Type != verbs.EventSQDrained || ev.QP != e.QP {
 		e.T.Errorf("%+v", ev)
 	}
 }

@@ -70,8 +70,8 @@ func (s *sharing) take(from, to *kit.RxeEnd) {
 	if got := outcome(from.Next(from.SendCQ)); got != fmt.Sprintf("%d SEND success", s.next) {
 		s.T.Errorf("sent %q", got)
 	}
-	if wc := to.Next(to.RecvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != verbs.StatusSuccess || wc.QPN != to.QP.Num() {
-		s.T.Errorf("receive %d of QP %d: %+v", s.next, to.QP.Num(), wc)
+	if wc := to.Next(to.RecvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != verbs.StatusSuccess || wc.QPN != to.QP.QPN() {
+		s.T.Errorf("receive %d of QP %d: %+v", s.next, to.QP.QPN(), wc)
 	}
 	s.next++
 }
@@ -130,7 +130,7 @@ func TestRxeSRQLimit(t *testing.T) {
 	from, to := s.pair(t, verbs.QPTypeRC)
 	limit := func() {
 		t.Helper()
-		if ev := event(s.RxeDevice); ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != s.srq {
+		if ev := event(s.RxeDevice); ev.Type != verbs.EventSRQLimitReached || ev.SRQ != s.srq {
 			t.Errorf("%+v", ev)
 		}
 	}
@@ -203,15 +203,15 @@ func TestRxeSRQResize(t *testing.T) {
 	s := newSharing(kit.OpenRxe(t), t, 15)
 	from, to := s.pair(t, verbs.QPTypeRC)
 	posted := uint64(0)
-	refuses := func(n uint32) {
+	refuses := func(n int) {
 		t.Helper()
 		if err := s.srq.Resize(n); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("to %d with %d on it: %v", n, posted-s.next, err)
 		}
 	}
-	resize := func(n uint32) {
+	resize := func(n int) {
 		t.Helper()
-		if err := s.srq.Resize(n); err != nil || s.srq.MaxWR() < n {
+		if err := s.srq.Resize(n); err != nil || int(s.srq.MaxWR()) < n {
 			t.Fatalf("to %d: %d, %v", n, s.srq.MaxWR(), err)
 		}
 		s.is(verbs.SRQAttr{MaxWR: s.srq.MaxWR(), MaxSGE: 1})
@@ -227,17 +227,17 @@ func TestRxeSRQResize(t *testing.T) {
 		}
 		for posted-s.next > uint64(n) {
 			if posted-s.next == uint64(roomFor(n)+1) {
-				refuses(n)
+				refuses(int(n))
 			}
 			s.take(from, to)
 		}
-		resize(n)
+		resize(int(n))
 		s.take(from, to)
 	}
 	for s.next < posted {
 		s.take(from, to)
 	}
-	for name, n := range map[string]uint32{"most": s.Attr.MaxSRQWR + 1, "more than that": 1<<32 - 1} {
+	for name, n := range map[string]int{"most": int(s.Attr.MaxSRQWR) + 1, "more than that": 1<<32 - 1} {
 		if err := s.srq.Resize(n); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%s: %v", name, err)
 		}

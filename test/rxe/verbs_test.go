@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/test/kit"
 	"github.com/goverbs/goverbs/uverbs"
@@ -27,7 +28,7 @@ func byHand(t *testing.T, a, b *kit.RxeEnd) {
 	for e, peer := range map[*kit.RxeEnd]*kit.RxeEnd{a: b, b: a} {
 		e.AtPeer = peer
 		to := e.Address(peer)
-		if err := e.QP.Connect(&verbs.QPAttr{AH: to, DestQPN: peer.QP.Num(), RQPSN: 5, SQPSN: 5}); err != nil {
+		if err := e.QP.Connect(&verbs.QPAttr{AH: to, DestQPN: peer.QP.QPN(), RQPSN: 5, SQPSN: 5}); err != nil {
 			t.Fatal(err)
 		}
 		e.Ah = kit.Must(e.Dev.PD.CreateAH(&to))(t)
@@ -50,7 +51,7 @@ func TestRxeConnect(t *testing.T) {
 			t.Error(wc)
 		}
 		attr := kit.Must(a.QP.Query())(t)
-		if attr.State != verbs.QPStateRTS || typ == verbs.QPTypeRC && (attr.Timeout != 14 || attr.RetryCnt != 7 || attr.MinRNRTimer != 12 || attr.PathMTU == 0) {
+		if attr.State != verbs.QPStateRTS || typ == verbs.QPTypeRC && (attr.AckTimeout != 4096<<14 || attr.RetryCnt != 7 || attr.RNRTimer != 640*time.Microsecond || attr.PathMTU == 0) {
 			t.Errorf("%+v", attr)
 		}
 	})
@@ -90,7 +91,7 @@ func TestRxeGet(t *testing.T) {
 		for range rounds {
 			for _, qp := range to {
 				wr := a.Send(1, 0, 8)
-				wr.RemoteQPN = qp.Num()
+				wr.RemoteQPN = qp.QPN()
 				if _, err := a.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 					t.Error(err)
 					return
@@ -222,7 +223,7 @@ func onDemandAdvice(t *testing.T, d *kit.RxeDevice, near, far *uverbs.MR) {
 		want error
 	}{
 		{"another PD's", other, far.SGE(0, 1), syscall.EINVAL},
-		{"behind the region", d.PD, far.SGE(1<<20, 1<<20), syscall.EFAULT},
+		{"behind the region", d.PD, verbs.SGE{Addr: far.Addr() + 1<<20, Length: 1 << 20, LKey: far.LKey()}, syscall.EFAULT},
 		{"read-only", d.PD, readOnly.SGE(0, 1), syscall.EINVAL},
 	} {
 		if err := c.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{c.sge}); !errors.Is(err, c.want) {
@@ -259,7 +260,7 @@ func TestRxeDrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == uverbs.EventSQDrained && e.QP == a.QP {
+		if e.Type == verbs.EventSQDrained && e.QP == a.QP {
 			break
 		}
 	}

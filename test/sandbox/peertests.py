@@ -3,7 +3,7 @@ them: its name; ok, skipped or failed; why.
 
     rdmalink sandbox --device rxe -- python3 peertests.py DIRECTORY rxe0 1 198.51.100.1 [NAME ...]
 
-DIRECTORY, whose name is tests, has the tests. The other words are a device, the index of a GID, an address
+DIRECTORY, whose name is tests, has the tests, in modules whose names begin with $MODULES, or else with test_. The other words are a device, the index of a GID, an address
 of the device, and names of tests to leave out. The tests would ask the network interface of the device for
 the address; devices of the sandbox have no such interface.
 """
@@ -61,7 +61,7 @@ def each(suite):
             yield test
 
 
-modules = sorted(f[:-3] for f in os.listdir(directory) if f.startswith("test_") and f.endswith(".py"))
+modules = sorted(f[:-3] for f in os.listdir(directory) if f.startswith(os.environ.get("MODULES", "test_")) and f.endswith(".py"))
 for module in modules:
     suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module("tests." + module))
     unittest.TestSuite(each(suite)).run(Table())

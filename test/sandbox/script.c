@@ -2,12 +2,12 @@
 // events, and queues that go around many times. Both sides are in this process. It exits with 0
 // if all data arrived.
 //
-//	gcc -o script script.c -libverbs -lrdmacm
+//	gcc -o script script.c -libverbs -lrdmacm -lefa -lmlx5
 //	rdmalink sandbox --device KIND --record c.rec -- ./script NAME [ADDRESS]
 //	MLX5_SCATTER_TO_CQE=0 rdmalink sandbox --device mlx5 --record c.rec -- ./script mlx5
 //
 // NAME is a row of kinds, which says what a device, and rdma-core 44 of Debian 12, has; erdma-65 is for
-// rdma-core 65. With an ADDRESS both sides are connected by rdma_cm, else by hand.
+// rdma-core 65, and so is efa. With an ADDRESS both sides are connected by rdma_cm, else by hand.
 //
 // Each step does the same, in the same order, as the step of that name in Go, so that what
 // crosses the seam to the device can be compared.
@@ -16,6 +16,8 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <infiniband/efadv.h>
+#include <infiniband/mlx5dv.h>
 #include <rdma/rdma_cma.h>
 #include <sched.h>
 #include <stdint.h>
@@ -24,7 +26,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { DEPTH = 8, MEMORY = 1 << 16, CQE = 64, TARGET = 0x8000, MAX_SGE = 6, MOST_ENDS = 32, HEADER = 14 };
+enum { DEPTH = 8, MEMORY = 1 << 16, CQE = 64, TARGET = 0x8000, MAX_SGE = 6, MOST_ENDS = 32, HEADER = 14, QKEY = 0x11111111 };
 enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC };
 
 struct kind {
@@ -38,12 +40,17 @@ struct kind {
 	int ends; // SEND_WITH_INV ends a region that is made for it, and takes no inline data
 	int all; // sends are signaled, whatever their flags
 	int ex; // extended CQs, and QPs whose requests are made by ibv_wr_*
+	int dc; // DCIs, and DCTs with SRQs
+	int efa; // a device of EFA: one GID, sends without flags and with short SGLs, no atomics
 	enum ibv_qp_type type;
 };
 
 enum { SENDS = 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM, WRITES = 1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM };
 
 static const struct kind kinds[] = {
+	{"efa", SENDS | WRITES, 80, 8928, .reads = 1, .all = 1, .ex = 1, .efa = 1, .type = IBV_QPT_DRIVER},
+	{"efa-old", SENDS, 32, 8928, .reads = 1, .all = 1, .ex = 1, .efa = 1, .type = IBV_QPT_DRIVER},
+	{"efa-ud", SENDS, 32, 8928, .all = 1, .efa = 1, .type = IBV_QPT_UD},
 	{"erdma", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"erdma-65", SENDS | 1 << IBV_WR_SEND_WITH_INV | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .type = IBV_QPT_RC},
 	{"erdma-old", SENDS | WRITES, 96, MEMORY, .reads = 1, .solicits = 1, .type = IBV_QPT_RC},
@@ -51,6 +58,7 @@ static const struct kind kinds[] = {
 	{"mlx5-all", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .all = 1, .type = IBV_QPT_RC},
 	{"mlx5-ex", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .windows = 1, .resizes = 1, .solicits = 1, .ex = 1, .type = IBV_QPT_RC},
 	{"mlx5-ex-ud", SENDS, 96, 1024, .resizes = 1, .solicits = 1, .ex = 1, .type = IBV_QPT_UD},
+	{"mlx5-dc", SENDS | WRITES, 96, MEMORY, .reads = 1, .atomics = 1, .solicits = 1, .ex = 1, .dc = 1, .type = IBV_QPT_DRIVER},
 	{"mlx5-raw", 1 << IBV_WR_SEND, 96, 1200, .type = IBV_QPT_RAW_PACKET},
 	{"mlx5-srq", SENDS, 96, MEMORY, .solicits = 1, .srq = 1, .type = IBV_QPT_RC},
 	{"mlx5-uc", SENDS | WRITES, 96, MEMORY, .resizes = 1, .solicits = 1, .type = IBV_QPT_UC},
@@ -68,7 +76,7 @@ struct side {
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
-	struct ibv_qp *target; // which receives, with XRC
+	struct ibv_qp *target; // which receives, with XRC and DC
 	uint32_t srqn;
 	uint8_t *mem;
 	struct rdma_cm_id *id;
@@ -91,7 +99,8 @@ static struct side side[2];
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_comp_channel *channel;
-static struct ibv_ah *ah; // with UD
+static struct ibv_ah *ah; // with UD, SRD and DC
+static const uint64_t dc_key = 0x8182838485868788;
 static struct ibv_xrcd *xrcd; // with XRC
 static struct ibv_mr *ended[MOST_ENDS]; // which stay, so that no other region has a key of theirs
 static int ends;
@@ -126,8 +135,8 @@ static void post_recv(int i, int at, int n)
 	side[i].owed++;
 }
 
-// build makes a request of an extended QP.
-static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+// build makes a request of an extended QP, to a peer.
+static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr, const struct side *to)
 {
 	qp->wr_id = wr->wr_id;
 	qp->wr_flags = wr->send_flags & ~IBV_SEND_INLINE;
@@ -167,8 +176,10 @@ static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 	}
 	if (xrcd)
 		ibv_wr_set_xrc_srqn(qp, wr->qp_type.xrc.remote_srqn);
-	if (ah)
-		ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (kind->dc)
+		mlx5dv_wr_set_dc_addr(mlx5dv_qp_ex_from_ibv_qp_ex(qp), ah, to->target->qp_num, dc_key);
+	else if (ah)
+		ibv_wr_set_ud_addr(qp, ah, to->qp->qp_num, QKEY);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		ibv_wr_set_inline_data(qp, wr->num_sge ? (void *)(uintptr_t)wr->sg_list->addr : NULL, wr->num_sge ? wr->sg_list->length : 0);
 	else
@@ -187,10 +198,10 @@ static void post_send(int i, struct ibv_send_wr *wrs, int n)
 			side[i].owed++;
 		if (xrcd)
 			wrs[j].qp_type.xrc.remote_srqn = side[1 - i].srqn;
-		if (ah) {
+		if (ah && !kind->ex) {
 			wrs[j].wr.ud.ah = ah;
 			wrs[j].wr.ud.remote_qpn = side[1 - i].qp->qp_num;
-			wrs[j].wr.ud.remote_qkey = 0x11111111;
+			wrs[j].wr.ud.remote_qkey = QKEY;
 		}
 	}
 	if (kind->ex) {
@@ -198,7 +209,7 @@ static void post_send(int i, struct ibv_send_wr *wrs, int n)
 
 		ibv_wr_start(qp);
 		for (int j = 0; j < n; j++)
-			build(qp, &wrs[j]);
+			build(qp, &wrs[j], &side[1 - i]);
 		CHECK(!ibv_wr_complete(qp));
 		return;
 	}
@@ -274,9 +285,9 @@ static void one_message(int i, int step, enum ibv_wr_opcode op, const struct pay
 	int n;
 
 	fill(i, step);
-	if (step % 3 == 0)
+	if (step % 3 == 0 && !kind->efa)
 		wr.send_flags |= IBV_SEND_FENCE;
-	if (step % 4 == 0)
+	if (step % 4 == 0 && !kind->efa)
 		wr.send_flags |= IBV_SEND_SOLICITED;
 	if (kind->type == IBV_QPT_RAW_PACKET && step % 5 == 0)
 		wr.send_flags |= IBV_SEND_IP_CSUM;
@@ -360,7 +371,7 @@ static void batches(void)
 		memset(wrs, 0, sizeof(wrs));
 		for (int j = 0; j < n; j++) {
 			int size = 16 * (j + 1) % 112;
-			struct payload p = {j % 2 == 0 ? size : -1, 1, {size}};
+			struct payload p = {j % 2 == 0 && size <= kind->longest_inline ? size : -1, 1, {size}};
 
 			post_recv(1, TARGET + 256 * j, 256);
 			wrs[j].opcode = IBV_WR_SEND;
@@ -386,7 +397,8 @@ static void solicit(void)
 		post_recv(1, TARGET, 256);
 		post_recv(1, TARGET, 256);
 		post_send(0, &wr, 1);
-		wr.send_flags |= IBV_SEND_SOLICITED;
+		if (!kind->efa)
+			wr.send_flags |= IBV_SEND_SOLICITED;
 		post_send(0, &wr, 1);
 		do { // without --trap a CQ of mlx5 may have one event that nobody asked for
 			CHECK(!ibv_get_cq_event(channel, &cq, &context_of_cq));
@@ -524,6 +536,10 @@ static int length(const struct payload *p)
 // skipped leaves out a message.
 static int skipped(enum ibv_wr_opcode op, const struct payload *p)
 {
+	int writes = op == IBV_WR_RDMA_WRITE || op == IBV_WR_RDMA_WRITE_WITH_IMM;
+
+	if (kind->efa && p->inline_bytes < 0 && (writes ? p->count != 1 : p->count > 2))
+		return 1;
 	return p->inline_bytes > kind->longest_inline || length(p) > kind->longest ||
 		(kind->ends && op == IBV_WR_SEND_WITH_INV && p->inline_bytes >= 0);
 }
@@ -591,6 +607,26 @@ static void create_qp(struct side *s, struct ibv_qp_init_attr *attr)
 	struct ibv_qp_init_attr_ex ex = {.qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
 		.srq = attr->srq, .cap = attr->cap, .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS};
 
+	union {
+		struct efadv_qp_init_attr attr;
+		struct {
+			uint64_t comp_mask;
+			uint32_t type;
+			uint16_t flags; // which rdma-core 44 has not
+		} newest;
+	} srd = {.attr = {.driver_qp_type = EFADV_QP_DRIVER_TYPE_SRD}};
+	enum { INLINE_WRITES = 2 };
+
+	if (attr->qp_type == IBV_QPT_DRIVER) {
+		ex.send_ops_flags = SEND_OPS | IBV_QP_EX_WITH_RDMA_READ;
+		if (kind->operations & WRITES) {
+			ex.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+			srd.newest.flags = INLINE_WRITES;
+		}
+		s->qp = efadv_create_qp_ex(context, &ex, &srd.attr, sizeof(srd.attr));
+		CHECK(s->qp);
+		return;
+	}
 	ex.send_ops_flags = SEND_OPS | (attr->qp_type == IBV_QPT_UD ? 0 : REMOTE_OPS);
 	s->qp = kind->ex ? ibv_create_qp_ex(context, &ex) : ibv_create_qp(pd, attr);
 	CHECK(s->qp);
@@ -608,6 +644,40 @@ static void make_xrc(struct side *s, struct ibv_qp_init_attr *qp)
 	create_qp(s, qp);
 }
 
+// make_dc makes an SRQ, and a DCI.
+static void make_dc(struct side *s, struct ibv_qp_init_attr *qp)
+{
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_DRIVER, .send_cq = s->cq, .recv_cq = s->cq, .cap = qp->cap, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+			IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW}; // which the size of requests depends on
+	struct mlx5dv_qp_init_attr dci = {.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC, .dc_init_attr = {.dc_type = MLX5DV_DCTYPE_DCI}};
+
+	s->srq = ibv_create_srq(pd, &srq);
+	ex.cap.max_recv_wr = ex.cap.max_recv_sge = 0;
+	s->qp = mlx5dv_create_qp(context, &ex, &dci);
+	CHECK(s->srq && s->qp);
+}
+
+// make_dct makes a DCT in RTR.
+static void make_dct(struct side *s)
+{
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_DRIVER, .send_cq = s->cq, .recv_cq = s->cq, .srq = s->srq, .pd = pd, .comp_mask = IBV_QP_INIT_ATTR_PD};
+	struct mlx5dv_qp_init_attr dct = {.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC, .dc_init_attr = {.dc_type = MLX5DV_DCTYPE_DCT, .dct_access_key = dc_key}};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 12,
+		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1, .hop_limit = 64}}};
+
+	s->target = mlx5dv_create_qp(context, &ex, &dct);
+	CHECK(s->target);
+	CHECK(!ibv_modify_qp(s->target, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	CHECK(!ibv_modify_qp(s->target, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER));
+	CHECK(s->target->qp_num);
+}
+
 // make_target makes a QP that hears of the other side's.
 static void make_target(struct side *s)
 {
@@ -622,6 +692,7 @@ static void make(struct side *s)
 	struct ibv_srq_init_attr shared = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
 	struct ibv_qp_init_attr attr = {.qp_type = kind->type, .sq_sig_all = kind->all,
 		.cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = MAX_SGE, .max_recv_sge = 1}};
+	int access = ACCESS | (kind->windows ? IBV_ACCESS_MW_BIND : 0);
 
 	if (kind->ex) {
 		struct ibv_cq_init_attr_ex ex = {.cqe = CQE, .cq_context = s, .channel = channel, .wc_flags = IBV_WC_STANDARD_FLAGS};
@@ -635,7 +706,13 @@ static void make(struct side *s)
 	CHECK(s->cq);
 	s->mem = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(s->mem != MAP_FAILED);
-	s->mr = ibv_reg_mr(pd, s->mem, MEMORY, ACCESS | (kind->windows ? IBV_ACCESS_MW_BIND : 0));
+	if (kind->efa) {
+		access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | (kind->operations & WRITES ? IBV_ACCESS_REMOTE_WRITE : 0);
+		attr.cap.max_send_sge = 2;
+		attr.cap.max_recv_sge = 3;
+		attr.cap.max_inline_data = kind->longest_inline;
+	}
+	s->mr = ibv_reg_mr(pd, s->mem, MEMORY, access);
 	CHECK(s->mr);
 	if (kind->srq && s == &side[1]) {
 		s->srq = ibv_create_srq(pd, &shared);
@@ -643,11 +720,12 @@ static void make(struct side *s)
 		attr.srq = s->srq;
 	}
 	attr.send_cq = attr.recv_cq = s->cq;
-	if (xrcd) {
+	if (xrcd)
 		make_xrc(s, &attr);
-		return;
-	}
-	create_qp(s, &attr);
+	else if (kind->dc)
+		make_dc(s, &attr);
+	else
+		create_qp(s, &attr);
 }
 
 static struct rdma_cm_event *await(struct rdma_event_channel *events, enum rdma_cm_event_type type)
@@ -694,12 +772,12 @@ static void meet(struct rdma_event_channel *events, const char *address)
 // join connects a side to the other by hand.
 static void join(int i)
 {
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11111111,
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
 	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = side[1 - i].qp->qp_num, .max_dest_rd_atomic = 8,
 		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1, .hop_limit = 64}}};
 	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 8};
-	int ud = kind->type == IBV_QPT_UD, uc = kind->type == IBV_QPT_UC;
+	int ud = kind->type == IBV_QPT_UD || kind->type == IBV_QPT_DRIVER, uc = kind->type == IBV_QPT_UC;
 
 	if (kind->type == IBV_QPT_RAW_PACKET) {
 		CHECK(!ibv_modify_qp(side[i].qp, &init, IBV_QP_STATE | IBV_QP_PORT));
@@ -709,11 +787,13 @@ static void join(int i)
 
 	if (xrcd)
 		rtr.dest_qp_num = side[1 - i].target->qp_num;
-	CHECK(!ibv_query_gid(context, 1, 1, &rtr.ah_attr.grh.dgid));
-	CHECK(!ibv_modify_qp(side[i].qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
-	CHECK(!ibv_modify_qp(side[i].qp, &rtr, IBV_QP_STATE | (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	if (kind->efa)
+		rtr.ah_attr.grh.sgid_index = 0;
+	CHECK(!ibv_query_gid(context, 1, rtr.ah_attr.grh.sgid_index, &rtr.ah_attr.grh.dgid));
+	CHECK(!ibv_modify_qp(side[i].qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (kind->dc ? 0 : ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	CHECK(!ibv_modify_qp(side[i].qp, &rtr, IBV_QP_STATE | (kind->dc ? IBV_QP_PATH_MTU : ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		(uc ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))));
-	CHECK(!ibv_modify_qp(side[i].qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | (ud || uc ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	CHECK(!ibv_modify_qp(side[i].qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | ((ud && !kind->dc) || uc ? 0 : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		IBV_QP_MAX_QP_RD_ATOMIC)));
 	if (xrcd) {
 		rtr.dest_qp_num = side[1 - i].qp->qp_num;
@@ -755,8 +835,8 @@ int main(int argc, char **argv)
 	}
 	make(&side[0]);
 	make(&side[1]);
-	for (int i = 0; xrcd && i < 2; i++)
-		make_target(&side[i]);
+	for (int i = 0; (xrcd || kind->dc) && i < 2; i++)
+		(xrcd ? make_target : make_dct)(&side[i]);
 	if (argc > 2) {
 		events = rdma_create_event_channel();
 		CHECK(events);

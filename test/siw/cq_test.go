@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCQOverflow: more completions than the CQ holds are an asynchronous event.
+// TestCQOverflow: more completions than the CQ holds are an asynchronous event, and end the connection.
 func TestCQOverflow(t *testing.T) {
 	kit.NoLeak(t)
 	newObjects(t).overflow(t)
@@ -34,8 +34,11 @@ func (o *objects) overflow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
 	ev, err := o.dev.AsyncEvent(ctx)
-	if err != nil || ev.Type != uverbs.EventCQErr || ev.CQ != small {
+	if err != nil || ev.Type != verbs.EventCQErr || ev.CQ != small {
 		t.Errorf("%+v, %v", ev, err)
+	}
+	if <-c.Done(); !errors.Is(c.Err(), verbs.ErrCQOverflow) {
+		t.Error(c.Err())
 	}
 }
 
@@ -98,7 +101,7 @@ func TestCQArmRefused(t *testing.T) {
 func TestCreateCQ(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
-	most := int(kit.Must(k.dev.Query())(t).MaxCQE)
+	most := int(kit.Must(k.dev.QueryDevice())(t).MaxCQE)
 	for _, entries := range []int{1, most / 2, most} {
 		for vector := range k.dev.CompVectors() {
 			for _, channel := range []*uverbs.CompChannel{nil, k.channel} {
@@ -121,7 +124,7 @@ func TestCreateCQ(t *testing.T) {
 func TestCQRefused(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
-	attr := kit.Must(k.dev.Query())(t)
+	attr := kit.Must(k.dev.QueryDevice())(t)
 	if _, err := k.dev.CreateCQ(int(attr.MaxCQE)+1, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
@@ -161,7 +164,7 @@ func TestSharedCQ(t *testing.T) {
 		var c *kit.End
 		c, s = connect(t, kit.Setup{}, shared)
 		c.Post(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")})
-		expect[s.QP().Num()] = true
+		expect[s.QP().QPN()] = true
 	}
 	for len(expect) > 0 {
 		wc := s.Next(k.cq)

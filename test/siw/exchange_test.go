@@ -23,7 +23,7 @@ func TestExchange(t *testing.T) {
 			kit.NoLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*kit.Patience)
 			defer cancel()
-			ln, err := rdmacm.Listen(kit.HostPort(host, "0"))
+			ln, err := rdmacm.Listen(t.Context(), kit.HostPort(host, "0"))
 			if err != nil {
 				t.Fatal(err)
 			}

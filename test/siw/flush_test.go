@@ -89,7 +89,7 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kit.NoLeak(t)
-			ln := kit.Must(rdmacm.Listen(address))(t)
+			ln := kit.Must(rdmacm.Listen(t.Context(), address))(t)
 			kit.CloseLater(t, ln)
 			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)

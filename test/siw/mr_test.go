@@ -167,12 +167,12 @@ func TestMemoryRefused(t *testing.T) {
 		{func() (*uverbs.MR, error) { return k.pd.RegMR(make([]byte, 8), verbs.AccessRemoteWrite) }, syscall.EINVAL,
 			"create MR on gvsiw0: invalid argument: remote write and remote atomic need AccessLocalWrite too"},
 		{func() (*uverbs.MR, error) { return k.pd.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
-			"create MR on gvsiw0: bad address: the memory is not mapped, or not writable although the access flags say so"},
+			"create MR on gvsiw0: bad address: the memory is not mapped, or not writable although the access flags say so, or a shared mapping of a file on disk: Linux pins pages of those for reading only (use a private mapping, tmpfs or hugetlbfs)"},
 		{func() (*uverbs.MR, error) { return k.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
-			"allocate memory for MR on gvsiw0: mmap: 2097152 bytes of anonymous memory: " + noHugeWords},
+			"allocate memory for MR on gvsiw0: map 2097152 bytes of anonymous memory: " + noHugeWords},
 	} {
 		_, err := test.register()
-		if !errors.Is(err, test.is) || err.Error() != "uverbs: "+test.want {
+		if !errors.Is(err, test.is) || err.Error() != test.want {
 			t.Errorf("%v\nwant %s", err, test.want)
 		}
 	}
@@ -190,9 +190,9 @@ func TestCloseOrder(t *testing.T) {
 		more[i] = kit.Must(k.dev.AllocPD())(t)
 	}
 	for object, holders := range map[interface{ Close() error }]string{
-		k.pd:      fmt.Sprintf("close MR, QP %d, SRQ first", qp.Num()),
+		k.pd:      fmt.Sprintf("close MR, QP %d, SRQ first", qp.QPN()),
 		k.channel: "close CQ first",
-		k.cq:      fmt.Sprintf("close QP %d first", qp.Num()),
+		k.cq:      fmt.Sprintf("close QP %d first", qp.QPN()),
 		k.dev:     "close CQ, PD, PD, PD, PD, completion channel first",
 	} {
 		err := object.Close()

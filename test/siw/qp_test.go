@@ -50,7 +50,7 @@ func TestCreateQPRefused(t *testing.T) {
 	k := newObjects(t)
 	fair := verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 	huge := fair
-	huge.MaxSendWR = kit.Must(k.dev.Query())(t).MaxQPWR + 1
+	huge.MaxSendWR = kit.Must(k.dev.QueryDevice())(t).MaxQPWR + 1
 	wide := fair
 	wide.MaxRecvSGE = 7
 	for _, test := range []struct {

@@ -30,14 +30,10 @@ func newObjects(t *testing.T) *objects {
 	kit.Fabric(t)
 	o := &objects{dev: kit.Must(uverbs.Open(kit.DummyLink))(t)}
 	kit.CloseLater(t, o.dev)
-	o.pd = kit.Must(o.dev.AllocPD())(t)
-	kit.CloseLater(t, o.pd)
+	end := kit.Must(o.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 64}))(t)
+	kit.CloseLater(t, end)
+	o.pd, o.cq, o.channel = end.PD, end.SendCQ, end.SendCQ.Channel()
 	o.mr = kit.Must(o.pd.AllocMR(kit.MemorySize, kit.AllAccess, nil))(t)
-	kit.CloseLater(t, o.mr)
-	o.channel = kit.Must(o.dev.CreateCompChannel())(t)
-	kit.CloseLater(t, o.channel)
-	o.cq = kit.Must(o.dev.CreateCQ(64, &uverbs.CQOptions{Channel: o.channel}))(t)
-	kit.CloseLater(t, o.cq)
 	return o
 }
 
@@ -53,7 +49,7 @@ func (o *objects) qp(t *testing.T) *uverbs.QP {
 func TestQueryDevice(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
-	attr := kit.Must(k.dev.Query())(t)
+	attr := kit.Must(k.dev.QueryDevice())(t)
 	info := kit.Devinfo(t, kit.DummyLink)
 	for name, got := range map[string]uint64{
 		"max_qp": uint64(attr.MaxQP), "max_qp_wr": uint64(attr.MaxQPWR), "max_sge": uint64(attr.MaxSGE), "max_sge_rd": uint64(attr.MaxSGERead),
@@ -83,7 +79,7 @@ func TestQueryPort(t *testing.T) {
 	if want := info["max_msg_sz"]; want != "0x"+strconv.FormatUint(uint64(port.MaxMsgSize), 16) {
 		t.Errorf("largest message %d, ibv_devinfo says %s", port.MaxMsgSize, want)
 	}
-	for _, number := range []uint32{0, 2, 255} {
+	for _, number := range []int{0, 2, 255} {
 		if _, err := k.dev.QueryPort(number); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("port %d: %v", number, err)
 		}
@@ -109,7 +105,7 @@ func TestQueryGID(t *testing.T) {
 		t.Errorf("(-table +entry):\n%s", diff)
 	}
 	for _, at := range [][2]uint32{{0, 0}, {1, 1}, {2, 0}} {
-		if e, err := k.dev.QueryGID(at[0], at[1]); err == nil {
+		if e, err := k.dev.QueryGID(int(at[0]), at[1]); err == nil {
 			t.Errorf("port %d index %d: %+v", at[0], at[1], e)
 		}
 	}

@@ -51,7 +51,7 @@ func TestPostRefused(t *testing.T) {
 		if test.is == verbs.ErrNotSupported {
 			device += " (driver siw)"
 		}
-		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), device, test.want)
+		want := fmt.Sprintf("post a send to QP %d on %s: %s", c.QP().QPN(), device, test.want)
 		if n != 0 || err == nil || err.Error() != want || !errors.Is(err, test.is) {
 			t.Errorf("%d posted, %v\nwant %s", n, err, want)
 		}
@@ -86,7 +86,7 @@ func TestQueueFull(t *testing.T) {
 		recvs[i] = s.Recv(0)
 	}
 	n, err := s.QP().PostRecv(recvs)
-	want := fmt.Sprintf("uverbs: post a receive to QP %d on %s: queue full", s.QP().Num(), kit.DummyLink)
+	want := fmt.Sprintf("post a receive to QP %d on %s: queue full", s.QP().QPN(), kit.DummyLink)
 	if n != room || !errors.Is(err, verbs.ErrQueueFull) || err.Error() != want {
 		t.Errorf("%d receives posted of %d: %v", n, room, err)
 	}
@@ -97,7 +97,7 @@ func TestQueueFull(t *testing.T) {
 	}
 	// The kernel does not know of the queue yet, so no request leaves it meanwhile.
 	n, err = c.QP().PostSend(sends)
-	want = fmt.Sprintf("uverbs: post a send to QP %d on %s: queue full", c.QP().Num(), kit.DummyLink)
+	want = fmt.Sprintf("post a send to QP %d on %s: queue full", c.QP().QPN(), kit.DummyLink)
 	if n != room || !errors.Is(err, verbs.ErrQueueFull) || err.Error() != want {
 		t.Errorf("%d sends posted of %d: %v", n, room, err)
 	}
@@ -115,7 +115,7 @@ func TestNotConnected(t *testing.T) {
 	qp := o.qp(t)
 	sge := []verbs.SGE{o.mr.SGE(0, 8)}
 	n, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: sge}})
-	want := fmt.Sprintf("uverbs: post a send to QP %d on %s: transport endpoint is not connected: the QP is not connected", qp.Num(), kit.DummyLink)
+	want := fmt.Sprintf("post a send to QP %d on %s: transport endpoint is not connected: the QP is not connected", qp.QPN(), kit.DummyLink)
 	if n != 0 || !errors.Is(err, syscall.ENOTCONN) || err.Error() != want {
 		t.Errorf("%d posted, %v\nwant %s", n, err, want)
 	}
@@ -126,7 +126,7 @@ func TestNotConnected(t *testing.T) {
 		t.Error(err)
 	}
 	err = qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP enters RTS only when it is connected: use package rdmacm", qp.Num(), kit.DummyLink)
+	want = fmt.Sprintf("modify QP %d on %s: invalid argument: an iWARP QP enters RTS only when it is connected: use package rdmacm", qp.QPN(), kit.DummyLink)
 	if err == nil || cmp.Diff(want, err.Error()) != "" {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -42,8 +42,8 @@ func TestSRQ(t *testing.T) {
 	for i, turn := range turns {
 		turn.from.Post(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{byte(i), 1, 2}})
 		wc := turn.to.Next(k.cq)
-		if got, want := kit.Brief(wc), fmt.Sprintf("%d RECV success 3", 1000+i); got != want || wc.QPN != turn.to.QP().Num() {
-			t.Errorf("%q on QP %d, want %q on QP %d", got, wc.QPN, want, turn.to.QP().Num())
+		if got, want := kit.Brief(wc), fmt.Sprintf("%d RECV success 3", 1000+i); got != want || wc.QPN != turn.to.QP().QPN() {
+			t.Errorf("%q on QP %d, want %q on QP %d", got, wc.QPN, want, turn.to.QP().QPN())
 		}
 		if got := k.mr.Bytes()[i*kit.RecvSize]; got != byte(i) {
 			t.Errorf("message %d arrived where %d should be", got, i)
@@ -52,7 +52,7 @@ func TestSRQ(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
 	ev, err := k.dev.AsyncEvent(ctx)
-	if err != nil || ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != srq {
+	if err != nil || ev.Type != verbs.EventSRQLimitReached || ev.SRQ != srq {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	// One event per arming, although siw still reports the limit.

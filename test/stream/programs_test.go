@@ -24,7 +24,7 @@ import (
 
 // rsocketListen listens on a host and a port.
 func rsocketListen(host, port string) (net.Listener, error) {
-	return rsocket.Listen(kit.HostPort(host, port))
+	return rsocket.Listen(context.Background(), kit.HostPort(host, port))
 }
 
 // listenRsocket listens until the test ends.

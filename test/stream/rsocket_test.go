@@ -5,9 +5,11 @@ package stream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
+	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/test/kit"
 )
@@ -83,10 +86,16 @@ func eachHost(t *testing.T, hosts []string, test func(t *testing.T, host string)
 
 // streams makes both ends of a connection of byte streams.
 func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
-	l, err := rsocket.Listen(kit.HostPort(host, "0"))
+	l, err := rsocket.Listen(context.Background(), kit.HostPort(host, "0"))
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	d := rsocket.Dialer{Timeout: kit.Patience}
+	return ends(l, func() (net.Conn, error) { return d.Dial(context.Background(), l.Addr().String()) })
+}
+
+// ends makes both ends of a connection, and closes the listener.
+func ends(l net.Listener, dial func() (net.Conn, error)) (dialled, accepted net.Conn, stop func(), err error) {
 	defer l.Close()
 	failed := make(chan error, 1)
 	go func() {
@@ -94,8 +103,7 @@ func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
 		accepted, err = l.Accept()
 		failed <- err
 	}()
-	d := rsocket.Dialer{Timeout: kit.Patience}
-	if dialled, err = d.Dial(context.Background(), l.Addr().String()); err != nil {
+	if dialled, err = dial(); err != nil {
 		return nil, nil, nil, err
 	}
 	if err := <-failed; err != nil {
@@ -110,6 +118,32 @@ func TestRsocketConn(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return streams(host) })
+	})
+}
+
+// TestRsocketOverTCP: so they are over queue pairs that were connected over TCP. siw has no counterpart: only the connection
+// manager connects its queue pairs.
+func TestRsocketOverTCP(t *testing.T) {
+	kit.Only612(t)
+	d := kit.OpenRxe(t)
+	kit.NoLeak(t)
+	over := &oob.Config{PD: d.PD}
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		l, err := new(rsocket.ListenConfig).ListenOver(tcp, over)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return ends(l, func() (net.Conn, error) {
+			stream, err := net.Dial("tcp", tcp.Addr().String())
+			if err != nil {
+				return nil, err
+			}
+			return (&rsocket.Dialer{Timeout: kit.Patience}).DialOver(t.Context(), stream, over)
+		})
 	})
 }
 
@@ -128,11 +162,11 @@ func TestRsocketAddresses(t *testing.T) {
 	})
 }
 
-// TestRsocketKeepAlive: keep-alives come between the data and change nothing.
+// TestRsocketKeepAlive: the peer's machine answers the probes of an idle connection, which stays open.
 func TestRsocketKeepAlive(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
-		lc := rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: time.Millisecond}}
+		lc := rsocket.ListenConfig{Config: rsocket.Config{MaxIdleTimeout: 4 * time.Second}}
 		l := kit.Must(lc.Listen(t.Context(), kit.HostPort(host, "0")))(t)
 		defer l.Close()
 		go func() {
@@ -145,12 +179,16 @@ func TestRsocketKeepAlive(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		d := rsocket.Dialer{Config: rsocket.Config{KeepAlive: time.Millisecond}, Timeout: kit.Patience}
+		d := rsocket.Dialer{Config: rsocket.Config{MaxIdleTimeout: 4 * time.Second}, Timeout: kit.Patience}
 		c := kit.Must(d.Dial(t.Context(), l.Addr().String()))(t)
 		defer c.Close()
-		kit.OK(t, c.SetDeadline(time.Now().Add(2*kit.Patience)))
 		sent, got := make([]byte, 100), make([]byte, 100)
-		for i := range 300 {
+		for i := range 3 {
+			kit.OK(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+			if n, err := c.Read(got); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("round %d: %d, %v", i, n, err)
+			}
+			kit.OK(t, c.SetDeadline(time.Now().Add(kit.Patience)))
 			sent[0] = byte(i)
 			kit.Must(c.Write(sent))(t)
 			kit.Must(io.ReadFull(c, got))(t)

@@ -196,7 +196,7 @@ func TestRstreamClient(t *testing.T) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		for _, r := range kit.FewElsewhere(rstreamRuns, 1) {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				l := kit.Must(rsocket.Listen(kit.HostPort(host, "7471")))(t)
+				l := kit.Must(rsocket.Listen(t.Context(), kit.HostPort(host, "7471")))(t)
 				defer l.Close()
 				client := kit.Launch(t, exec.Command("rstream", append(r.args(), "-s", host)...))
 				c := kit.Must(l.Accept())(t)

@@ -237,6 +237,9 @@ func TestDevinfoDenied(t *testing.T) {
 		for _, name := range []string{"active_mtu_bytes", "max_mtu_bytes"} {
 			delete(onlyPort(t, all), name)
 		}
+		if typ == "siw" { // only a device that is open tells the netdev of a GID made of a MAC address
+			delete(onlyPort(t, all)["gids"].([]any)[0].(map[string]any), "netdev")
+		}
 		if diff := cmp.Diff(all, some); diff != "" {
 			t.Errorf("%s (-open +denied):\n%s", typ, diff)
 		}

@@ -77,6 +77,9 @@ func TestDoctor(t *testing.T) {
 			d := kit.Link(t, name, typ, netdev)
 			kit.NoLeak(t)
 			ill(t, doctor(t, name))
+			if got := kit.RunCommand(t, doctor(t, name)); !strings.Contains(got.Out, name+" connects to its own address 10.90.1.1") {
+				t.Errorf("no connection: %+v", got)
+			}
 			if typ == "rxe" { // no driver has a part in these
 				deniedNodes(t, d, everybodys)
 				ill(t, kit.Nobody(exec.Command("sh", "-c", "ulimit -l 64; exec "+everybodys+" -j doctor "+name)),

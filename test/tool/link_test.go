@@ -59,14 +59,14 @@ func linkErrors(t *testing.T, typ string) {
 	kit.Sh(t, "ip link add link err1 name err1.5 type vlan id 5 && ip link set err1.5 up && ip addr add 10.1.3.1/24 dev err1.5")
 	t.Cleanup(func() { kit.Sh(t, "ip link del err1.5") })
 	wants := map[string]string{
-		"add gvx type " + typ + " netdev err0":  "add gvx: err0 already has a link of type " + typ + ", and can have only one; on it is gverr (file exists)",
+		"add gvx type " + typ + " netdev err0":  "add link gvx type " + typ + " netdev err0: file exists: the name gvx is taken, or err0 already has a link of type " + typ + ", and can have only one; on it is gverr",
 		"add gvx type " + typ + " netdev nodev": `add gvx: no network device "nodev" in this network namespace (available: lo, err0, err1, err1.5)`,
-		"add gvx type nosuch netdev err1":       `add gvx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not support err1. The types are siw and rxe (invalid argument)`,
-		"add gvx type rxe netdev err1.5":        "add gvx: rxe does not support VLAN devices such as err1.5: add it on the device below (operation not permitted)",
-		"del nosuch":                            `delete nosuch: no such RDMA device: "nosuch" (available: gverr)`,
+		"add gvx type nosuch netdev err1":       `add link gvx type nosuch netdev err1: invalid argument: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not support err1. The types are siw and rxe`,
+		"add gvx type rxe netdev err1.5":        "add link gvx type rxe netdev err1.5: needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep; rxe also refuses VLANs so: add the link on the device below",
+		"del nosuch":                            `delete nosuch: find RDMA device "nosuch": no such RDMA device: there are gverr`,
 	}
 	for _, other := range kit.LinkTypes() {
-		wants["add gverr type "+other+" netdev err1"] = "add gverr: the name gverr is taken: choose another, or rdmalink del gverr (too many open files in system)"
+		wants["add gverr type "+other+" netdev err1"] = "add link gverr type " + other + " netdev err1: too many open files in system: the name gverr is taken: choose another, or rdmalink del gverr"
 	}
 	for line, want := range wants {
 		if diff := cmp.Diff(kit.Output{Err: "rdmalink: " + want + "\n", Code: 1}, kit.Rdmalink(t, line)); diff != "" {
@@ -84,10 +84,13 @@ func TestLinkWithoutPrivilege(t *testing.T) {
 	unprivileged := func(args ...string) kit.Output {
 		return kit.RunCommand(t, kit.Nobody(exec.Command(everybodys, args...)))
 	}
-	const remedy = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
+	const remedy = "needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep\n"
 	for _, typ := range kit.LinkTypes() {
 		d := kit.Link(t, "gvpriv"+typ, typ, "priv0")
 		want := kit.Output{Err: "rdmalink: add link x type " + typ + " netdev priv0: " + remedy, Code: 1}
+		if typ == "rxe" {
+			want.Err = strings.TrimSuffix(want.Err, "\n") + "; rxe also refuses VLANs so: add the link on the device below\n"
+		}
 		if diff := cmp.Diff(want, unprivileged("add", "x", "type", typ, "netdev", "priv0")); diff != "" {
 			t.Error(diff)
 		}
@@ -114,8 +117,8 @@ func TestLinkWithoutModule(t *testing.T) {
 		"siw": "modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)",
 		"rxe": "modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)",
 	} {
-		want := fmt.Sprintf("rdmalink: add x: the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not support mod0. "+
-			"Try: %s (invalid argument)\n", typ, typ, module)
+		want := fmt.Sprintf("rdmalink: add link x type %s netdev mod0: invalid argument: the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not support mod0. "+
+			"Try: %s\n", typ, typ, typ, module)
 		if diff := cmp.Diff(kit.Output{Err: want, Code: 1}, kit.Rdmalink(t, "add x type "+typ+" netdev mod0")); diff != "" {
 			t.Error(diff)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/softlink"
 	"github.com/goverbs/goverbs/test/kit"
 )
 
@@ -135,5 +137,23 @@ func TestLoNeedsMAC(t *testing.T) {
 	out, err := exec.CommandContext(ctx, "rping", "-c", "-a", "192.0.2.1", "-C", "1").CombinedOutput()
 	if text := string(out); err == nil || !strings.Contains(text, "addr") && !strings.Contains(text, "ADDR") {
 		t.Errorf("rping over lo without a hardware address: %v\n%s", err, out)
+	}
+}
+
+// TestEnsureLinkOnLo: EnsureLink replaces a link that can't connect, because lo had no hardware address, and changes nothing
+// the second time.
+func TestEnsureLinkOnLo(t *testing.T) {
+	kit.NeedSiw(t)
+	kit.NewNetns(t)
+	var c netlinkrdma.Client
+	kit.OK(t, c.AddLink("siwlo", "siw", "lo"))
+	changes := kit.Must(softlink.EnsureLink(&c, "siwlo", "siw", "lo"))(t)
+	defer kit.Rdmalink(t, "del siwlo")
+	if len(changes) != 3 {
+		t.Errorf("%q", changes)
+	}
+	rpingOver(t, "192.0.2.1")
+	if again := kit.Must(softlink.EnsureLink(&c, "siwlo", "siw", "lo"))(t); len(again) != 0 {
+		t.Errorf("again: %q", again)
 	}
 }

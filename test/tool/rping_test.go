@@ -132,9 +132,9 @@ func TestRpingBadServer(t *testing.T) {
 		{"leaves half-way", func(e *kit.End) { offered(e, 0); announce(e, make([]byte, 16)); offered(e, 1) },
 			"ping 0: waiting for the server to write the data back: peer disconnected"},
 		{"short message", func(e *kit.End) { offered(e, 0); announce(e, make([]byte, 8)); e.Ended() },
-			"ping 0: waiting for the server to read the data: the peer sent a message of 8 bytes, not rping's 16"},
+			"ping 0: waiting for the server to read the data: the peer is not rping: a message of 8 bytes, not rping's 16"},
 		{"long message", func(e *kit.End) { offered(e, 0); announce(e, make([]byte, 17)); e.Ended() },
-			"ping 0: waiting for the server to read the data: work request "},
+			"ping 0: waiting for the server to read the data: complete work request "},
 		{"writes something else", func(e *kit.End) {
 			offered(e, 0)
 			announce(e, make([]byte, 16))
@@ -150,7 +150,7 @@ func TestRpingBadServer(t *testing.T) {
 			kit.NoLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
-			ln := kit.Must(rdmacm.Listen(kit.DummyIPv4 + ":7174"))(t)
+			ln := kit.Must(rdmacm.Listen(t.Context(), kit.DummyIPv4+":7174"))(t)
 			defer ln.Close()
 			client := kit.Launch(t, kit.Rping("Go", "-c -V -C 2 -a "+kit.DummyIPv4))
 			e := &kit.End{T: t}
@@ -181,7 +181,7 @@ func TestRpingBadClient(t *testing.T) {
 		{"too much", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 65536)); e.Ended() },
 			"ping 0: the client offers 65536 bytes, the limit is 65535"},
 		{"short message", func(e *kit.End) { announce(e, []byte("hello")); e.Ended() },
-			"ping 0: the peer sent a message of 5 bytes, not rping's 16"},
+			"ping 0: the peer is not rping: a message of 5 bytes, not rping's 16"},
 		{"long message", func(e *kit.End) { announce(e, make([]byte, 17)); e.Ended() },
 			"ping 0: "},
 		{"wrong key to read", func(e *kit.End) { announce(e, offer(e, ^e.MR.RKey(), 30)); e.Ended() },

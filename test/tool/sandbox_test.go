@@ -4,6 +4,7 @@ package tool
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -45,4 +46,42 @@ func TestSandbox(t *testing.T) {
 // bothEnds has a client try until there is a server, as long as there may be one.
 func bothEnds(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
+}
+
+// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network namespaces
+// with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
+const besideRxe = `
+unshare -n sleep 1200 & other=$!
+trap 'kill $other; rdma link del gvwire; ip link del gvveth0' EXIT
+until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do kill -0 $other || exit 1; done
+there="nsenter -t $other -n"
+ip link add gvveth0 type veth peer name gvveth1 netns $other &&
+ip addr add 192.0.2.1/24 dev gvveth0 && $there ip addr add 192.0.2.2/24 dev gvveth1 &&
+ip link set gvveth0 up && $there ip link set gvveth1 up && rdma link add gvwire type rxe netdev gvveth0 || exit 1
+sandbox() { $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- "$@"; }
+rxe() { "$@" -d gvwire; }
+$SERVER & server=$!
+until $CLIENT; do kill -0 $server || exit 1; done
+wait $server
+`
+
+// TestSandboxWire: programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the data.
+func TestSandboxWire(t *testing.T) {
+	if kit.OnUML() {
+		t.Skip("the sandbox is tested on QEMU")
+	}
+	kit.NoLeak(t)
+	for _, c := range kit.FewElsewhere([]struct{ options, server, client string }{
+		{"-d rxe", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.2"},
+		{"-d mlx5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.1"},
+		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1"},
+	}, 1) {
+		t.Run(c.options+" "+c.server, func(t *testing.T) {
+			cmd := exec.Command("sh", "-c", besideRxe)
+			cmd.Env = append(os.Environ(), "RDMALINK="+kit.RdmalinkPath(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
+			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, " iters in ") != 2 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
 }

@@ -1,8 +1,6 @@
 package rss
 
-import (
-	"github.com/goverbs/goverbs/internal/abi"
-)
+import "github.com/goverbs/goverbs/internal/abi"
 
 // Hash selects the WQ of a table for each packet.
 //

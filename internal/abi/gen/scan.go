@@ -45,7 +45,7 @@ type cHeaders struct {
 // wanted has the headers whose declarations become Go. Of other headers only the structs in extra do.
 var wanted = map[string]bool{
 	"ib_user_sa.h": true, "ib_user_verbs.h": true, "ib_user_ioctl_cmds.h": true, "ib_user_ioctl_verbs.h": true,
-	"rdma_user_ioctl_cmds.h": true, "rdma_user_cm.h": true, "rdma_netlink.h": true, "siw-abi.h": true, "rdma_user_rxe.h": true, "erdma-abi.h": true, "mlx5-abi.h": true, "mlx5_user_ioctl_cmds.h": true, "mlx5_user_ioctl_verbs.h": true,
+	"rdma_user_ioctl_cmds.h": true, "rdma_user_cm.h": true, "rdma_netlink.h": true, "siw-abi.h": true, "rdma_user_rxe.h": true, "erdma-abi.h": true, "efa-abi.h": true, "mlx5-abi.h": true, "mlx5_user_ioctl_cmds.h": true, "mlx5_user_ioctl_verbs.h": true,
 	"kernel_enums.h": true,
 }
 

@@ -182,10 +182,9 @@ func (q *CQ) write(b *[entry]byte) {
 	if string(there[:]) != string(old) {
 		q.e.note("%v: somebody wrote to entry %d", q, q.pi)
 	}
-	c := q.e.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.EntryCQE, Object: q.Num, Bytes: b[:]})
-	if c.Late != nil {
+	if late := q.e.k.CrossCompletion(q.Num, b[:]); late != nil {
 		_ = user.Store32(q.ring+at, binary.LittleEndian.Uint32(b[:]))
-		c.Late()
+		late()
 	}
 	_ = user.Write(q.ring+at+4, b[4:])
 	_ = user.Store32(q.ring+at, binary.LittleEndian.Uint32(b[:]))

@@ -18,6 +18,7 @@ func init() {
 		ID: abi.RDMA_DRIVER_ERDMA, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
 		NewShared: func() any { return new(device) },
 		OnRoCE:    onRoCE,
+		LetsGo:    true,
 		Software:  true, // it has only the features of software drivers
 		Refusals:  map[string]fakeverbs.Refusal{"GET_CONTEXT": {Out: 40, Err: syscall.EINVAL}},
 	})

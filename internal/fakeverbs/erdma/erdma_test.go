@@ -43,8 +43,7 @@ func call(in, out int) *ioctl.Request {
 
 // check returns a check of a send with empty blocks.
 func (b *bench) check() *sendCheck {
-	s := &send{blocks: 2}
-	s.Work = &s.work
+	s := &send{Work: new(fakeverbs.Work), blocks: 2}
 	return &sendCheck{q: b.q, b: make([]byte, 2*entry), send: s}
 }
 
@@ -81,7 +80,9 @@ func TestERDMANotes(t *testing.T) {
 		"QP 1: its send queue is gone":    func(b *bench) { b.q.sq = gapAt; b.q.takeSends(1) },
 		"QP 1: its receive queue is gone": func(b *bench) { b.q.rq = gapAt; b.q.takeRecv(0) },
 		"QP 1: 5 receives are not completed, of a queue of 4": func(b *bench) {
-			b.q.recvs = make([]*fakeverbs.Recv, 4)
+			for range 4 {
+				b.q.recvs.Push(nil)
+			}
 			binary.LittleEndian.PutUint64(b.mem[8:], ring(1))
 			b.q.recvDoorbell(1*32, ring(1))
 		},

@@ -2,7 +2,6 @@ package erdma
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -19,11 +18,15 @@ type QP struct {
 	rqDepth        uint32
 	record         uint64
 	sqTold, rqTold uint32 // indexes of the last doorbells, free-running
-	sends          []*send
-	recvs          []*fakeverbs.Recv
+	sends          fakeverbs.Line[*send]
+	spare          []*send   // sends that were taken, to be used again
+	checking       sendCheck // of the send that is being read
+	recvs          fakeverbs.Line[*fakeverbs.Recv]
 	stopped        bool        // the kernel has stopped it, so the device ignores it
 	entry          [entry]byte // buffer for reading receives
 	blocks         []byte      // buffer for reading sends
+	ahead          []byte      // blocks of sends that were read together
+	aheadAt        uint32      // the first of them
 }
 
 func (q *QP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }
@@ -109,14 +112,6 @@ const roceAttrs = abi.IB_QP_STATE | abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY | abi.I
 
 // modifyRoCE modifies a QP on RoCE, according to the core's table.
 func (e *model) modifyRoCE(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
-	if in.AttrMask&abi.IB_QP_AV != 0 {
-		if in.Dest.IsGlobal == 0 {
-			return syscall.EINVAL
-		}
-		if _, err := e.k.GID(uint32(in.Dest.SgidIndex)); err != nil {
-			return err
-		}
-	}
 	if in.AttrMask&abi.IB_QP_PKEY_INDEX != 0 && in.PkeyIndex >= maxPKeys {
 		return syscall.EINVAL
 	}
@@ -141,7 +136,9 @@ func (e *model) modifyRoCE(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 
 // reset drops all requests without completions.
 func (q *QP) reset() {
-	q.sqTold, q.rqTold, q.sends, q.recvs, q.qp.Taken, q.stopped = 0, 0, nil, nil, nil, false
+	q.sqTold, q.rqTold, q.qp.Taken, q.stopped = 0, 0, nil, false
+	q.sends.Clear()
+	q.recvs.Clear()
 }
 
 // wantReset checks that a QP that leaves RESET is like a new one. rdma-core's provider neither empties the
@@ -311,8 +308,8 @@ func (q *QP) takeRecvs(v uint64) {
 		return
 	case n == 0: // taken before because of the record
 		return
-	case uint32(len(q.recvs))+n > q.rqDepth:
-		e.note("%v: %d receives are not completed, of a queue of %d", q, len(q.recvs)+int(n), q.rqDepth)
+	case uint32(len(q.recvs.Waiting()))+n > q.rqDepth:
+		e.note("%v: %d receives are not completed, of a queue of %d", q, len(q.recvs.Waiting())+int(n), q.rqDepth)
 		return
 	}
 	for ok := true; ok && n > 0; n-- {
@@ -329,23 +326,24 @@ func (q *QP) oldest() uint32 {
 	switch {
 	case len(q.qp.Taken) > 0:
 		return q.sqTold - uint32(uint16(q.sqTold-q.qp.Taken[0].Index))
-	case len(q.sends) > 0:
-		return q.sends[0].at
+	case len(q.sends.Waiting()) > 0:
+		return q.sends.Waiting()[0].at
 	}
 	return q.sqTold
 }
 
 // NextSend takes the oldest send. It completes a malformed send with an error, which ends the QP.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
-	if len(q.sends) == 0 {
+	if len(q.sends.Waiting()) == 0 {
 		return nil, false
 	}
-	s := q.sends[0]
-	if q.sends = slices.Delete(q.sends, 0, 1); s.bad {
+	s := q.sends.Pop()
+	if s.bad {
 		q.sent(s.Work, sendFormat)
 		q.EnterError()
 		return nil, false
 	}
+	q.spare = append(q.spare, s)
 	return s.Work, true
 }
 
@@ -363,7 +361,7 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 
 // catchUp reads the record of receives if doorbells arrive late.
 func (q *QP) catchUp() {
-	if len(q.recvs) == 0 && q.e.options.Late && !q.stopped {
+	if len(q.recvs.Waiting()) == 0 && q.e.options.Late && !q.stopped {
 		if v, ok := q.e.load(q, q.qp.Num, q.record+8); ok {
 			q.takeRecvs(v)
 		}
@@ -372,21 +370,20 @@ func (q *QP) catchUp() {
 
 func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
 	q.catchUp()
-	if len(q.recvs) == 0 {
+	if len(q.recvs.Waiting()) == 0 {
 		return nil, false
 	}
-	r := q.recvs[0]
-	q.recvs = slices.Delete(q.recvs, 0, 1)
+	r := q.recvs.Pop()
 	return r, true
 }
 
 // OldestRecv returns the next receive without taking it.
 func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 	q.catchUp()
-	if len(q.recvs) == 0 {
+	if len(q.recvs.Waiting()) == 0 {
 		return nil, false
 	}
-	return q.recvs[0], true
+	return q.recvs.Waiting()[0], true
 }
 
 func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
@@ -417,14 +414,15 @@ func (q *QP) EnterError() {
 	}
 	q.qp.CurState = abi.IB_QPS_ERR
 	q.qp.FlushTaken()
-	for _, s := range q.sends {
+	for _, s := range q.sends.Waiting() {
 		q.sent(s.Work, flushed)
 	}
-	for _, r := range q.recvs {
+	for _, r := range q.recvs.Waiting() {
 		CQOf(q.qp.RecvCQ).complete(&CQE{Opcode: receive, QueueType: recvQueue, Syndrome: flushed,
 			Index: r.Index, QPN: q.qp.Num})
 	}
-	q.sends, q.recvs = nil, nil
+	q.sends.Clear()
+	q.recvs.Clear()
 }
 
 // Fail completes the oldest send with an arbitrary syndrome, which ends the QP. It reports whether there was

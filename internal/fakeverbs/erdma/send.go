@@ -3,7 +3,6 @@ package erdma
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -23,7 +22,7 @@ const (
 	invLayout
 )
 
-var ops = map[uint8]op{
+var ops = [...]*op{
 	0:  {abi.IB_UVERBS_WR_RDMA_WRITE, writeLayout},
 	1:  {abi.IB_UVERBS_WR_RDMA_READ, readLayout},
 	2:  {abi.IB_UVERBS_WR_SEND, sendLayout},
@@ -42,19 +41,22 @@ type send struct {
 	at     uint32 // the first block, free-running
 	blocks uint32
 	op     uint8
-	work   fakeverbs.Work // memory for the Work of the send
-	bad    bool           // malformed, so the device completes it with an error
+	bad    bool // malformed, so the device completes it with an error
 }
 
 // takeSends reads the entries up to an index.
 func (q *QP) takeSends(to uint32) {
+	q.ahead = q.ahead[:0]
 	for q.sqTold != to {
+		if !q.readAhead(to) {
+			return
+		}
 		s, ok := q.readSend(to)
 		if !ok {
 			return
 		}
 		q.sqTold += s.blocks
-		q.sends = append(q.sends, s)
+		q.sends.Push(s)
 	}
 }
 
@@ -71,9 +73,9 @@ func (q *QP) readSend(to uint32) (s *send, ok bool) {
 		}
 	}
 	q.e.k.CrossEntry(fakeverbs.EntrySQE, q.qp.Num, b)
-	c := &sendCheck{q: q, header: binary.LittleEndian.Uint64(b)}
-	c.send = &send{at: q.sqTold, blocks: blocks(b), op: uint8(c.header >> 27 & 0x1f)}
-	c.Work = &c.work
+	c := &q.checking
+	*c = sendCheck{q: q, header: binary.LittleEndian.Uint64(b), send: q.newSend()}
+	*c.send = send{Work: q.e.k.NewWork(), at: q.sqTold, blocks: blocks(b), op: uint8(c.header >> 27 & 0x1f)}
 	c.Opcode, c.Index, c.Code, c.SGL = fakeverbs.NoOpcode, uint32(uint16(q.sqTold)), c.op, c.SGLRoom[:0]
 	if c.blocks > 4 || c.blocks > left {
 		c.note("it has %d blocks, and the doorbell leaves %d", c.blocks, left)
@@ -91,17 +93,54 @@ func (q *QP) readSend(to uint32) (s *send, ok bool) {
 	return c.send, true
 }
 
+// newSend returns a send, which may have been used before.
+func (q *QP) newSend() *send {
+	n := len(q.spare) - 1
+	if n < 0 {
+		return new(send)
+	}
+	s := q.spare[n]
+	q.spare = q.spare[:n]
+	return s
+}
+
 // blocks returns the number of blocks in the header of a send.
 func blocks(b []byte) uint32 { return uint32(b[6]>>4&7) + 1 }
 
+// mostAhead is the number of blocks that are read together, because each read may be a system call.
+const mostAhead = 128
+
+// readAhead reads the next posted blocks unless they have been read.
+func (q *QP) readAhead(to uint32) (ok bool) {
+	if int(q.sqTold-q.aheadAt)*entry < len(q.ahead) {
+		return true
+	}
+	n := min(to-q.sqTold, mostAhead)
+	q.ahead, ok = q.readQueue(q.ahead[:0], q.sqTold, n)
+	q.aheadAt = q.sqTold
+	return ok
+}
+
 // readBlocks appends blocks of the send queue, from a free-running index on.
 func (q *QP) readBlocks(to []byte, from, n uint32) (all []byte, ok bool) {
-	for i := range n {
-		to = append(to, make([]byte, entry)...)
-		if err := q.e.k.User.Read(q.sq+uint64((from+i)&(q.sqDepth-1))*entry, to[len(to)-entry:]); err != nil {
+	if at := int(from-q.aheadAt) * entry; at < len(q.ahead) {
+		have := q.ahead[at:min(len(q.ahead), at+int(n)*entry)]
+		to, from, n = append(to, have...), from+uint32(len(have)/entry), n-uint32(len(have)/entry)
+	}
+	return q.readQueue(to, from, n)
+}
+
+func (q *QP) readQueue(to []byte, from, n uint32) (all []byte, ok bool) {
+	for n > 0 {
+		first := from & (q.sqDepth - 1)
+		some := min(n, q.sqDepth-first) // up to the end of the queue
+		old := len(to)
+		to = append(to, make([]byte, some*entry)...)
+		if err := q.e.k.User.Read(q.sq+uint64(first)*entry, to[old:]); err != nil {
 			q.e.gone(err, "%v: its send queue is gone", q)
 			return nil, false
 		}
+		from, n = from+some, n-some
 	}
 	return to, true
 }
@@ -125,12 +164,13 @@ func (q *QP) takeRecv(doorbell uint64) (ok bool) {
 	if first := binary.LittleEndian.Uint64(b[:]); first != doorbell && !q.e.options.Late {
 		q.e.note("%v: receive %d begins with %#016x, and the doorbell was %#016x", q, want, first, doorbell)
 	}
-	r := &fakeverbs.Recv{Index: uint32(uint16(q.rqTold))}
+	r := q.e.k.NewRecv()
+	r.Index = uint32(uint16(q.rqTold))
 	if s := readSGE(b[16:]); s.Length > 0 {
 		r.SGL = append(r.SGLRoom[:0], s)
 	}
 	q.rqTold++
-	q.recvs = append(q.recvs, r)
+	q.recvs.Push(r)
 	return true
 }
 
@@ -167,8 +207,11 @@ func (c *sendCheck) count() int { return int(c.header >> 56) }
 
 func (c *sendCheck) run() {
 	c.checkHeader()
-	op, ok := ops[c.op]
-	if !ok {
+	var op *op
+	if int(c.op) < len(ops) {
+		op = ops[c.op]
+	}
+	if op == nil {
 		c.note("operation %d is none", c.op)
 		return
 	}
@@ -249,7 +292,7 @@ func (c *sendCheck) data(start int) {
 			n = maxInline
 		}
 		c.wantBlocks((start + n + entry - 1) / entry)
-		c.Inline = slices.Clone(c.b[start:][:n])
+		c.SetInline(c.b[start:][:n])
 		if length != uint32(n) {
 			c.note("%d bytes inline, and the length is %d", n, length)
 		}
@@ -277,7 +320,7 @@ func (c *sendCheck) data(start int) {
 func (c *sendCheck) read() {
 	c.wantBlocks(2)
 	c.wantCount()
-	c.SGL = []fakeverbs.SGE{{Addr: uint64(c.u32(20)) | uint64(c.u32(24))<<32, Length: c.u32(12), LKey: c.u32(16)}}
+	c.SGL = append(c.SGL, fakeverbs.SGE{Addr: uint64(c.u32(20)) | uint64(c.u32(24))<<32, Length: c.u32(12), LKey: c.u32(16)})
 	remote := readSGE(c.b[32:])
 	c.RemoteAddr, c.RKey = remote.Addr, remote.LKey
 	if remote.Length != c.SGL[0].Length {
@@ -293,7 +336,7 @@ func (c *sendCheck) atomic() {
 		c.note("the device has no atomics")
 	}
 	c.RemoteAddr, c.RKey = c.u64(32), c.u32(44)
-	c.SGL = []fakeverbs.SGE{readSGE(c.b[48:])}
+	c.SGL = append(c.SGL, readSGE(c.b[48:]))
 	if c.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
 		c.Swap, c.Compare = c.u64(16), c.u64(24)
 	} else {

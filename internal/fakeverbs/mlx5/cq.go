@@ -27,6 +27,7 @@ type CQ struct {
 	size    uint64 // bytes per entry
 	record  uint64
 	pi      uint32 // entries written, free-running
+	overrun bool   // a completion was lost
 
 	everArmed bool
 	lastArm   uint32
@@ -205,7 +206,10 @@ func (q *CQ) complete(c *CQE) {
 		b[63] |= 2
 	}
 	if !q.hasRoom() {
-		q.cq.Overflow()
+		if !q.overrun { // the event says that the device has stopped the CQ
+			q.overrun = true
+			q.cq.Overflow()
+		}
 		return
 	}
 	q.putData(b, c.Data)
@@ -236,16 +240,18 @@ func (q *CQ) write(b *[64]byte) {
 		b[63] |= 1
 	}
 	user := q.m.k.User
-	c := q.m.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.EntryCQE, Object: q.Num, Bytes: b[:]})
+	late := q.m.k.CrossCompletion(q.Num, b[:])
 	at := q.address(q.pi)
-	if c.Late != nil {
+	if late != nil {
 		_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
-		c.Late()
+		late()
 	}
 	if q.m.options.WeakLoads {
 		q.putLate(at, b[:60])
 	} else {
-		q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
+		if err := user.Write(at, b[:56]); err != nil {
+			q.m.blame(err, "%v: its memory is gone", q)
+		}
 		_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
 	}
 	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
@@ -398,9 +404,11 @@ func (q *QP) Keep(r *fakeverbs.Recv, data []byte) bool {
 	return true
 }
 
-// KeepFetched is Keep for READs and atomics, for which every send of the queue pair must complete.
+// KeepFetched is Keep for READs and atomics that complete. Every send of the queue pair must complete, unless
+// user space has set a flag.
 func (q *QP) KeepFetched(w *fakeverbs.Work, data []byte) bool {
-	if q.qp.Type != abi.IB_UVERBS_QPT_RC || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL == 0 || !CQOf(q.qp.SendCQ).holds(data) {
+	allowed := q.scattersAny || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
+	if q.qp.Type != abi.IB_UVERBS_QPT_RC || !allowed || w.Flags&abi.IB_SEND_SIGNALED == 0 || !CQOf(q.qp.SendCQ).holds(data) {
 		return false
 	}
 	w.Data = data

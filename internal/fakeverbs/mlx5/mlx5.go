@@ -15,7 +15,7 @@ import (
 func init() {
 	fakeverbs.Register(&fakeverbs.Driver{
 		ID: abi.RDMA_DRIVER_MLX5, Limits: limits, New: open, NewShared: func() any { return new(device) },
-		RoCE: true, RateLimits: true, DMABufs: true, Methods: methods(), Own: map[uint16]bool{abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX: true},
+		LetsGo: true, RoCE: true, RateLimits: true, DMABufs: true, Methods: methods(), Own: map[uint16]bool{abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX: true},
 		Refusals: map[string]fakeverbs.Refusal{"GET_CONTEXT": {In: 8, Err: syscall.EINVAL}, "ALLOC_PD": {Out: 4, Err: syscall.EFAULT}},
 	})
 }
@@ -98,12 +98,18 @@ type Options struct {
 	// SRQFaults means that the device at first finds the memory of an SRQ's receive missing, if it is
 	// in a region with on-demand paging.
 	SRQFaults bool
+	// NoDCT means that the device has no dynamically connected transport.
+	NoDCT bool
+	// NoStreams means that the device's DCIs have no streams.
+	NoStreams bool
 	// NoNullKey means that the kernel doesn't return the key of no memory.
 	NoNullKey bool
 	// OldBytes permits the behavior of rdma-core's provider. Unused bytes may have the former contents
 	// of the memory: in changes of keys, after the number of the peer's SRQ, at the places of immediate
 	// data and of values to compare, and in the second word of an SRQ's doorbell record. A program that
-	// allocates records itself may put two of them into a cache line.
+	// allocates records itself may put two of them into a cache line, and one that links an SRQ's entries
+	// itself may keep notes in their reserved bytes, which the device does not read. One that builds requests itself may put SGEs after
+	// inline data. The requests of a DCI without streams may name a stream.
 	OldBytes bool
 	// WeakLoads means that the processor may load the words of a completion at any time after the
 	// last load barrier. The device writes the word with the owner bit last, but the other words may be
@@ -129,6 +135,8 @@ const (
 	contextLen = 72
 	nullKey    = 0xfffff700
 
+	maxLogStreams, maxLogErrored = 4, 4 // of a DCI
+
 	maxTSO           = 1 << 18
 	minRate, maxRate = 1, 100_000_000 // kbit/s
 
@@ -153,6 +161,7 @@ func (m *model) blame(err error, format string, args ...any) {
 func limits() fakeverbs.Limits {
 	l := fakeverbs.BareLimits()
 	d := &l.Device
+	d.FwVer = 16<<32 | 35<<16 | 3006
 	d.PageSizeCap, d.MaxPkeys = 1<<64-1<<12, 128
 	d.VendorId, d.VendorPartId, d.MaxQpWr, d.MaxCqe = 0x2c9, 4121, maxBlocks, maxCQE
 	d.MaxCq, d.MaxMr, d.MaxPd, d.MaxMw, d.MaxSge, d.MaxSgeRd = 1<<24, 1<<24, 1<<24, 1<<24, 30, 30
@@ -312,6 +321,9 @@ func (m *model) QueryDevice(r *ioctl.Request) error {
 		if m.options.NoBursts {
 			resp.PacketPacingCaps.CapFlags = 0
 		}
+	}
+	if !m.options.NoDCT && !m.options.NoStreams {
+		resp.DciStreamsCaps = abi.Mlx5IbDciStreamsCaps{MaxLogNumConcurent: maxLogStreams, MaxLogNumErrored: maxLogErrored}
 	}
 	copy(b, abi.Bytes(&resp))
 	return nil

@@ -58,9 +58,7 @@ func (b *bench) readyWith(n uint32) {
 
 // reader returns a reader of a send with these bytes.
 func (b *bench) reader(rest ...byte) *reader {
-	c := &reader{send: new(send), q: b.q, rest: rest}
-	c.Work = &c.work
-	return c
+	return &reader{send: &send{Work: new(fakeverbs.Work)}, q: b.q, rest: rest}
 }
 
 // be writes a word to the memory.
@@ -217,4 +215,72 @@ func (b *bench) copied(n int) *send { return &send{raw: make([]byte, n)} }
 // copyOf stores the first 64 bytes of a send of as many segments.
 func (b *bench) copyOf(segments byte, offset int) {
 	b.Copy64(0, offset, [64]byte{6: 1, 7: segments})
+}
+
+// TestOthersWays has what programs with queues of their own do, and the device takes.
+func TestOthersWays(t *testing.T) {
+	b := newBench()
+	b.options.OldBytes = true
+	s := &SRQ{Num: 3, m: b.model, srq: new(fakeverbs.SRQ), faulted: -1, addr: lentAt + 512, entries: 4, size: 32, record: lentAt + 128}
+	b.be(128, 1)
+	copy(b.mem[512:], []byte{1, 2, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+	b.be(512+20, 0x100)
+	if _, ok := s.take(); !ok || s.next != 3 {
+		t.Errorf("a receive with notes in its entry: %v, followed by %d", ok, s.next)
+	}
+
+	nop := b.reader(0x80, 0, 0, 0)
+	nop.code, nop.mask = 0, make([]byte, 16)
+	if nop.segments(); nop.Opcode != fakeverbs.NOP {
+		t.Errorf("NOP is operation %#x", nop.Opcode)
+	}
+
+	both := b.reader(0x80, 0, 0, 3, 'u', 'c', 'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0)
+	both.data(&parts{inline: true})
+	if string(both.Front) != "ucx" || both.Inline != nil || both.Len() != 12 || len(both.SGL) != 1 {
+		t.Errorf("a header in the request and data in memory: %+v", both.Work)
+	}
+
+	attr := abi.IbUverbsAhAttr{PortNum: 1, IsGlobal: 1}
+	attr.Grh.SgidIndex, attr.Grh.FlowLabel, attr.Grh.Dgid = 1, ^uint32(0), fakeverbs.IPv4GID
+	b.k.Add("AH", &fakeverbs.AH{Attr: attr}, func() {})
+	sent := attr
+	sent.Grh.FlowLabel &= flowLabel
+	to := b.reader()
+	mac := mlx5MAC(attr.Grh.Dgid)
+	if to.roce(&sent, mac[:], uint16(flowLabel&0x3fff^flowLabel>>14)|0xc000); to.To.AH == nil {
+		t.Error("an address with more bits than a flow label has is not found")
+	}
+	if v := b.k.Violations(); len(v) > 0 {
+		t.Error(v)
+	}
+}
+
+// TestFetchedInCompletions checks which READs and atomics come in completions.
+func TestFetchedInCompletions(t *testing.T) {
+	for _, c := range []struct {
+		all, any bool
+		flags    uint32
+		want     bool
+	}{
+		{false, false, abi.IB_SEND_SIGNALED, false}, {true, false, abi.IB_SEND_SIGNALED, true},
+		{false, true, abi.IB_SEND_SIGNALED, true}, {false, true, 0, false},
+	} {
+		b := newBench()
+		b.q.qp.SendCQ, b.q.scattersAny = b.cq.cq, c.any
+		if c.all {
+			b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+		}
+		if got := b.q.KeepFetched(&fakeverbs.Work{Flags: c.flags}, make([]byte, 8)); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestPacketType(t *testing.T) {
+	for want, p := range map[uint32]fakeverbs.Packet{0: {}, 9: {IPv6: true, UDP: true}, 10: {IPv4: true, UDP: true}} {
+		if got := packetType(&p); got != want {
+			t.Errorf("%+v: %d, want %d", p, got, want)
+		}
+	}
 }

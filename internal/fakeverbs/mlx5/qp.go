@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"slices"
 	"syscall"
 	"time"
 
@@ -26,13 +25,21 @@ type QP struct {
 	register int // offset in the page, or -1: any of the UAR that begins at inPage
 	inPage   int
 	posted   uint32 // number of posted blocks of sends, free-running
-	sends    []*send
-	busy     []*send     // sends that were taken and may not have completed
-	keys     bool        // whether the last send changed a key
-	scatters bool        // whether completions contain short messages
-	Pacing   Pacing      // the last setting
-	head     [block]byte // buffer for reading sends
-	looker   *time.Timer // calls Look in the error state
+	sends    fakeverbs.Line[*send]
+	spare    []*send  // sends that were taken, to be used again
+	reading  reader   // of the send that is being read
+	keys     bool     // whether the last send changed a key
+	role     uint32   // of a queue pair of DC, else 0
+	streams  *streams // of a DCI, or nil
+	key      uint64   // that requests to a DCT have
+	scatters bool     // whether completions contain short messages
+	// scattersAny means that completions of sends do too where not all sends have one.
+	scattersAny bool
+	Pacing      Pacing      // the last setting
+	head        [block]byte // buffer for reading sends
+	ahead       []byte      // blocks of sends that were read together
+	aheadAt     uint32      // the first of them
+	looker      *time.Timer // calls Look in the error state
 }
 
 // ring is a queue of blocks in user memory.
@@ -44,16 +51,19 @@ type ring struct {
 
 // read copies blocks, beginning at a free-running index.
 func (r *ring) read(what fmt.Stringer, from uint32, b []byte) {
-	for ; len(b) > 0; b = b[block:] {
-		at := r.addr + uint64(from&(r.blocks-1))*block
-		r.m.blame(r.m.k.User.Read(at, b[:block]), "%s: its send queue is gone", what)
-		from++
+	for len(b) > 0 {
+		first := from & (r.blocks - 1)
+		some := min(len(b), int(r.blocks-first)*block) // up to the end of the queue
+		if err := r.m.k.User.Read(r.addr+uint64(first)*block, b[:some]); err != nil {
+			r.m.blame(err, "%s: its send queue is gone", what)
+		}
+		from, b = from+uint32(some/block), b[some:]
 	}
 }
 
 func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	switch qp.Type {
-	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI:
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI, abi.IB_UVERBS_QPT_DRIVER:
 	case abi.IB_UVERBS_QPT_RAW_PACKET:
 		if m.options.Infiniband || qp.SRQ != nil {
 			return syscall.EOPNOTSUPP
@@ -67,18 +77,24 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 		return err
 	}
 	q := &QP{m: m, qp: qp, record: in.DbAddr, index: in.Uidx, register: -1, sq: ring{m, 0, in.SqWqeCount},
-		scatters: in.Flags&abi.MLX5_QP_FLAG_SCATTER_CQE != 0}
-	if err := q.checkSizes(&in); err != nil {
+		scatters:    in.Flags&abi.MLX5_QP_FLAG_SCATTER_CQE != 0,
+		scattersAny: in.Flags&abi.MLX5_QP_FLAG_ALLOW_SCATTER_CQE != 0}
+	if err := q.checkRole(&in); err != nil {
 		return err
+	}
+	if q.role != roleDCT {
+		if err := q.checkSizes(&in); err != nil {
+			return err
+		}
 	}
 	if err := q.checkIndex(in.Uidx); err != nil {
 		return err
 	}
-	const flags = abi.MLX5_QP_FLAG_UAR_PAGE_INDEX | abi.MLX5_QP_FLAG_SCATTER_CQE
+	const flags = abi.MLX5_QP_FLAG_UAR_PAGE_INDEX | abi.MLX5_QP_FLAG_SCATTER_CQE | abi.MLX5_QP_FLAG_ALLOW_SCATTER_CQE
 	if in.Flags&^0xfff != 0 {
 		return syscall.EINVAL
 	}
-	m.wantZero(call, "flags beside those of UARs and short messages", uint64(in.Flags&^flags))
+	m.wantZero(call, "flags beside those of UARs, short messages and its type", uint64(in.Flags&^(flags|q.role|q.streamFlag())))
 	want := uint32(askECE)
 	if m.options.NoECE {
 		want = 0
@@ -86,11 +102,14 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	if in.EceOptions != want {
 		m.note("%s: the options of ECE are %#x, not %#x", call, in.EceOptions, want)
 	}
-	m.wantZero(call, "the reserved part, or what belongs to DCI,", uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
-	resp := abi.Mlx5IbCreateQpResp{}
-	if !m.options.NoECE {
-		resp.EceOptions = askECE | ECE
+	m.wantZero(call, "the reserved part", uint64(in.Reserved))
+	if q.streams == nil {
+		m.wantZero(call, "what belongs to a DCI with streams", uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	}
+	if q.role == roleDCT {
+		return m.createTarget(q, &in, r)
+	}
+	resp := q.created()
 	if err := q.takeUAR(&in, &resp); err != nil {
 		return err
 	}
@@ -105,6 +124,14 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	}
 	qp.SetQueues(q)
 	return answer(m, call, r, resp)
+}
+
+// created returns the answer of a creation, with the options that the device offers.
+func (q *QP) created() (resp abi.Mlx5IbCreateQpResp) {
+	if !q.m.options.NoECE {
+		resp.EceOptions = askECE | ECE
+	}
+	return resp
 }
 
 // pinQueues pins the queues. The sends follow the receives. For raw packets they have separate memory.
@@ -196,8 +223,9 @@ type Pacing struct {
 
 // ModifyPrivate reads the private bytes of a modification: the pacing of a rate limit, and options of
 // enhanced connection establishment. It accepts the options that the device supports.
-func (m *model) ModifyPrivate(qp *fakeverbs.QP, mask, rate uint32, r *ioctl.Request) error {
+func (m *model) ModifyPrivate(qp *fakeverbs.QP, core *abi.IbUverbsModifyQp, rate uint32, r *ioctl.Request) error {
 	const call = "MODIFY_QP"
+	mask := core.AttrMask
 	var in abi.Mlx5IbModifyQp
 	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
 	out, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
@@ -227,6 +255,11 @@ func (m *model) ModifyPrivate(qp *fakeverbs.QP, mask, rate uint32, r *ioctl.Requ
 		}
 		resp.EceOptions = in.EceOptions & (askECE | ECE)
 	}
+	if q := QPOf(qp); q != nil && q.IsTarget() {
+		if err := m.modifyTarget(qp, core, out, &resp); err != nil {
+			return err
+		}
+	}
 	copy(out, abi.Bytes(&resp))
 	return nil
 }
@@ -237,14 +270,19 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	if qp.Table != nil { // an RSS queue pair has no states
 		return syscall.ENOSYS
 	}
+	q := QPOf(qp)
+	if q != nil && q.isInitiator() && !initiatorModifyIsOK(was, in) {
+		return syscall.EINVAL
+	}
 	if err := (fakeverbs.Bare{}).ModifyQP(qp, in); err != nil {
 		return err
 	}
-	q := QPOf(qp)
 	switch {
-	case qp.CurState == was:
+	case qp.CurState == was, q != nil && q.IsTarget():
 	case qp.CurState == abi.IB_QPS_RESET:
-		q.posted, q.sends, q.busy, qp.Taken, q.keys = 0, nil, nil, nil, false
+		q.posted, qp.Taken, q.keys = 0, nil, false
+		q.sends.Clear()
+		q.streams.reset()
 		qp.Attrs.AltPortNum, qp.Attrs.PathMigState = 0, abi.IB_MIG_MIGRATED
 		q.rq.reset()
 	case was == abi.IB_QPS_RESET:
@@ -292,9 +330,9 @@ func (q *QP) doorbell(b []byte) (last *send) {
 	case !q.hasRoom(n):
 		return nil
 	}
-	first := len(q.sends)
+	first := len(q.sends.Waiting())
 	q.takeSends(q.posted + n)
-	fresh := q.sends[first:]
+	fresh := q.sends.Waiting()[first:]
 	last = fresh[len(fresh)-1]
 	switch {
 	case len(b) == 8 && !bytes.Equal(b, last.raw[:8]):
@@ -333,42 +371,48 @@ func (q *QP) checkCopy(b []byte, last *send, fresh int) {
 
 // oldest returns the first block that has not completed.
 func (q *QP) oldest() uint32 {
-	q.busy = slices.DeleteFunc(q.busy, func(s *send) bool { return !slices.Contains(q.qp.Taken, s.Work) })
 	switch {
-	case len(q.busy) > 0:
-		return q.busy[0].at
-	case len(q.sends) > 0:
-		return q.sends[0].at
+	case len(q.qp.Taken) > 0:
+		return q.posted - uint32(uint16(q.posted-q.qp.Taken[0].Index))
+	case len(q.sends.Waiting()) > 0:
+		return q.sends.Waiting()[0].at
 	}
 	return q.posted
 }
 
 // NextSend takes the oldest send. It completes a malformed send with an error, which ends the QP.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
-	if len(q.sends) == 0 || q.qp.CurState != abi.IB_QPS_RTS {
+	if len(q.sends.Waiting()) == 0 || q.qp.CurState != abi.IB_QPS_RTS {
 		return nil, false
 	}
-	s := q.sends[0]
-	q.sends = slices.Delete(q.sends, 0, 1)
+	s := q.sends.Pop()
 	if s.bad {
 		q.sent(s.Work, 0x02, 0x68)
 		q.EnterError()
 		return nil, false
 	}
-	q.busy = append(q.busy, s)
+	q.spare = append(q.spare, s)
 	return s.Work, true
 }
 
-var codes = map[uint32]uint8{
+var codes = [...]uint8{
 	abi.IB_UVERBS_WR_SEND_WITH_INV: 0x01, abi.IB_UVERBS_WR_RDMA_WRITE: 0x08, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: 0x09,
 	abi.IB_UVERBS_WR_SEND: 0x0a, abi.IB_UVERBS_WR_SEND_WITH_IMM: 0x0b, abi.IB_UVERBS_WR_RDMA_READ: 0x10,
 	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: 0x11, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: 0x12,
 	abi.IB_UVERBS_WR_TSO: 0x0e, abi.IB_UVERBS_WR_BIND_MW: 0x25, abi.IB_UVERBS_WR_LOCAL_INV: 0x25,
 }
 
+// code returns the device's number of an operation, or 0.
+func code(opcode uint32) uint8 {
+	if opcode >= uint32(len(codes)) {
+		return 0
+	}
+	return codes[opcode]
+}
+
 // sent writes the completion of a send.
 func (q *QP) sent(w *fakeverbs.Work, syndrome, vendor uint8) {
-	c := &CQE{Opcode: cqeRequest, WQEOpcode: codes[w.Opcode], Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.Queue(),
+	c := &CQE{Opcode: cqeRequest, WQEOpcode: code(w.Opcode), Counter: uint16(w.Index), QPN: q.qp.Num, Queue: q.Queue(),
 		Syndrome: syndrome, Vendor: vendor, Bytes: w.Len(), Data: w.Data}
 	if syndrome != 0 {
 		c.Opcode = cqeReqErr
@@ -403,6 +447,9 @@ func syndrome(status uint32) (syndrome, vendor uint8) {
 }
 
 func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
+	if q.streams.done(w, status) {
+		status, completes = abi.IB_WC_WR_FLUSH_ERR, true
+	}
 	if !completes {
 		return
 	}
@@ -460,7 +507,13 @@ func (q *QP) received(r *fakeverbs.Recv, c *CQE) {
 func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	c := received(r, &wc, solicited)
 	if q.qp.Type == abi.IB_UVERBS_QPT_UD {
-		c.From, c.SLID, c.Path = wc.SrcQp&0xffffff|uint32(wc.Sl&0xf)<<24, wc.Slid, wc.DlidPathBits
+		sl := uint32(wc.Sl & 0xf)
+		if !q.m.options.Infiniband {
+			if sl = packetType(&r.Packet); r.Packet.Stripped {
+				c.Checks[1], c.VLAN = 1, r.Packet.VLAN
+			}
+		}
+		c.From, c.SLID, c.Path = wc.SrcQp&0xffffff|sl<<24, wc.Slid, wc.DlidPathBits
 		if wc.WcFlags&abi.IB_WC_GRH != 0 {
 			c.From |= 1 << 28
 		}
@@ -468,12 +521,26 @@ func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
 	if q.isRaw() && wc.Status == abi.IB_WC_SUCCESS {
 		c.Checks, c.VLAN, c.Tag = checks(&r.Packet), r.Packet.VLAN, r.Packet.Tag
 	}
-	q.received(r, c)
+	q.received(r, &c)
+}
+
+// packetType returns what completions have in place of the SL of a datagram over RoCE.
+func packetType(p *fakeverbs.Packet) (typ uint32) {
+	switch {
+	case p.IPv6:
+		typ = 1
+	case p.IPv4:
+		typ = 2
+	}
+	if p.UDP {
+		typ |= 8
+	}
+	return typ
 }
 
 // received returns the part of a receive's completion that is common to all types of QPs.
-func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
-	c := &CQE{Opcode: cqeRecv, Bytes: wc.ByteLen, Solicited: solicited, Data: r.Data}
+func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) CQE {
+	c := CQE{Opcode: cqeRecv, Bytes: wc.ByteLen, Solicited: solicited, Data: r.Data}
 	switch {
 	case wc.Status != abi.IB_WC_SUCCESS:
 		c.Opcode = cqeRespErr
@@ -490,12 +557,15 @@ func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
 	return c
 }
 
-// EnterError flushes the requests that the device knows. It knows no receives of an SRQ.
+// EnterError flushes the requests that the device knows. It knows no receives of an SRQ. No error ends a DCT.
 func (q *QP) EnterError() {
+	if q.IsTarget() {
+		return
+	}
 	q.qp.CurState = abi.IB_QPS_ERR
 	q.qp.FlushTaken()
-	sends := q.sends
-	q.sends, q.busy = nil, nil
+	sends := q.sends.Waiting()
+	q.sends.Clear()
 	for _, s := range sends {
 		q.SendDone(s.Work, abi.IB_WC_WR_FLUSH_ERR, true)
 	}

@@ -45,7 +45,9 @@ func (r *rq) oldest() (b []byte, place uint32, ok bool) {
 	}
 	r.entry = slices.Grow(r.entry[:0], int(r.size))[:r.size]
 	b = r.entry
-	m.blame(m.k.User.Read(r.addr+uint64(place*r.size), b), "%v: its receive queue is gone", r.q)
+	if err := m.k.User.Read(r.addr+uint64(place*r.size), b); err != nil {
+		m.blame(err, "%v: its receive queue is gone", r.q)
+	}
 	return b, place, true
 }
 
@@ -57,7 +59,8 @@ func (r *rq) next() (*fakeverbs.Recv, bool) {
 	}
 	r.q.m.k.CrossEntry(fakeverbs.EntryRQE, r.q.qp.Num, b)
 	r.busy = append(r.busy, place)
-	to := &fakeverbs.Recv{Index: uint32(uint16(r.taken))}
+	to := r.q.m.k.NewRecv()
+	to.Index = uint32(uint16(r.taken))
 	r.q.m.scatter(r.q, to, b)
 	r.taken++
 	return to, true
@@ -193,7 +196,7 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 	}
 	m, place := s.m, s.next
 	m.k.CrossShared(s.Num, b)
-	if b[0]|b[1] != 0 || slices.ContainsFunc(b[4:16], func(v byte) bool { return v != 0 }) {
+	if !m.options.OldBytes && (b[0]|b[1] != 0 || slices.ContainsFunc(b[4:16], func(v byte) bool { return v != 0 })) {
 		m.note("SRQ %d: reserved bytes of entry %d are set: %x", s.Num, place, b[:16])
 	}
 	if s.next = binary.BigEndian.Uint16(b[2:]); uint32(s.next) >= s.entries {
@@ -210,7 +213,8 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 		s.srq.Limit = 0 // there is only one event
 		m.k.Raise(s.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
 	}
-	to := &fakeverbs.Recv{Index: uint32(place)}
+	to := m.k.NewRecv()
+	to.Index = uint32(place)
 	m.scatter(named("SRQ"), to, b[16:])
 	return to, true
 }
@@ -425,7 +429,7 @@ func (t *target) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) 
 	if s.m.version == 0 {
 		c.Queue = s.Num
 	}
-	CQOf(t.srq.CQ).complete(c)
+	CQOf(t.srq.CQ).complete(&c)
 }
 
 // EnterError moves the target to the error state from any state.

@@ -17,9 +17,7 @@ type send struct {
 	blocks uint32
 	code   uint8
 	raw    []byte
-	first  [block]byte    // memory for the raw bytes of short sends
-	work   fakeverbs.Work // memory for the Work of the send
-	bad    bool           // malformed, so the device completes it with an error
+	bad    bool // malformed, so the device completes it with an error
 }
 
 // parts describes the segments of an operation after the first one, in order.
@@ -35,7 +33,8 @@ type parts struct {
 	cut            bool // whether the device segments it into packets
 }
 
-var operations = map[uint8]parts{
+var operations = [...]*parts{
+	0x00: {verb: fakeverbs.NOP, ud: true, uc: true, raw: true}, // of a control segment alone, whatever the QP,
 	0x01: {verb: abi.IB_UVERBS_WR_SEND_WITH_INV, data: true, inline: true},
 	0x08: {verb: abi.IB_UVERBS_WR_RDMA_WRITE, remote: true, data: true, inline: true, uc: true},
 	0x09: {verb: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote: true, data: true, inline: true, uc: true},
@@ -63,29 +62,54 @@ func (c *reader) note(format string, args ...any) {
 
 // takeSends reads the sends up to the record's index.
 func (q *QP) takeSends(to uint32) {
+	q.ahead = q.ahead[:0]
 	for q.posted != to {
+		q.readAhead(to)
 		s := q.readSend(to)
 		q.posted += s.blocks
-		q.sends = append(q.sends, s)
+		q.sends.Push(s)
 	}
+}
+
+// mostAhead is the number of blocks that are read together, because each read may be a system call.
+const mostAhead = 64
+
+// readAhead reads the next posted blocks unless they have been read.
+func (q *QP) readAhead(to uint32) {
+	if int(q.posted-q.aheadAt)*block < len(q.ahead) {
+		return
+	}
+	n := int(min(to-q.posted, mostAhead)) * block
+	q.ahead, q.aheadAt = slices.Grow(q.ahead[:0], n)[:n], q.posted
+	q.sq.read(q, q.posted, q.ahead)
+}
+
+// read copies posted blocks, beginning at a free-running index.
+func (q *QP) read(from uint32, b []byte) {
+	n := 0
+	if at := int(from-q.aheadAt) * block; at < len(q.ahead) {
+		n = copy(b, q.ahead[at:])
+	}
+	q.sq.read(q, from+uint32(n/block), b[n:])
 }
 
 func (q *QP) readSend(to uint32) *send {
 	left := to - q.posted
-	q.sq.read(q, q.posted, q.head[:])
+	q.read(q.posted, q.head[:])
 	segs := uint32(q.head[7] & 0x3f)
 	blocks := (segs + 3) / 4
 	if blocks == 0 || blocks > left {
 		blocks = 1
 	}
-	s := &send{at: q.posted, first: q.head}
-	s.raw = append(s.first[:], make([]byte, (blocks-1)*block)...)
-	q.sq.read(q, q.posted+1, s.raw[block:])
+	s := q.newSend()
+	*s = send{Work: q.m.k.NewWork(), at: q.posted, raw: append(append(s.raw[:0], q.head[:]...), make([]byte, (blocks-1)*block)...)}
+	q.read(q.posted+1, s.raw[block:])
 	b := s.raw
 	q.m.k.CrossSend(q.qp, b)
 	segs = uint32(b[7] & 0x3f)
-	s.Work, s.blocks, s.code = &s.work, max(1, (segs+3)/4), b[3]
-	c := &reader{q: q, send: s}
+	s.blocks, s.code = max(1, (segs+3)/4), b[3]
+	c := &q.reading
+	*c = reader{q: q, send: s}
 	c.Opcode, c.Index, c.SGL = fakeverbs.NoOpcode, uint32(uint16(q.posted)), c.SGLRoom[:0]
 	if segs == 0 || c.blocks > left || int(segs)*16 > len(b) {
 		c.note("it has %d segments, and the record leaves %d blocks", segs, left)
@@ -96,6 +120,17 @@ func (q *QP) readSend(to uint32) *send {
 	c.control(b[:16])
 	c.segments()
 	return c.send
+}
+
+// newSend returns a send, which may have been used before.
+func (q *QP) newSend() *send {
+	n := len(q.spare) - 1
+	if n < 0 {
+		return new(send)
+	}
+	s := q.spare[n]
+	q.spare = q.spare[:n]
+	return s
 }
 
 // control reads the first segment of a send.
@@ -109,8 +144,12 @@ func (c *reader) control(b []byte) {
 	if num := binary.BigEndian.Uint32(b[4:]) >> 8; num != c.q.qp.Num {
 		c.note("it says that it is of QP %d", num)
 	}
-	if b[7]&0xc0 != 0 || b[8]|b[9]|b[10] != 0 {
+	stream := binary.BigEndian.Uint16(b[9:])
+	if b[7]&0xc0 != 0 || b[8] != 0 || stream != 0 && c.q.streams == nil && !(c.q.isInitiator() && c.q.m.options.OldBytes) {
 		c.note("reserved bits or a signature are set: %x", b[7:11])
+	}
+	if c.q.streams != nil {
+		c.Stream = stream
 	}
 	c.flags(b[11])
 	c.mask = b
@@ -164,21 +203,26 @@ func (c *reader) take(what string, n int) []byte {
 }
 
 func (c *reader) segments() {
-	parts, ok := operations[c.code]
+	var parts *parts
+	if int(c.code) < len(operations) {
+		parts = operations[c.code]
+	}
 	typ := c.q.qp.Type
-	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw || parts.cut && !c.q.isRaw() {
+	if parts == nil || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw || parts.cut && !c.q.isRaw() {
 		c.note("operation %#x is none of its QP", c.code)
 		return
 	}
 	c.Opcode = parts.verb
 	c.immediate()
 	switch {
+	case c.Opcode == fakeverbs.NOP:
+		return
 	case parts.umr:
 		c.umr()
 	case typ == abi.IB_UVERBS_QPT_XRC_INI:
 		c.sharedNumber()
 	}
-	if typ == abi.IB_UVERBS_QPT_UD {
+	if typ == abi.IB_UVERBS_QPT_UD || c.q.isInitiator() && !parts.umr {
 		c.address(c.take("an address", 48))
 	}
 	if c.q.isRaw() {
@@ -193,7 +237,7 @@ func (c *reader) segments() {
 		c.operands()
 	}
 	if parts.data {
-		c.data(&parts)
+		c.data(parts)
 	}
 	if len(c.rest) > 0 {
 		c.note("%d bytes are left behind its last segment", len(c.rest))
@@ -236,11 +280,15 @@ func (c *reader) operands() {
 	c.wantUnused("an addition", b[8:])
 }
 
-// data reads SGEs up to the end, or one piece of inline data.
+// data reads SGEs up to the end, or one piece of inline data. UCX sends a header inline and its data from
+// memory.
 func (c *reader) data(parts *parts) {
 	if len(c.rest) > 0 && c.rest[0]&0x80 != 0 {
-		c.inlineData(parts.inline)
-		return
+		if c.inlineData(parts.inline); len(c.rest) == 0 {
+			return
+		}
+		c.Flags &^= abi.IB_SEND_INLINE
+		c.Front, c.Inline = c.Inline, nil
 	}
 	for len(c.rest) > 0 {
 		b := c.take("an SGE", 16)
@@ -263,13 +311,14 @@ func (c *reader) inlineData(allowed bool) {
 	if !allowed {
 		c.note("operation %#x has inline data", c.code)
 	}
-	if want := (4 + n + 15) / 16 * 16; n == 0 || want != len(c.rest) {
+	end := (4 + n + 15) / 16 * 16
+	if n == 0 || end > len(c.rest) || end < len(c.rest) && !c.q.m.options.OldBytes {
 		c.note("%d bytes inline, in %d", n, len(c.rest))
-		n = min(n, len(c.rest)-4)
+		n, end = min(n, len(c.rest)-4), len(c.rest)
 	}
 	c.Flags |= abi.IB_SEND_INLINE
-	c.Inline = slices.Clone(c.rest[4:][:n])
-	c.rest = nil
+	c.SetInline(c.rest[4:][:n])
+	c.rest = c.rest[end:]
 }
 
 // The parts of a key in the mask of a change.
@@ -386,17 +435,22 @@ func (c *reader) binding(key []byte, old, word uint32) {
 
 // address reads the destination of a datagram.
 func (c *reader) address(b []byte) {
-	c.wantZeros("an address", b[4:8])
 	c.wantZeros("an address", b[16:20])
 	num := binary.BigEndian.Uint32(b[8:])
 	if num>>24 != 0x80 {
 		c.note("the word with the number of the peer's QP is %#x", num)
 	}
-	c.To = fakeverbs.Destination{QPN: num & 0xffffff, QKey: binary.BigEndian.Uint32(b)}
+	c.To = fakeverbs.Destination{QPN: num & 0xffffff}
+	if c.q.isInitiator() {
+		c.To.Key = binary.BigEndian.Uint64(b)
+	} else {
+		c.To.QKey = binary.BigEndian.Uint32(b)
+		c.wantZeros("an address", b[4:8])
+	}
 	port, word := binary.BigEndian.Uint16(b[14:]), binary.BigEndian.Uint32(b[28:])
 	a := abi.IbUverbsAhAttr{PortNum: 1, IsGlobal: 1, StaticRate: b[12] >> 4}
 	copy(a.Grh.Dgid[:], b[32:48])
-	a.Grh.SgidIndex, a.Grh.FlowLabel = uint8(word>>20), word&0xfffff
+	a.Grh.SgidIndex, a.Grh.FlowLabel = uint8(word>>20), word&flowLabel
 	a.Grh.TrafficClass, a.Grh.HopLimit = b[26], b[27]
 	if c.q.m.options.Infiniband {
 		a.Sl, a.Dlid, a.SrcPathBits = b[12]&0xf, port, b[13]&0x7f
@@ -413,6 +467,9 @@ func (c *reader) address(b []byte) {
 	}
 	c.roce(&a, b[20:26], port)
 }
+
+// flowLabel is the bits of a flow label.
+const flowLabel = 1<<20 - 1
 
 // roce compares an address with the kernel's answer for CREATE_AH.
 func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
@@ -436,7 +493,9 @@ func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 		c.note("the port of UDP is %#x, and the flow label %#x", port, label)
 	}
 	for ah := range fakeverbs.Objects[*fakeverbs.AH](c.q.m.k) {
-		if ah.Attr.Grh == a.Grh && ah.Attr.Sl&7 == a.Sl {
+		known := ah.Attr.Grh
+		known.FlowLabel &= flowLabel // programs may set more bits, which go nowhere
+		if known == a.Grh && ah.Attr.Sl&7 == a.Sl {
 			c.To.AH = ah
 			return
 		}

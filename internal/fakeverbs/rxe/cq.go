@@ -86,6 +86,7 @@ type ring struct {
 	mask, stride       uint32
 	producer, consumer *atomic.Uint32
 	index              uint32 // this side's
+	recv               *Recv  // the last one taken
 }
 
 // Offsets in struct rxe_queue_buf.
@@ -103,7 +104,6 @@ const (
 	sendSize  = 208
 	sgeSize   = 16
 	cacheLine = 64
-	mostRecv  = 1024 // a receive of maxRXESGE, to the power of two
 )
 
 func recvSize(sge uint32) uint32 { return 40 + sgeSize*sge }

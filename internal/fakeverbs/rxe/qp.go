@@ -1,7 +1,6 @@
 package rxe
 
 import (
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -13,6 +12,10 @@ import (
 type QP struct {
 	qp     *fakeverbs.QP
 	sq, rq *ring
+
+	// asleep is set from SQD to RTS until the next doorbell. The driver does not look for the sends that
+	// were posted in SQD.
+	asleep bool
 }
 
 func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
@@ -42,6 +45,8 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 		qp.Cap.MaxRecvWr = q.rq.mask
 	}
 	qp.SetQueues(q)
+	const mtu256 = 1
+	qp.Attrs.PathMtu, qp.Attrs.Dest.IsGlobal = mtu256, 1 // what a query returns until they are set
 	return fakeverbs.AnswerDriver(r, resp)
 }
 
@@ -52,14 +57,18 @@ func capOK(c *abi.IbUverbsQpCap, srq bool) bool {
 
 func (*model) Waiting(qp *fakeverbs.QP) int { return int(QPOf(qp).sq.count()) }
 
-// Doorbell flushes the new requests of a QP in the error state. Otherwise the test acts as the driver.
+// Doorbell flushes the new requests of a QP in the error state, receives too. Otherwise the test acts as the
+// driver.
 func (*model) Doorbell(qp *fakeverbs.QP) error {
-	QPOf(qp).sq.ReadRecord(QPOf(qp).sq.producer)
+	q := QPOf(qp)
+	q.sq.ReadRecord(q.sq.producer)
 	switch {
 	case qp.CurState < abi.IB_QPS_RTS:
 		return syscall.EINVAL
+	case qp.CurState == abi.IB_QPS_RTS:
+		q.asleep = false
 	case qp.CurState == abi.IB_QPS_ERR:
-		QPOf(qp).flushSends()
+		q.flush()
 	}
 	return nil
 }
@@ -67,25 +76,23 @@ func (*model) Doorbell(qp *fakeverbs.QP) error {
 // EnterError moves the QP to the error state and flushes both queues, also if it is already in that state.
 func (q *QP) EnterError() {
 	q.qp.CurState = abi.IB_QPS_ERR
-	q.flushRecvs()
-	q.flushSends()
+	if q.rq == nil { // an SRQ is not flushed
+		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_QP_LAST_WQE_REACHED)
+	}
+	q.flush()
 }
 
-func (q *QP) flushSends() {
+func (q *QP) flush() {
+	for q.rq != nil {
+		e, ok := takeRecv(q.rq)
+		if !ok {
+			break
+		}
+		CQOf(q.qp.RecvCQ).complete(q.flushed(e.WrId), false)
+	}
 	q.qp.FlushTaken()
 	for e, ok := takeSend(q.sq); ok; e, ok = takeSend(q.sq) {
 		CQOf(q.qp.SendCQ).complete(q.flushed(e.Wr.WrId), false)
-	}
-}
-
-// flushRecvs flushes the receives. It doesn't change an SRQ, and raises an event for it instead.
-func (q *QP) flushRecvs() {
-	if q.rq == nil {
-		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_QP_LAST_WQE_REACHED)
-		return
-	}
-	for e, ok := takeRecv(q.rq); ok; e, ok = takeRecv(q.rq) {
-		CQOf(q.qp.RecvCQ).complete(q.flushed(e.WrId), false)
 	}
 }
 
@@ -109,8 +116,8 @@ func (q *QP) reset() {
 
 // ModifyQP makes the checks of rxe_qp_chk_attr and __qp_chk_state, changes the state of the QP, and then
 // stores the attributes in the mask.
-func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
-	if err := m.checkAttr(qp, in); err != nil {
+func (*model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	if err := checkAttr(qp, in); err != nil {
 		return err
 	}
 	if in.AttrMask&abi.IB_QP_STATE != 0 {
@@ -127,16 +134,8 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	return nil
 }
 
-func (m *model) checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+func checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	has := func(bit uint32) bool { return in.AttrMask&bit != 0 }
-	if has(abi.IB_QP_AV) {
-		if in.Dest.IsGlobal == 0 {
-			return syscall.EINVAL
-		}
-		if _, err := m.k.GID(uint32(in.Dest.SgidIndex)); err != nil {
-			return err
-		}
-	}
 	access := has(abi.IB_QP_ACCESS_FLAGS) && (qp.Type == abi.IB_UVERBS_QPT_UD || in.QpAccessFlags&^access != 0)
 	if access || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
 		has(abi.IB_QP_MAX_QP_RD_ATOMIC) && in.MaxRdAtomic > maxRDAtom || has(abi.IB_QP_TIMEOUT) && in.Timeout > 31 {
@@ -146,6 +145,7 @@ func (m *model) checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 }
 
 func (q *QP) enter(state uint8) {
+	q.asleep = q.qp.CurState == abi.IB_QPS_SQD && state == abi.IB_QPS_RTS
 	q.qp.CurState = state
 	switch state {
 	case abi.IB_QPS_RESET:
@@ -159,30 +159,36 @@ func (q *QP) enter(state uint8) {
 
 // NextSend takes the oldest send. The send occupies its slot in the queue until it completes.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
-	var s Send
-	if !q.sq.peekSend(uint32(len(q.qp.Taken)), &s) {
+	if q.asleep || q.sq.count() <= uint32(len(q.qp.Taken)) {
 		return nil, false
 	}
-	q.check(&s)
-	w := &fakeverbs.Work{ID: s.Wr.WrId, Opcode: s.Wr.Opcode, Flags: s.Wr.SendFlags, Imm: s.Wr.Ex}
-	if _, ok := wcOpcodes[w.Opcode]; !ok {
+	s := &q.qp.Kernel().Model.(*model).send
+	q.sq.peekSend(uint32(len(q.qp.Taken)), s)
+	q.check(s)
+	w := q.qp.Kernel().NewWork()
+	w.ID, w.Opcode, w.Flags, w.Imm = s.Wr.WrId, s.Wr.Opcode, s.Wr.SendFlags, s.Wr.Ex
+	if !operationOf(w.Opcode).exists {
 		w.Opcode = fakeverbs.NoOpcode
 	}
 	if q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		w.Flags |= abi.IB_SEND_SIGNALED
 	}
-	q.arm(w, &s)
+	q.arm(w, s)
 	length := min(int(s.Dma.Length), len(s.Payload))
 	switch {
-	case w.Flags&abi.IB_SEND_INLINE != 0, w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE:
-		w.Inline = slices.Clone(s.Payload[:length])
-	default:
+	case w.Flags&abi.IB_SEND_INLINE != 0 && !fetches(w.Opcode), w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		w.SetInline(s.Payload[:length])
+	default: // the driver ignores the flag of an operation that brings data back
 		w.SGL = w.SGLRoom[:0]
 		for i := range min(s.Dma.NumSge, maxSGE) {
 			w.SGL = append(w.SGL, s.sge(i))
 		}
 	}
 	return w, true
+}
+
+func fetches(op uint32) bool {
+	return op == abi.IB_UVERBS_WR_RDMA_READ || op == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP || op == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD
 }
 
 func (s *Send) sge(i uint32) fakeverbs.SGE {
@@ -233,7 +239,7 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	}
 	wc := &abi.IbUverbsWc{WrId: w.ID, Status: status, QpNum: q.qp.Num}
 	if status == abi.IB_WC_SUCCESS {
-		wc.Opcode, wc.ByteLen = wcOpcodes[w.Opcode], w.Len()
+		wc.Opcode, wc.ByteLen = operationOf(w.Opcode).wc, w.Len()
 		if w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || w.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
 			wc.WcFlags = abi.IB_WC_WITH_IMM
 		}
@@ -246,11 +252,12 @@ func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
 	if !ok {
 		return nil, false
 	}
-	return r.recv(), true
+	return r.recv(q.qp.Kernel()), true
 }
 
-func (r *Recv) recv() *fakeverbs.Recv {
-	to := &fakeverbs.Recv{ID: r.WrId}
+func (r *Recv) recv(k *fakeverbs.Kernel) *fakeverbs.Recv {
+	to := k.NewRecv()
+	to.ID = r.WrId
 	to.SGL = to.SGLRoom[:0]
 	for _, g := range r.SGE[:min(r.Dma.NumSge, maxSGE)] {
 		to.SGL = append(to.SGL, fakeverbs.SGE{Addr: g.Addr, Length: g.Length, LKey: g.Lkey})
@@ -266,7 +273,7 @@ func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
 	}
 	var r Recv
 	ok := ring.peekRecv(&r)
-	return r.recv(), ok
+	return r.recv(q.qp.Kernel()), ok
 }
 
 func (q *QP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
@@ -303,16 +310,24 @@ func (q *QP) TakeSend() (Send, bool) {
 func (q *QP) TakeRecv() (Recv, bool) {
 	q.qp.Kernel().Lock()
 	defer q.qp.Kernel().Unlock()
-	return q.takeRecv()
+	return copied(q.takeRecv())
 }
 
-func (q *QP) takeRecv() (Recv, bool) {
+// copied returns a receive that stays valid, or an empty one.
+func copied(r *Recv, ok bool) (Recv, bool) {
+	if !ok {
+		return Recv{}, false
+	}
+	return *r, true
+}
+
+func (q *QP) takeRecv() (*Recv, bool) {
 	if q.rq == nil {
 		return SRQOf(q.qp.SRQ).take()
 	}
 	r, ok := takeRecv(q.rq)
 	if ok {
-		q.rq.check(&r, q.qp.Cap.MaxRecvSge)
+		q.rq.check(r, q.qp.Cap.MaxRecvSge)
 	}
 	return r, ok
 }
@@ -329,25 +344,24 @@ func (q *ring) peekSend(n uint32, s *Send) bool {
 	if n >= q.count() {
 		return false
 	}
-	var b [sendSize + maxInline]byte
-	entry := b[:copy(b[:], q.at(q.index+n))]
-	q.ReadEntry(entry)
+	entry := q.ReadEntry(q.at(q.index + n))
 	copy(s.Payload[:], entry[copy(abi.Bytes(&s.RxeSendWqe), entry):])
 	return true
 }
 
-func takeRecv(q *ring) (r Recv, ok bool) {
+// takeRecv takes the oldest receive, which is valid until the next one.
+func takeRecv(q *ring) (*Recv, bool) {
 	q.ReadRecord(q.producer)
 	e := q.head()
 	if e == nil {
-		return r, false
+		return nil, false
 	}
-	var b [mostRecv]byte
-	entry := b[:copy(b[:], e)]
-	q.ReadEntry(entry)
-	r.fill(entry)
+	if q.recv == nil {
+		q.recv = new(Recv)
+	}
+	q.recv.fill(q.ReadEntry(e))
 	q.drop()
-	return r, true
+	return q.recv, true
 }
 
 func (q *ring) peekRecv(r *Recv) bool {
@@ -378,7 +392,7 @@ func (q *QP) Carry(status uint32) bool {
 		CQOf(q.qp.SendCQ).complete(&wc, false)
 		q.EnterError()
 	case s.Wr.SendFlags&abi.IB_SEND_SIGNALED != 0 || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0:
-		wc.Opcode, wc.ByteLen = wcOpcodes[s.Wr.Opcode], s.Dma.Length
+		wc.Opcode, wc.ByteLen = operationOf(s.Wr.Opcode).wc, s.Dma.Length
 		if s.Wr.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || s.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
 			wc.WcFlags = abi.IB_WC_WITH_IMM
 		}
@@ -387,13 +401,38 @@ func (q *QP) Carry(status uint32) bool {
 	return true
 }
 
-var wcOpcodes = map[uint32]uint32{
-	abi.IB_UVERBS_WR_RDMA_WRITE: abi.IB_WC_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: abi.IB_WC_RDMA_WRITE,
-	abi.IB_UVERBS_WR_SEND: abi.IB_WC_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM: abi.IB_WC_SEND, abi.IB_UVERBS_WR_SEND_WITH_INV: abi.IB_WC_SEND,
-	abi.IB_UVERBS_WR_RDMA_READ: abi.IB_WC_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV: abi.IB_WC_RDMA_READ,
-	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: abi.IB_WC_COMP_SWAP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: abi.IB_WC_FETCH_ADD,
-	abi.IB_UVERBS_WR_LOCAL_INV: abi.IB_WC_LOCAL_INV, abi.IB_UVERBS_WR_BIND_MW: abi.IB_WC_BIND_MW,
-	abi.IB_UVERBS_WR_FLUSH: abi.IB_WC_FLUSH, abi.IB_UVERBS_WR_ATOMIC_WRITE: abi.IB_WC_ATOMIC_WRITE,
+// operation is an operation of the driver: the opcode of its completions, and whether it refers to memory of the
+// peer. Packets of the first try have the address beside the operation. Those of retries have the address in the
+// operation.
+type operation struct {
+	exists bool
+	wc     uint32
+	remote bool
+}
+
+// operations holds the operations by opcode.
+var operations = [...]operation{
+	abi.IB_UVERBS_WR_RDMA_WRITE:           {true, abi.IB_WC_RDMA_WRITE, true},
+	abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:  {true, abi.IB_WC_RDMA_WRITE, true},
+	abi.IB_UVERBS_WR_SEND:                 {true, abi.IB_WC_SEND, false},
+	abi.IB_UVERBS_WR_SEND_WITH_IMM:        {true, abi.IB_WC_SEND, false},
+	abi.IB_UVERBS_WR_SEND_WITH_INV:        {true, abi.IB_WC_SEND, false},
+	abi.IB_UVERBS_WR_RDMA_READ:            {true, abi.IB_WC_RDMA_READ, true},
+	abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:   {true, abi.IB_WC_RDMA_READ, false},
+	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP:   {true, abi.IB_WC_COMP_SWAP, true},
+	abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: {true, abi.IB_WC_FETCH_ADD, true},
+	abi.IB_UVERBS_WR_LOCAL_INV:            {true, abi.IB_WC_LOCAL_INV, false},
+	abi.IB_UVERBS_WR_BIND_MW:              {true, abi.IB_WC_BIND_MW, false},
+	abi.IB_UVERBS_WR_FLUSH:                {true, abi.IB_WC_FLUSH, true},
+	abi.IB_UVERBS_WR_ATOMIC_WRITE:         {true, abi.IB_WC_ATOMIC_WRITE, true},
+}
+
+// operationOf returns an operation, which may be none.
+func operationOf(opcode uint32) operation {
+	if opcode >= uint32(len(operations)) {
+		return operation{}
+	}
+	return operations[opcode]
 }
 
 // Receive completes a receive for a SEND. On RoCE each message has a GRH.
@@ -406,28 +445,20 @@ func (q *QP) Receive(n uint32) bool {
 	return ok
 }
 
-// remote holds the operations that refer to memory of the peer. Packets of the first try have the address
-// beside the operation. Those of retries have the address in the operation.
-var remote = map[uint32]bool{
-	abi.IB_UVERBS_WR_RDMA_WRITE: true, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: true, abi.IB_UVERBS_WR_RDMA_READ: true,
-	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: true, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: true,
-	abi.IB_UVERBS_WR_FLUSH: true, abi.IB_UVERBS_WR_ATOMIC_WRITE: true,
-}
-
 // check records fields that mislead the driver, which processes a send in user memory.
 func (q *QP) check(s *Send) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Wr.WrId}, args...)...)
 	}
 	op := s.Wr.Opcode
-	if _, ok := wcOpcodes[op]; !ok {
+	if !operationOf(op).exists {
 		note("there is no operation %d, and the driver takes it for an index", op)
 		return
 	}
 	if s.State != 0 || s.Status != 0 || s.HasRdAtomic != 0 {
 		note("state %d, status %d, %d reads: it is not as a new one", s.State, s.Status, s.HasRdAtomic)
 	}
-	if at := WR[abi.RxeSendWrRdma](s).RemoteAddr; remote[op] && s.Iova != at {
+	if at := WR[abi.RxeSendWrRdma](s).RemoteAddr; operationOf(op).remote && s.Iova != at {
 		note("it goes to %#x at first and to %#x when it is sent again", s.Iova, at)
 	}
 	inline := s.Wr.SendFlags&abi.IB_SEND_INLINE != 0 || op == abi.IB_UVERBS_WR_ATOMIC_WRITE

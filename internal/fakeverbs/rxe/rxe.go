@@ -13,7 +13,7 @@ import (
 func init() {
 	fakeverbs.Register(&fakeverbs.Driver{
 		ID: abi.RDMA_DRIVER_RXE, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
-		Software: true, RoCE: true, FirstQPN: firstQPN,
+		Software: true, RoCE: true, FirstQPN: firstQPN, CountsWindows: true, KeepsRegions: true,
 		RefusedAccess: ^uint32(access | abi.IB_UVERBS_ACCESS_ON_DEMAND),
 	})
 }
@@ -24,6 +24,7 @@ type model struct {
 	k      *fakeverbs.Kernel
 	offset int64  // offset of the last offered queue
 	ahNum  uint32 // number of the last address handle
+	send   Send   // the last one taken
 }
 
 // Limits of rxe, from rxe_param.h.
@@ -52,6 +53,8 @@ func limits() fakeverbs.Limits {
 	l.Device.MaxMcastGrp, l.Device.MaxMcastQpAttach, l.Device.MaxTotalMcastQpAttach = 8192, 56, 0x70000
 	l.Device.MaxQpRdAtom, l.Device.MaxQpInitRdAtom, l.Device.MaxPkeys = maxRDAtom, maxRDAtom, 64
 	l.Device.MaxCq, l.Device.MaxPd, l.Device.MaxMr, l.Device.MaxSrq = 1<<20, 1<<20, 1<<19-1, 917503
+	l.Device.MaxQp, l.Device.MaxResRdAtom = 1<<20-16, 0x3f000
+	l.Port.PortCapFlags, l.Port.MaxVlNum = 1<<16, 1 // a connection manager
 	l.Device.VendorId, l.Device.LocalCaAckDelay, l.Device.PageSizeCap = 0xffffff, 15, 0xfffff000
 	l.Port.MaxMsgSz, l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = maxMessage, maxGIDs, 1, 1
 	l.GIDs = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V2),
@@ -109,7 +112,7 @@ func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
 		return nil
 	}
 	m.ahNum++
-	ah.Num = m.ahNum
+	ah.Num, ah.Attr.Grh.HopLimit = m.ahNum, ah.Hops
 	return fakeverbs.AnswerDriver(r, abi.RxeCreateAhResp{AhNum: m.ahNum})
 }
 

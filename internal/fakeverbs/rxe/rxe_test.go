@@ -140,7 +140,7 @@ func TestLacking(t *testing.T) {
 	siw, rxe := open(t, abi.RDMA_DRIVER_SIW), open(t, abi.RDMA_DRIVER_RXE)
 	for name, request := range map[string]func(k *fakeverbs.Kernel) *ioctl.Request{
 		"CREATE_AH": func(k *fakeverbs.Kernel) *ioctl.Request {
-			return write(k, abi.IB_USER_VERBS_CMD_CREATE_AH, globalAH(1), 4)
+			return write(k, abi.IB_USER_VERBS_CMD_CREATE_AH, globalAH(1, fakeverbs.IPv4GID), 4)
 		},
 		"ALLOC_MW": func(k *fakeverbs.Kernel) *ioctl.Request {
 			return write(k, abi.IB_USER_VERBS_CMD_ALLOC_MW, &abi.IbUverbsAllocMw{MwType: 1}, 8)
@@ -175,19 +175,22 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-func globalAH(slot uint8) *abi.IbUverbsCreateAh {
-	return &abi.IbUverbsCreateAh{Attr: abi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: abi.IbUverbsGlobalRoute{SgidIndex: slot}}}
+func globalAH(slot uint8, to [16]byte) *abi.IbUverbsCreateAh {
+	return &abi.IbUverbsCreateAh{Attr: abi.IbUverbsAhAttr{IsGlobal: 1, PortNum: 1, Grh: abi.IbUverbsGlobalRoute{SgidIndex: slot, Dgid: to}}}
 }
 
 // TestAH checks RoCE's requirements for addresses.
 func TestAH(t *testing.T) {
 	k := open(t, abi.RDMA_DRIVER_RXE)
-	local, port := globalAH(1), globalAH(1)
+	v6, v4, group := fakeverbs.LinkLocalGID, fakeverbs.IPv4GID, [16]byte{10: 0xff, 11: 0xff, 12: 239, 15: 1}
+	local, port := globalAH(1, v4), globalAH(1, v4)
 	local.Attr.IsGlobal, port.Attr.PortNum = 0, 2
 	for _, c := range []struct {
 		in   *abi.IbUverbsCreateAh
 		want error
-	}{{local, syscall.EINVAL}, {port, syscall.EINVAL}, {globalAH(2), syscall.ENODATA}, {globalAH(0), nil}, {globalAH(1), nil}} {
+	}{{local, syscall.EINVAL}, {port, syscall.EINVAL}, {globalAH(2, v4), syscall.ENODATA},
+		{globalAH(0, v4), syscall.EINVAL}, {globalAH(1, v6), syscall.EINVAL}, {globalAH(1, [16]byte{}), syscall.EINVAL}, {globalAH(0, [16]byte{}), syscall.ENETUNREACH},
+		{globalAH(0, v6), nil}, {globalAH(1, v4), nil}, {globalAH(0, group), nil}} {
 		r := write(k, abi.IB_USER_VERBS_CMD_CREATE_AH, c.in, 4)
 		var resp abi.RxeCreateAhResp
 		r.Driver(nil, abi.Bytes(&resp))

@@ -19,13 +19,13 @@ type SRQ struct {
 func (q *SRQ) TakeRecv() (Recv, bool) {
 	q.srq.Kernel().Lock()
 	defer q.srq.Kernel().Unlock()
-	return q.take()
+	return copied(q.take())
 }
 
-func (q *SRQ) take() (Recv, bool) {
+func (q *SRQ) take() (*Recv, bool) {
 	e, ok := takeRecv(q.ring)
 	if ok {
-		q.ring.check(&e, q.srq.MaxSGE)
+		q.ring.check(e, q.srq.MaxSGE)
 	}
 	if ok && q.ring.count() < q.srq.Limit {
 		q.srq.Limit = 0

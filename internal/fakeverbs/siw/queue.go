@@ -1,7 +1,6 @@
 package siw
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -44,6 +43,51 @@ type QP struct {
 	qp *fakeverbs.QP
 	sq *ring
 	rq *ring
+
+	// dropped is set when the driver has dropped the connection. The state is still RTS, and sends are accepted,
+	// but not processed.
+	dropped bool
+}
+
+// Drop implements the driver's siw_qp_cm_drop.
+func (q *QP) Drop() { q.dropped = q.dropped || q.qp.CurState == abi.IB_QPS_RTS }
+
+// CloseConn closes the connection, as the move to SQD does. If sends are waiting, the result is an error.
+func (q *QP) CloseConn() {
+	if len(q.qp.Taken) > 0 || q.sq.waiting() > 0 {
+		q.EnterError()
+		return
+	}
+	if q.qp.CurState == abi.IB_QPS_RTS {
+		q.qp.CurState = abi.IB_QPS_SQD
+		q.flushRecvs()
+	}
+}
+
+// AdjustQuery removes the attributes that the driver does not set. It confuses the two depths. The core reports
+// that all sends are signaled if the driver doesn't say so.
+func (q *QP) AdjustQuery(r *abi.IbUverbsQueryQpResp) {
+	*r = abi.IbUverbsQueryQpResp{
+		QpState: r.QpState, PathMtu: q.qp.Kernel().Device.Limits.Port.ActiveMtu, SqSigAll: 1,
+		QpAccessFlags: abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ,
+		MaxRdAtomic:   r.MaxDestRdAtomic, MaxDestRdAtomic: r.MaxRdAtomic,
+		MaxSendWr: uint32(len(q.sq.words)), MaxSendSge: r.MaxSendSge, MaxRecvSge: r.MaxRecvSge, MaxInlineData: abi.SIW_MAX_INLINE,
+	}
+	if q.rq != nil {
+		r.MaxRecvWr = uint32(len(q.rq.words))
+	}
+}
+
+// SetDepths keeps the depths of a connection. The driver's queues of READs have powers of two.
+func (q *QP) SetDepths(issued, served uint8) {
+	q.qp.Attrs.MaxRdAtomic, q.qp.Attrs.MaxDestRdAtomic = queued(issued), queued(served)
+}
+
+func queued(reads uint8) uint8 {
+	if reads == 0 {
+		return 0
+	}
+	return uint8(fakeverbs.RoundPow2(uint32(min(reads, 128))))
 }
 
 func (q *QP) EnterError() {
@@ -62,6 +106,10 @@ func (q *QP) flush() {
 		}
 		q.sent(&e, abi.SIW_WC_WR_FLUSH_ERR)
 	}
+	q.flushRecvs()
+}
+
+func (q *QP) flushRecvs() {
 	for q.rq != nil {
 		e, ok := q.rq.takeRecv()
 		if !ok {
@@ -155,12 +203,22 @@ const sendFlags = abi.SIW_WQE_VALID | abi.SIW_WQE_INLINE | abi.SIW_WQE_SIGNALLED
 // reads reports whether an operation uses the first SGE, even if their number is 0.
 func reads(op uint8) bool { return op == abi.SIW_OP_READ || op == abi.SIW_OP_READ_LOCAL_INV }
 
+// refuses reports whether the driver refuses the oldest send because its data can't be inline. The send stays
+// on the queue, and so do all later ones.
+func (q *ring) refuses() bool {
+	e, w := q.head()
+	word := w.Load()
+	op := uint8(word >> 24)
+	return word&abi.SIW_WQE_VALID != 0 && word&abi.SIW_WQE_INLINE != 0 &&
+		(op != abi.SIW_OP_SEND && op != abi.SIW_OP_WRITE || u32(e, sqesge+8) > abi.SIW_MAX_INLINE)
+}
+
 // check records a send that the driver refuses. Such a send remains on the queue, and so do all later ones.
 func (q *QP) check(s *abi.SiwSqe) {
 	note := func(format string, args ...any) {
 		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Id}, args...)...)
 	}
-	if _, ok := opcodes[s.Opcode]; !ok {
+	if verb(s.Opcode) == fakeverbs.NoOpcode {
 		note("there is no operation %d", s.Opcode)
 	}
 	if odd := s.Flags &^ sendFlags; odd != 0 {
@@ -180,10 +238,23 @@ func (q *QP) check(s *abi.SiwSqe) {
 	}
 }
 
-var opcodes = map[uint8]uint32{
-	abi.SIW_OP_WRITE: abi.IB_UVERBS_WR_RDMA_WRITE, abi.SIW_OP_READ: abi.IB_UVERBS_WR_RDMA_READ,
-	abi.SIW_OP_READ_LOCAL_INV: abi.IB_UVERBS_WR_RDMA_READ_WITH_INV, abi.SIW_OP_SEND: abi.IB_UVERBS_WR_SEND,
-	abi.SIW_OP_SEND_REMOTE_INV: abi.IB_UVERBS_WR_SEND_WITH_INV, abi.SIW_OP_INVAL_STAG: abi.IB_UVERBS_WR_LOCAL_INV,
+// verb returns the opcode of the verbs for one of the driver.
+func verb(op uint8) uint32 {
+	switch op {
+	case abi.SIW_OP_WRITE:
+		return abi.IB_UVERBS_WR_RDMA_WRITE
+	case abi.SIW_OP_READ:
+		return abi.IB_UVERBS_WR_RDMA_READ
+	case abi.SIW_OP_READ_LOCAL_INV:
+		return abi.IB_UVERBS_WR_RDMA_READ_WITH_INV
+	case abi.SIW_OP_SEND:
+		return abi.IB_UVERBS_WR_SEND
+	case abi.SIW_OP_SEND_REMOTE_INV:
+		return abi.IB_UVERBS_WR_SEND_WITH_INV
+	case abi.SIW_OP_INVAL_STAG:
+		return abi.IB_UVERBS_WR_LOCAL_INV
+	}
+	return fakeverbs.NoOpcode
 }
 
 var flagNames = []struct {
@@ -197,16 +268,17 @@ var flagNames = []struct {
 // NextSend takes the oldest send. It stores the driver's opcode in Index, because operations that are not
 // verbs must be completed too.
 func (q *QP) NextSend() (*fakeverbs.Work, bool) {
+	if q.dropped || q.sq.refuses() {
+		return nil, false
+	}
 	s, ok := q.sq.takeSend()
 	if !ok {
 		return nil, false
 	}
 	q.check(&s)
-	w := &fakeverbs.Work{ID: s.Id, RemoteAddr: s.Raddr, RKey: s.Rkey, Imm: s.Rkey, Index: uint32(s.Opcode)}
-	w.Opcode, ok = opcodes[s.Opcode]
-	if !ok {
-		w.Opcode = fakeverbs.NoOpcode
-	}
+	w := q.qp.Kernel().NewWork()
+	w.ID, w.RemoteAddr, w.RKey, w.Imm, w.Index = s.Id, s.Raddr, s.Rkey, s.Rkey, uint32(s.Opcode)
+	w.Opcode = verb(s.Opcode)
 	for _, f := range flagNames {
 		if s.Flags&f.siw != 0 {
 			w.Flags |= f.verbs
@@ -214,7 +286,7 @@ func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	}
 	if w.Flags&abi.IB_SEND_INLINE != 0 {
 		room := abi.Bytes(&s.Sge)[sgeSize:]
-		w.Inline = slices.Clone(room[:min(int(s.Sge[0].Length), len(room))])
+		w.SetInline(room[:min(int(s.Sge[0].Length), len(room))])
 		return w, true
 	}
 	n := s.NumSge
@@ -238,6 +310,9 @@ func (q *QP) SendDone(w *fakeverbs.Work, status uint32, completes bool) {
 	}
 	CQOf(q.qp.SendCQ).complete(abi.SiwCqe{Id: w.ID, Opcode: uint8(w.Index), Bytes: w.Len(), Status: siwStatus(status), QpId: uint64(q.qp.Num)},
 		w.Flags&abi.IB_SEND_SOLICITED != 0)
+	if status != abi.IB_WC_SUCCESS && w.Opcode == abi.IB_UVERBS_WR_RDMA_READ { // the driver fails in receiving the answer
+		q.EnterError()
+	}
 }
 
 func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
@@ -245,7 +320,8 @@ func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
 	if !ok {
 		return nil, false
 	}
-	to := &fakeverbs.Recv{ID: r.Id}
+	to := q.qp.Kernel().NewRecv()
+	to.ID = r.Id
 	to.SGL = sgl(to.SGLRoom[:0], &r.Sge, r.NumSge)
 	return to, true
 }
@@ -255,7 +331,7 @@ func (q *QP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, _ bool) {
 }
 
 var statuses = map[uint32]uint16{
-	abi.IB_WC_SUCCESS: abi.SIW_WC_SUCCESS, abi.IB_WC_LOC_LEN_ERR: abi.SIW_WC_LOC_LEN_ERR,
+	abi.IB_WC_LOC_LEN_ERR:  abi.SIW_WC_LOC_LEN_ERR,
 	abi.IB_WC_LOC_PROT_ERR: abi.SIW_WC_LOC_PROT_ERR, abi.IB_WC_LOC_QP_OP_ERR: abi.SIW_WC_LOC_QP_OP_ERR,
 	abi.IB_WC_WR_FLUSH_ERR: abi.SIW_WC_WR_FLUSH_ERR, abi.IB_WC_BAD_RESP_ERR: abi.SIW_WC_BAD_RESP_ERR,
 	abi.IB_WC_LOC_ACCESS_ERR: abi.SIW_WC_LOC_ACCESS_ERR, abi.IB_WC_REM_ACCESS_ERR: abi.SIW_WC_REM_ACCESS_ERR,
@@ -264,6 +340,9 @@ var statuses = map[uint32]uint16{
 
 // siwStatus returns siw's number for a status of the verbs. siw has fewer statuses.
 func siwStatus(status uint32) uint16 {
+	if status == abi.IB_WC_SUCCESS {
+		return abi.SIW_WC_SUCCESS
+	}
 	if s, ok := statuses[status]; ok {
 		return s
 	}

@@ -1,6 +1,7 @@
 package siw
 
 import (
+	"bytes"
 	"encoding/binary"
 	"sync/atomic"
 	"syscall"
@@ -64,12 +65,15 @@ func (q *ring) waiting() (n int) {
 	return n
 }
 
-// copied returns a copy of an entry whose word has been loaded, and the word.
-func (q *ring) copied(e []byte, word uint32) (b [sqeSize]byte, now uint32) {
-	copy(b[:], e)
-	binary.NativeEndian.PutUint32(b[flags:], word)
-	q.ReadEntry(b[:q.size])
-	return b, u32(b[:], flags)
+// read returns an entry whose word has been loaded, and the word, as an observer wants them.
+func (q *ring) read(e []byte, word uint32) (entry []byte, now uint32) {
+	if q.Kernel.Cross == nil {
+		return e, word
+	}
+	e = bytes.Clone(e)
+	binary.NativeEndian.PutUint32(e[flags:], word)
+	e = q.ReadEntry(e)
+	return e, u32(e, flags)
 }
 
 // takeSend copies the oldest send and returns the entry to user space. The driver clears the flags and
@@ -80,8 +84,7 @@ func (q *ring) takeSend() (s abi.SiwSqe, ok bool) {
 	if word&abi.SIW_WQE_VALID == 0 {
 		return s, false
 	}
-	b, word := q.copied(e, word)
-	if e = b[:]; word&abi.SIW_WQE_VALID == 0 {
+	if e, word = q.read(e, word); word&abi.SIW_WQE_VALID == 0 {
 		return s, false
 	}
 	s = abi.SiwSqe{Id: u64(e, id), Flags: uint16(word), NumSge: uint8(word >> 16), Opcode: uint8(word >> 24),
@@ -98,8 +101,7 @@ func (q *ring) takeRecv() (r abi.SiwRqe, ok bool) {
 	if uint16(word) != abi.SIW_WQE_VALID {
 		return r, false
 	}
-	b, word := q.copied(e, word)
-	if e = b[:]; uint16(word) != abi.SIW_WQE_VALID {
+	if e, word = q.read(e, word); uint16(word) != abi.SIW_WQE_VALID {
 		return r, false
 	}
 	r = abi.SiwRqe{Id: u64(e, id), Flags: uint16(word), NumSge: uint8(word >> 16)}
@@ -144,12 +146,7 @@ func (q *ring) put(c *abi.SiwCqe) bool {
 }
 
 // readSGEs reads the whole array of SGEs, used or not, because inline data is in the same place.
-func readSGEs(to *[abi.SIW_MAX_SGE]abi.SiwSge, from []byte) {
-	for i := range to {
-		b := from[i*sgeSize:]
-		to[i] = abi.SiwSge{Laddr: u64(b, 0), Length: u32(b, 8), Lkey: u32(b, 12)}
-	}
-}
+func readSGEs(to *[abi.SIW_MAX_SGE]abi.SiwSge, from []byte) { copy(abi.Bytes(to), from) }
 
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }

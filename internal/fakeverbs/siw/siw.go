@@ -13,7 +13,7 @@ import (
 func init() {
 	fakeverbs.Register(&fakeverbs.Driver{
 		ID: abi.RDMA_DRIVER_SIW, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
-		Software: true, RefusedAccess: abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT,
+		Software: true, IgnoresIOVA: true, RefusedAccess: abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT,
 	})
 }
 
@@ -34,14 +34,17 @@ const (
 	ctrlSize = 8
 )
 
+const maxQP = 100 << 10
+
 // limits returns the limits of siw.h.
 func limits() fakeverbs.Limits {
 	l := fakeverbs.BareLimits()
 	d := &l.Device
 	d.VendorId, d.VendorPartId, d.HwVer = 0x626d74, 1, 0
-	d.MaxQp, d.MaxQpWr, d.MaxCq, d.MaxCqe = fakeverbs.MaxQP, 32768, 102400, 3276800
+	d.MaxQp, d.MaxQpWr, d.MaxCq, d.MaxCqe = maxQP, 32768, 102400, 3276800
 	d.MaxMr, d.MaxPd, d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge = 1024000, 102400, 102400, 327680, abi.SIW_MAX_SGE
-	d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.PageSizeCap = 128, 128, uint64(fakeverbs.PageSize)
+	d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.MaxResRdAtom, d.PageSizeCap = 128, 128, maxQP*128, uint64(fakeverbs.PageSize)
+	l.Port.PortCapFlags, l.Port.MaxMsgSz = 1<<16|1<<19, 1<<32-1 // a connection manager and device management
 	return l
 }
 
@@ -105,7 +108,7 @@ func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
 	}
 	most := qp.Kernel().Device.Limits.Device.MaxQpWr
 	if qp.Cap.MaxSendSge > abi.SIW_MAX_SGE || qp.Cap.MaxRecvSge > abi.SIW_MAX_SGE ||
-		qp.Cap.MaxSendWr == 0 || qp.Cap.MaxSendWr > most || qp.Cap.MaxRecvWr > most {
+		qp.Cap.MaxSendWr == 0 || qp.Cap.MaxSendWr > most || qp.Cap.MaxRecvWr > most || qp.Cap.MaxInlineData > abi.SIW_MAX_INLINE {
 		return syscall.EINVAL
 	}
 	resp := abi.SiwUrespCreateQp{QpId: qp.Num, NumSqe: fakeverbs.RoundPow2(qp.Cap.MaxSendWr)}
@@ -161,18 +164,28 @@ func (*model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
 	return stag, fakeverbs.AnswerDriver(r, abi.SiwUrespRegMr{Stag: stag})
 }
 
+// ModifyQP ignores all attributes but the state, and accepts all states but RTS, which only the connection manager
+// sets. Most of them are ignored as well.
 func (*model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
-	qp.Attrs = *in
-	switch state := in.QpState; {
-	case in.AttrMask&abi.IB_QP_STATE == 0:
-	case state == abi.IB_QPS_ERR:
-		QPOf(qp).EnterError()
-	case qp.CurState == abi.IB_QPS_ERR: // the state doesn't change
-	case state == abi.IB_QPS_RTS:
-		return syscall.EINVAL // only the connection manager may do that
-	case state == abi.IB_QPS_RTR: // has no effect
-	default:
-		qp.CurState = state
+	if in.AttrMask&abi.IB_QP_STATE == 0 {
+		return nil
+	}
+	q := QPOf(qp)
+	switch from, to := qp.CurState, in.QpState; {
+	case from == abi.IB_QPS_ERR:
+	case from == abi.IB_QPS_INIT && to == abi.IB_QPS_RTS:
+		return syscall.EINVAL
+	case from == abi.IB_QPS_INIT && to == abi.IB_QPS_ERR: // sends that were refused stay
+		qp.CurState = to
+		q.flushRecvs()
+	case to == abi.IB_QPS_ERR:
+		q.EnterError()
+	case from == abi.IB_QPS_RTS && to == abi.IB_QPS_SQD:
+		q.CloseConn()
+	case from == abi.IB_QPS_RTS && to == abi.IB_QPS_SQE:
+		qp.CurState = to
+	case from == abi.IB_QPS_SQD && (to == abi.IB_QPS_RESET || to == abi.IB_QPS_INIT):
+		qp.CurState = abi.IB_QPS_INIT
 	}
 	return nil
 }
@@ -184,7 +197,12 @@ func (*model) DestroyQP(qp *fakeverbs.QP) {
 }
 
 func (*model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
-	if in.AttrMask != abi.IB_SRQ_LIMIT || in.SrqLimit > srq.MaxWR {
+	switch {
+	case in.AttrMask&abi.IB_SRQ_MAX_WR != 0:
+		return syscall.EOPNOTSUPP
+	case in.AttrMask&abi.IB_SRQ_LIMIT == 0: // other bits are ignored
+		return nil
+	case in.SrqLimit > fakeverbs.RoundPow2(srq.MaxWR):
 		return syscall.EINVAL
 	}
 	srq.Limit = in.SrqLimit
@@ -195,11 +213,15 @@ func (*model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.
 func (*model) Waiting(qp *fakeverbs.QP) int { return QPOf(qp).sq.waiting() }
 
 func (*model) Doorbell(qp *fakeverbs.QP) error {
-	switch qp.CurState {
-	case abi.IB_QPS_RTS, abi.IB_QPS_ERR:
+	switch q := QPOf(qp); {
+	case qp.CurState == abi.IB_QPS_ERR:
 		return nil
+	case qp.CurState != abi.IB_QPS_RTS:
+		return syscall.ENOTCONN
+	case !q.dropped && q.sq.refuses():
+		return syscall.EINVAL
 	}
-	return syscall.ENOTCONN
+	return nil
 }
 
 // CQOf returns siw's side of a completion queue, or nil.

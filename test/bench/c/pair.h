@@ -17,17 +17,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_cma.h>
 
-enum { DEPTH = 256, MESSAGE = 64, PATIENCE_MS = 10000 };
+enum { DEPTH = 256, MESSAGE = 64, GRH = 40, QKEY = 0x11111111, DC_KEY = 0x22222222, PATIENCE_MS = 10000 };
 
 struct pair {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *active, *passive;
 	struct ibv_mr *mr; /* DEPTH messages to send from, and as many to receive into */
 	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_ah *ah; /* of the device itself, for datagrams and DC */
+	struct ibv_srq *srq; /* of the target of DC */
 };
 
 /* With hold_doorbell set a write is not made, only counted. */
@@ -157,30 +160,100 @@ static inline void pair_connect(struct pair *p, const char *dev, const char *add
 	nanosleep(&settle, NULL); /* siw can overlook what comes in while it takes over the socket */
 }
 
-/* pair_raw makes a raw packet queue pair that is ready to send. */
-static inline struct rdma_cm_id *pair_raw(struct pair *p, struct ibv_cq *cq)
+/* pair_loose makes a raw packet or datagram queue pair that is ready to send. */
+static inline struct rdma_cm_id *pair_loose(struct pair *p, struct ibv_cq *cq, enum ibv_qp_type type)
 {
+	int ud = type == IBV_QPT_UD;
 	struct ibv_qp_init_attr attr = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
+		.send_cq = cq, .recv_cq = cq, .qp_type = type,
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1,
-			 .max_recv_sge = 1, .max_inline_data = MESSAGE },
+			 .max_recv_sge = 1, .max_inline_data = ud ? MESSAGE - GRH : MESSAGE },
 	};
 	struct rdma_cm_id *id = calloc(1, sizeof(*id)); /* only to have the queue pair in the same place */
-	struct ibv_qp_attr to = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_attr to = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
 
 	need(id != NULL, "calloc");
 	id->verbs = p->mr->context;
 	need((id->qp = ibv_create_qp(p->mr->pd, &attr)) != NULL, "ibv_create_qp");
-	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE | IBV_QP_PORT)), "ibv_modify_qp to INIT");
+	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE | IBV_QP_PORT | (ud ? IBV_QP_PKEY_INDEX | IBV_QP_QKEY : 0))), "ibv_modify_qp to INIT");
 	to.qp_state = IBV_QPS_RTR;
 	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE)), "ibv_modify_qp to RTR");
 	to.qp_state = IBV_QPS_RTS;
-	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE)), "ibv_modify_qp to RTS");
+	need(!(errno = ibv_modify_qp(id->qp, &to, IBV_QP_STATE | (ud ? IBV_QP_SQ_PSN : 0))), "ibv_modify_qp to RTS");
 	return id;
 }
 
-/* pair_loop makes two raw packet queue pairs, the second of which takes the frames of the first. */
-static inline void pair_loop(struct pair *p, const char *dev)
+/* pair_open opens a device without rdma_cm. */
+static inline struct ibv_context *pair_open(const char *dev)
+{
+	struct ibv_device **all = ibv_get_device_list(NULL);
+	struct ibv_context *verbs = NULL;
+
+	for (; all && *all && !verbs; all++)
+		if (!strcmp(ibv_get_device_name(*all), dev))
+			verbs = ibv_open_device(*all);
+	need(verbs != NULL, "ibv_open_device");
+	return verbs;
+}
+
+/* pair_datagrams makes two queue pairs for datagrams to the device itself. */
+static inline void pair_datagrams(struct pair *p, const char *dev)
+{
+	struct ibv_context *verbs = pair_open(dev);
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1 };
+
+	pair_objects(p, verbs, dev);
+	need(!ibv_query_gid(verbs, 1, 0, &to.grh.dgid), "ibv_query_gid");
+	need((p->ah = ibv_create_ah(p->mr->pd, &to)) != NULL, "ibv_create_ah");
+	p->active = pair_loose(p, p->send_cq, IBV_QPT_UD);
+	p->passive = pair_loose(p, p->recv_cq, IBV_QPT_UD);
+}
+
+/* pair_dc makes an initiator of DC, whose requests are made by ibv_wr_*, and a target. */
+static inline void pair_dc(struct pair *p, const char *dev)
+{
+	struct ibv_context *verbs = pair_open(dev);
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1, .hop_limit = 64 } };
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_type = IBV_QPT_DRIVER, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE,
+		.cap = { .max_send_wr = DEPTH, .max_send_sge = 1, .max_inline_data = MESSAGE },
+	};
+	struct mlx5dv_qp_init_attr dc = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC, .dc_init_attr = { .dc_type = MLX5DV_DCTYPE_DCI } };
+	struct ibv_qp_attr state = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 12, .timeout = 14,
+		.retry_cnt = 7, .rnr_retry = 7, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .ah_attr = to,
+	};
+
+	p->active = calloc(1, sizeof(*p->active)); /* only to have the queue pairs in the same place */
+	p->passive = calloc(1, sizeof(*p->passive));
+	need(p->active && p->passive, "calloc");
+	pair_objects(p, verbs, dev);
+	need(!ibv_query_gid(verbs, 1, 1, &to.grh.dgid), "ibv_query_gid");
+	need((p->ah = ibv_create_ah(p->mr->pd, &to)) != NULL, "ibv_create_ah");
+	need((p->srq = ibv_create_srq(p->mr->pd, &srq)) != NULL, "ibv_create_srq");
+
+	ex.pd = p->mr->pd;
+	ex.send_cq = ex.recv_cq = p->send_cq;
+	need((p->active->qp = mlx5dv_create_qp(verbs, &ex, &dc)) != NULL, "create a DCI");
+	need(!(errno = ibv_modify_qp(p->active->qp, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT)), "the DCI to INIT");
+	ex = (struct ibv_qp_init_attr_ex){ .qp_type = IBV_QPT_DRIVER, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = ex.pd,
+		.send_cq = p->recv_cq, .recv_cq = p->recv_cq, .srq = p->srq };
+	dc.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+	dc.dc_init_attr.dct_access_key = DC_KEY;
+	need((p->passive->qp = mlx5dv_create_qp(verbs, &ex, &dc)) != NULL, "create a DCT");
+	need(!(errno = ibv_modify_qp(p->passive->qp, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)), "the DCT to INIT");
+	state.qp_state = IBV_QPS_RTR;
+	need(!(errno = ibv_modify_qp(p->passive->qp, &state, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER)), "the DCT to RTR");
+	need(!(errno = ibv_modify_qp(p->active->qp, &state, IBV_QP_STATE | IBV_QP_PATH_MTU)), "the DCI to RTR");
+	state.qp_state = IBV_QPS_RTS;
+	need(!(errno = ibv_modify_qp(p->active->qp, &state, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN)), "the DCI to RTS");
+}
+
+/* pair_frames makes two raw packet queue pairs, the second of which takes the frames of the first. */
+static inline void pair_frames(struct pair *p, const char *dev)
 {
 	static const uint8_t mac[6] = { 2, 0, 0, 0, 0, 1 };
 	struct {
@@ -190,16 +263,9 @@ static inline void pair_loop(struct pair *p, const char *dev)
 		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(rule), .num_of_specs = 1, .port = 1 },
 		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(struct ibv_flow_spec_eth) },
 	};
-	struct ibv_device **all = ibv_get_device_list(NULL);
-	struct ibv_context *verbs = NULL;
-
-	for (; all && *all && !verbs; all++)
-		if (!strcmp(ibv_get_device_name(*all), dev))
-			verbs = ibv_open_device(*all);
-	need(verbs != NULL, "ibv_open_device");
-	pair_objects(p, verbs, dev);
-	p->active = pair_raw(p, p->send_cq);
-	p->passive = pair_raw(p, p->recv_cq);
+	pair_objects(p, pair_open(dev), dev);
+	p->active = pair_loose(p, p->send_cq, IBV_QPT_RAW_PACKET);
+	p->passive = pair_loose(p, p->recv_cq, IBV_QPT_RAW_PACKET);
 	memcpy(rule.eth.val.dst_mac, mac, sizeof(mac));
 	memset(rule.eth.mask.dst_mac, 0xff, sizeof(mac));
 	need(ibv_create_flow(p->passive->qp, (struct ibv_flow_attr *)&rule) != NULL, "ibv_create_flow");

@@ -1,4 +1,4 @@
-/* What setup.c and scale.c share: a connection with queues, a buffer and a
+/* A connection of scale.c with queues, a buffer and a
  * completion channel of its own, as Conn of package rdmacm has. */
 #ifndef PEER_H
 #define PEER_H

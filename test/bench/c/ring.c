@@ -2,10 +2,10 @@
  * What posting, polling and arming cost with rdma-core: the C twin of ../ring,
  * whose package rounds says what is measured and how.
  *
- *	gcc -O2 -Wall -o c-ring ring.c -lrdmacm -libverbs
+ *	gcc -O2 -Wall -o c-ring ring.c -lrdmacm -libverbs -lmlx5
  *	c-ring -driver siw -dev siw0 -addr 10.0.0.1 -n 100 -clock ns
  *
- * With -still the parent is the device, and is stopped while something is measured.
+ * With -still the program runs in the sandbox, which is stopped while something is measured.
  */
 #include "clock.h"
 #include "pair.h"
@@ -17,12 +17,13 @@ enum { LISTS = 3, CALLS = 256 };
 enum { GRACE = 20 }; /* yields; on siw the peer may have a message before the kernel has noted that it is sent */
 
 static const char *driver, *dev, *addr;
-static int rounds = 100, instructions, still, raw;
+static int rounds = 100, instructions, still, raw, ud, dc;
 static double unit; /* of a tick */
 
 static struct pair pair;
 enum { SEND, SEND_INLINE, WRITE, WRITE_INLINE, KINDS };
 static const char *const measures[KINDS] = { "post_send", "post_send_inline", "post_write", "post_write_inline" };
+static const char *const built[KINDS] = { "build_send", "build_send_inline", "build_write", "build_write_inline" };
 static struct ibv_send_wr sends[KINDS][DEPTH];
 static struct ibv_recv_wr recvs[DEPTH];
 static struct ibv_sge from[DEPTH], to[DEPTH];
@@ -76,7 +77,7 @@ static void prepare(int list)
 		int last = i % list == list - 1;
 		uint64_t base = (uintptr_t)pair.mr->addr + i * MESSAGE;
 
-		from[i] = (struct ibv_sge){ base, MESSAGE, pair.mr->lkey };
+		from[i] = (struct ibv_sge){ base, ud ? MESSAGE - GRH : MESSAGE, pair.mr->lkey };
 		to[i] = (struct ibv_sge){ base + DEPTH * MESSAGE, MESSAGE, pair.mr->lkey };
 		for (int kind = 0; kind < KINDS; kind++) {
 			struct ibv_send_wr *wr = &sends[kind][i];
@@ -85,7 +86,11 @@ static void prepare(int list)
 				.sg_list = &from[i], .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
 			if (kind == SEND_INLINE || kind == WRITE_INLINE)
 				wr->send_flags |= IBV_SEND_INLINE;
-			if (kind >= WRITE) {
+			if (ud) {
+				wr->wr.ud.ah = pair.ah;
+				wr->wr.ud.remote_qpn = pair.passive->qp->qp_num;
+				wr->wr.ud.remote_qkey = QKEY;
+			} else if (kind >= WRITE) {
 				wr->opcode = IBV_WR_RDMA_WRITE;
 				wr->wr.rdma.remote_addr = to[i].addr;
 				wr->wr.rdma.rkey = pair.mr->rkey;
@@ -102,12 +107,33 @@ static void yield(void)
 		sched_yield();
 }
 
+/* supervisor returns the sandbox's process with the device. The parent is a guard, whose parent is the supervisor. */
+static pid_t supervisor(void)
+{
+	char path[32], stat[256], *end;
+	size_t n;
+	pid_t pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", getppid());
+	need((f = fopen(path, "r")) != NULL, path);
+	n = fread(stat, 1, sizeof(stat) - 1, f);
+	stat[n] = 0;
+	fclose(f);
+	need((end = strrchr(stat, ')')) && sscanf(end + 1, " %*c %d", &pid) == 1, "find the guard's parent");
+	return pid;
+}
+
 /* tell_device gives it the time to obey. */
 static void tell_device(int signal)
 {
+	static pid_t device;
+
 	if (!still)
 		return;
-	need(!kill(getppid(), signal), "kill");
+	if (!device)
+		device = supervisor();
+	need(!kill(device, signal), "kill");
 	yield();
 }
 
@@ -120,8 +146,40 @@ static uint64_t time_recv(int list)
 	uint64_t start = clock_ticks();
 
 	for (int i = 0; i < DEPTH; i += list)
-		if ((errno = ibv_post_recv(qp, &recvs[i], &bad)))
-			die("ibv_post_recv");
+		if ((errno = dc ? ibv_post_srq_recv(pair.srq, &recvs[i], &bad) : ibv_post_recv(qp, &recvs[i], &bad)))
+			die("post a receive");
+	return clock_ticks() - start;
+}
+
+/* time_build makes requests of DC, each of which takes its target. */
+static uint64_t time_build(int kind, int list)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(pair.active->qp);
+	struct mlx5dv_qp_ex *dv = mlx5dv_qp_ex_from_ibv_qp_ex(qp);
+	struct ibv_ah *ah = pair.ah;
+	uint32_t dctn = pair.passive->qp->qp_num, lkey = pair.mr->lkey, rkey = pair.mr->rkey;
+	uint64_t base = (uintptr_t)pair.mr->addr, start = clock_ticks();
+
+	for (int i = 0; i < DEPTH; i += list) {
+		ibv_wr_start(qp);
+		for (int k = i; k < i + list; k++) {
+			uint64_t at = base + k * MESSAGE;
+
+			qp->wr_id = k;
+			qp->wr_flags = IBV_SEND_SIGNALED;
+			if (kind < WRITE)
+				ibv_wr_send(qp);
+			else
+				ibv_wr_rdma_write(qp, rkey, at + DEPTH * MESSAGE);
+			mlx5dv_wr_set_dc_addr(dv, ah, dctn, DC_KEY);
+			if (kind == SEND_INLINE || kind == WRITE_INLINE)
+				ibv_wr_set_inline_data(qp, (void *)(uintptr_t)at, MESSAGE);
+			else
+				ibv_wr_set_sge(qp, lkey, at, MESSAGE);
+		}
+		if ((errno = ibv_wr_complete(qp)))
+			die("ibv_wr_complete");
+	}
 	return clock_ticks() - start;
 }
 
@@ -197,7 +255,7 @@ static void one_round(struct costs *c, int list, int kind)
 	tell_device(SIGSTOP);
 	if (kind < WRITE)
 		add(&c->recv, time_recv(list));
-	add(&c->send[kind], time_send(sends[kind], list));
+	add(&c->send[kind], dc ? time_build(kind, list) : time_send(sends[kind], list));
 	tell_device(SIGCONT);
 	errno = ENOSYS;
 	need(held_doorbells > 0 || still, "hold back the doorbell");
@@ -232,7 +290,7 @@ static void measure_list(int list)
 	}
 	print(&c.recv, "post_recv", list, DEPTH);
 	for (int kind = 0; kind < (raw ? WRITE : KINDS); kind++)
-		print(&c.send[kind], measures[kind], list, DEPTH);
+		print(&c.send[kind], (dc ? built : measures)[kind], list, DEPTH);
 	print(&c.poll, "poll_full", list, DEPTH);
 	if (raw)
 		print(&c.poll_recv, "poll_recv", list, DEPTH);
@@ -272,14 +330,14 @@ static void measure_arm(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: c-ring -driver siw|rxe|mlx5 -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn] [-still] [-raw]\n");
+	fprintf(stderr, "usage: c-ring -driver siw|rxe|mlx5 -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn] [-still] [-loop]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i += 2) {
-		if (!strcmp(argv[i], "-still") || !strcmp(argv[i], "-raw")) {
+		if (!strcmp(argv[i], "-still") || !strcmp(argv[i], "-loop")) {
 			*(argv[i][1] == 's' ? &still : &raw) = 1;
 			i--;
 			continue;
@@ -305,8 +363,15 @@ int main(int argc, char **argv)
 		return usage();
 	atexit(release_device);
 	unit = instructions ? 1 : clock_ns_per_tick();
-	if (raw)
-		pair_loop(&pair, dev);
+	ud = raw && !strcmp(driver, "efa");
+	dc = raw && !strcmp(driver, "mlx5-dc");
+	if (dc) {
+		pair_dc(&pair, dev);
+		raw = 0; /* it has writes, and its sends arrive in order */
+	} else if (ud)
+		pair_datagrams(&pair, dev);
+	else if (raw)
+		pair_frames(&pair, dev);
 	else
 		pair_connect(&pair, dev, addr);
 	for (int i = 0; i < LISTS; i++)

@@ -1,9 +1,6 @@
 /* scale serve ADDRESS:PORT      accept connections, answer each message with a byte; SIGTERM ends it
  * scale dial N C ADDRESS:PORT   connect N times, C at a time, then disconnect; prints rates
  * scale conns N ADDRESS:PORT    hold N idle connections more than one
- * scale stream-serve ADDRESS:PORT  accept byte streams; SIGTERM ends it
- * scale streams N ADDRESS:PORT  hold N idle byte streams more than one
- * scale qps N DEVICE            hold N bare QPs more than one
  *
  * The C side of the suite scale; the Go side, ../scale, says what each is for. */
 #include <pthread.h>
@@ -11,7 +8,6 @@
 #include <sys/epoll.h>
 
 #include "peer.h"
-#include <rdma/rsocket.h>
 
 static int poller;
 
@@ -308,92 +304,6 @@ static int hold_conns(int n, const char *address)
 	return 0;
 }
 
-/* small_stream makes an rsocket with the least that it can have, as goverbs's program. */
-static int small_stream(void)
-{
-	int s = rsocket(AF_INET, SOCK_STREAM, 0), queue = 16, buffer = 2048; /* which rsocket doubles */
-
-	if (s < 0 || rsetsockopt(s, SOL_RDMA, RDMA_SQSIZE, &queue, sizeof queue) || rsetsockopt(s, SOL_RDMA, RDMA_RQSIZE, &queue, sizeof queue) ||
-	    rsetsockopt(s, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer) || rsetsockopt(s, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer))
-		die("make a stream");
-	return s;
-}
-
-static void quit(int signal) { _exit(0); }
-
-/* serve_streams accepts streams until SIGTERM kills it. */
-static void serve_streams(const char *address)
-{
-	struct sockaddr_in addr;
-	int s = small_stream();
-
-	parse_address(address, &addr);
-	signal(SIGTERM, quit);
-	if (rbind(s, (struct sockaddr *)&addr, sizeof addr) || rlisten(s, 1024))
-		die("listen on %s", address);
-	printf("ready\n");
-	fflush(stdout);
-	for (;;)
-		if (raccept(s, NULL, NULL) < 0)
-			die("accept a stream");
-}
-
-static int hold_streams(int n, const char *address)
-{
-	struct sockaddr_in addr;
-	int i;
-
-	parse_address(address, &addr);
-	for (i = 0; i <= n; i++) {
-		if (rconnect(small_stream(), (struct sockaddr *)&addr, sizeof addr))
-			die("connect stream %d", i);
-		if (i == 0 || i == n)
-			hold(i);
-	}
-	_exit(0); /* the kernel frees them */
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *verbs = NULL;
-
-	for (; list && *list; list++)
-		if (!strcmp(ibv_get_device_name(*list), name))
-			verbs = ibv_open_device(*list);
-	if (!verbs)
-		die("open device %s", name);
-	return verbs;
-}
-
-static int hold_qps(int n, const char *device)
-{
-	struct ibv_context *verbs = open_device(device);
-	struct ibv_pd *pd = ibv_alloc_pd(verbs);
-	struct ibv_cq *cq = ibv_create_cq(verbs, DEPTH, NULL, NULL, 0);
-	struct ibv_qp **qps = calloc(n + 1, sizeof *qps);
-	int i;
-
-	if (!pd || !cq)
-		die("create a PD and a CQ");
-	avoid_bad_offset(verbs);
-	for (i = 0; i <= n; i++) {
-		struct ibv_qp_init_attr attr = {
-			.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
-			.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
-		};
-
-		if (!(qps[i] = ibv_create_qp(pd, &attr)))
-			die("create QP %d", i);
-		if (i == 0 || i == n)
-			hold(i);
-	}
-	for (i = 0; i <= n; i++)
-		if (ibv_destroy_qp(qps[i]))
-			die("destroy QP %d", i);
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
 	if (argc == 3 && !strcmp(argv[1], "serve"))
@@ -402,12 +312,6 @@ int main(int argc, char **argv)
 		return dial_many(atoi(argv[2]), atoi(argv[3]), argv[4]);
 	if (argc == 4 && !strcmp(argv[1], "conns"))
 		return hold_conns(atoi(argv[2]), argv[3]);
-	if (argc == 3 && !strcmp(argv[1], "stream-serve"))
-		serve_streams(argv[2]);
-	if (argc == 4 && !strcmp(argv[1], "streams"))
-		return hold_streams(atoi(argv[2]), argv[3]);
-	if (argc == 4 && !strcmp(argv[1], "qps"))
-		return hold_qps(atoi(argv[2]), argv[3]);
-	fprintf(stderr, "usage: %s serve|dial N C|conns N|stream-serve|streams N ADDRESS:PORT, or qps N DEVICE\n", argv[0]);
+	fprintf(stderr, "usage: %s serve|dial N C|conns N ADDRESS:PORT\n", argv[0]);
 	return 2;
 }

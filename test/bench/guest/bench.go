@@ -16,15 +16,13 @@ import (
 
 // bench holds the options of a suite and the writer for its samples.
 type bench struct {
-	ctx     context.Context
-	runs    int    // number of runs of each entrant
-	quick   bool   // fewer rows, shorter runs
-	check   bool   // only figures that do not depend on the machine; runs is 1 then
-	icount  bool   // whether the vehicle's clock counts instructions
-	vehicle string // name for samples
-	bin     string // directory of rdmalink
-	suite   string // the running suite
-	alone   bool   // run only goverbs, because the others take too long
+	ctx         context.Context
+	runs        int    // number of runs of each entrant
+	check       bool   // only figures that do not depend on the machine; runs is 1 then
+	icount      bool   // whether the environment's clock counts instructions
+	environment string // name for samples
+	bin         string // directory of rdmalink
+	suite       string // the running suite
 
 	only  *regexp.Regexp // rows to run; nil: all
 	out   *json.Encoder
@@ -41,7 +39,7 @@ func (b *bench) program(name string) string {
 	return filepath.Join(b.bin, "bench", name)
 }
 
-// twoProcs makes Go programs run as on a machine with two CPUs. The vehicle that counts instructions has
+// twoProcs makes Go programs run as on a machine with two CPUs. The environment that counts instructions has
 // only one CPU, and Go's runtime would adapt to that.
 func (b *bench) twoProcs() error {
 	if !b.icount {
@@ -55,9 +53,9 @@ func (b *bench) progress(format string, args ...any) {
 	fmt.Fprintf(b.log, "bench: %s: %s\n", b.suite, fmt.Sprintf(format, args...))
 }
 
-// emit prints a sample, with the suite and the vehicle filled in.
+// emit prints a sample, with the suite and the environment filled in.
 func (b *bench) emit(s result.Sample) error {
-	s.Suite, s.Vehicle = b.suite, b.vehicle
+	s.Suite, s.Environment = b.suite, b.environment
 	if b.icount && s.Unit == "ns" {
 		s.Unit = "instructions"
 	}

@@ -4,7 +4,7 @@ package main
 
 import "fmt"
 
-// connections returns the number of connections of a row. cmtime can't open many more over siw.
+// connections returns the number of connections of a row. C can't open many more over siw.
 func connections(long bool) int {
 	if long {
 		return 60
@@ -25,20 +25,6 @@ func dialRow(c int) callRow {
 		exchange: func(b *bench, impl string, l *link, long bool) exchange {
 			n := connections(long)
 			return b.exchanging(l, b.dialling(impl, n, c, l.addr+":"+scalePort), n)
-		},
-	}
-}
-
-// lowRow returns the row for cmtime, and for a program that does the same steps with EventChannel and ID.
-func lowRow() callRow {
-	return callRow{
-		name: "connect all at once", unit: "connection", drivers: drivers, impls: []string{"cmtime", "goverbs"},
-		exchange: func(b *bench, impl string, l *link, long bool) exchange {
-			n := connections(long)
-			if impl == "cmtime" {
-				return exchange{"cmtime", n, func() error { _, err := b.cmtime(n, l); return err }}
-			}
-			return b.exchanging(l, b.low(n, l.addr+":"+scalePort), n)
 		},
 	}
 }

@@ -76,22 +76,19 @@ func callRows(b *bench) []callRow {
 		perftestRow(test{op: "write", kind: "bw", size: 64, iters: 640, list: 16}),
 		perftestRow(test{op: "send", kind: "bw", size: 64, iters: 640, events: true}))
 	rows = append(rows,
-		streamCalls(streamRow{"transfer", 64, 100, 1, streamImpls[:2]}),
-		streamCalls(streamRow{"transfer", 64, 2, 256, streamImpls[:2]}),
-		streamCalls(streamRow{"transfer", 64 << 10, 2, 16, streamImpls[:2]}),
-		streamCalls(streamRow{"transfer", 1 << 20, 4, 1, streamImpls[:2]}),
+		streamCalls(streamRow{"transfer", 64, 100, 1, streamImpls}),
+		streamCalls(streamRow{"transfer", 64, 2, 256, streamImpls}),
+		streamCalls(streamRow{"transfer", 64 << 10, 2, 16, streamImpls}),
+		streamCalls(streamRow{"transfer", 1 << 20, 4, 1, streamImpls}),
 		streamCalls(streamRow{"message", 64, 200, 1, messageImpls}))
-	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true), dialRow(1), dialRow(16), lowRow())
-	switch {
-	case b.check:
+	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true), dialRow(1), dialRow(16))
+	if b.check {
 		some := pick(rows, "send lat 2 B", "write bw 64 B, list 16", "connect 1 at a time")
 		for i := range some { // on siw the number depends on whether the kernel is still working
 			some[i].drivers = []string{"rxe"}
 		}
 		some[2].impls = []string{"goverbs"} // limits.json has a limit for it
 		return some
-	case b.quick:
-		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "transfer 64 B", "transfer 64 KiB, 16 in a row", "message 64 B", "rping", "connect 1 at a time", "connect all at once")
 	}
 	return rows
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // An entrant is one implementation. Its function run returns samples, whose fields for the
-// implementation, the suite and the vehicle may be empty.
+// implementation, the suite and the environment may be empty.
 type entrant struct {
 	impl string
 	run  func() ([]result.Sample, error)

@@ -41,19 +41,6 @@ func (b *bench) link(driver string) (*link, error) {
 	return l, nil
 }
 
-// ids returns the number of rdma_cm IDs on the link.
-func (b *bench) ids(l *link) (n int, err error) {
-	text, err := b.output("rdma", "resource", "show", l.name)
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(text), " cm_id ")
-	if _, err := fmt.Sscan(after, &n); err != nil {
-		return 0, fmt.Errorf("count the cm_ids in %q: %w", text, err)
-	}
-	return n, nil
-}
-
 // listeners returns the number of IDs on l that listen. IDs that are only bound don't count, because
 // they reject a client, and perftest's client then crashes.
 func (b *bench) listeners(l *link) (n int, err error) {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command guest is the part of the benchmark that runs inside a vehicle. It creates the links, runs the
+// Command guest is the part of the benchmark that runs inside an environment. It creates the links, runs the
 // measuring programs of the named suites in turn and prints their samples, one JSON object per line. It
 // logs its steps to standard error. The part on the host, ../, builds the programs first.
 package main
@@ -24,22 +24,24 @@ import (
 var suites = map[string]func(*bench) error{
 	"ring":   ring,
 	"mlx5":   mlx5,
+	"efa":    efa,
+	"dc":     dc,
 	"calls":  calls,
 	"perf":   perf,
 	"scale":  scale,
-	"cli":    cli,
 	"stream": stream,
+
+	"devices": devices,
 }
 
 func main() {
 	b := &bench{ctx: context.Background(), out: json.NewEncoder(os.Stdout), log: os.Stderr, links: make(map[string]*link)}
 	fs := flag.NewFlagSet("guest", flag.ContinueOnError)
 	fs.IntVar(&b.runs, "runs", 3, "how often each program runs")
-	fs.BoolVar(&b.quick, "quick", false, "fewer rows, shorter runs")
 	fs.BoolVar(&b.check, "check", false, "only what does not depend on the machine, once")
 	fs.StringVar(&b.bin, "bin", "bin", "directory of rdmalink; the benchmark's programs are in bench below it")
-	fs.StringVar(&b.vehicle, "vehicle", "", "name of the vehicle, for the samples")
-	fs.BoolVar(&b.icount, "icount", false, "in this vehicle a nanosecond is an instruction")
+	fs.StringVar(&b.environment, "environment", "", "name of the environment, for the samples")
+	fs.BoolVar(&b.icount, "icount", false, "in this environment a nanosecond is an instruction")
 	fs.Func("only", "regular expression for the rows to run", func(s string) (err error) { b.only, err = regexp.Compile(s); return err })
 	if err := fs.Parse(os.Args[1:]); err != nil {
 		os.Exit(2)

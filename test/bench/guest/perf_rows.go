@@ -4,17 +4,9 @@ package main
 
 import "slices"
 
-// A perfRow is a test. If cpu is set, the CPU time is measured.
-type perfRow struct {
-	test
-	cpu bool
-}
-
-func (t test) bytes() int { return t.iters * max(t.qps, 1) * t.size }
-
 // latency returns a latency test. It sends fewer messages if they are large.
-func latency(op string, size int, events bool) perfRow {
-	t := test{op: op, kind: "lat", size: size, iters: 1000, events: events, each: true}
+func latency(op string, size int, events bool) test {
+	t := test{op: op, kind: "lat", size: size, iters: 1000, events: events}
 	switch {
 	case size >= 1<<20:
 		t.iters = 50
@@ -23,21 +15,21 @@ func latency(op string, size int, events bool) perfRow {
 	case events:
 		t.iters = 400
 	}
-	return perfRow{test: t}
+	return t
 }
 
 // bandwidth returns a bandwidth test of 64 MiB or 3000 messages, whichever is less.
-func bandwidth(op string, size, depth, qps int) perfRow {
+func bandwidth(op string, size, depth, qps int) test {
 	t := test{op: op, kind: "bw", size: size, depth: depth, qps: qps}
 	t.iters = max(min(64<<20/size, 3000)/max(qps, 1), 16)
-	return perfRow{test: t}
+	return t
 }
 
 // perfRows returns the rows of the suite perf.
-func perfRows(b *bench) []perfRow {
+func perfRows(b *bench) []test {
 	rows := allPerfRows(b)
 	if b.icount {
-		return slices.DeleteFunc(rows, func(r perfRow) bool { return r.cpu || !r.oneCPU() })
+		return slices.DeleteFunc(rows, func(t test) bool { return !t.oneCPU() })
 	}
 	return rows
 }
@@ -48,24 +40,20 @@ func (t test) oneCPU() bool {
 	return t.events || t.op == "read" || t.op == "atomic" || t.op == "write" && t.kind == "bw"
 }
 
-func allPerfRows(b *bench) []perfRow {
-	var rows []perfRow
-	add := func(r ...perfRow) { rows = append(rows, r...) }
+func allPerfRows(b *bench) []test {
+	var rows []test
+	add := func(r ...test) { rows = append(rows, r...) }
 	if b.check && b.icount { // the rows whose instructions are compared; on rxe perftest may lose an event
 		send, read := latency("send", 2, true), latency("read", 2, true)
 		send.only, read.only = "siw", "siw"
-		return []perfRow{send, read}
+		return []test{send, read}
 	}
 	if b.check {
 		// One test for each kind of report. The suite calls runs the same programs.
 		lat, bw := latency("send", 2, false), bandwidth("write", 64<<10, 128, 1)
 		lat.iters, lat.only = 50, "siw"
 		bw.iters, bw.only = 50, "rxe"
-		return []perfRow{lat, bw}
-	}
-	if b.quick {
-		add(latency("send", 2, false), latency("send", 2, true), bandwidth("write", 64<<10, 128, 1))
-		return rows
+		return []test{lat, bw}
 	}
 	for _, size := range []int{2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
 		add(latency("send", size, false))
@@ -96,11 +84,6 @@ func allPerfRows(b *bench) []perfRow {
 	for _, size := range []int{64, 4 << 10, 64 << 10} {
 		r := bandwidth("send", size, 128, 1)
 		r.events = true
-		add(r)
-	}
-	for _, size := range []int{4 << 10, 64 << 10} {
-		r := bandwidth("send", size, 128, 1)
-		r.cpu, r.events, r.iters = true, true, min(16<<20/size, 1000)
 		add(r)
 	}
 	return rows

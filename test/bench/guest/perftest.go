@@ -17,7 +17,6 @@ type test struct {
 	depth  int    // outstanding sends; 0 means the default
 	list   int    // sends per post; 0 means 1
 	qps    int    // 0 means 1
-	each   bool   // report each latency
 	only   string // driver; "" means all that support the test
 }
 
@@ -48,9 +47,6 @@ func (b *bench) pairOf(impl string, l *link, t test) pair {
 	}
 	if t.events {
 		argv = append(argv, "-e")
-	}
-	if t.each {
-		argv = append(argv, "-H")
 	}
 	p.server, p.client = argv, with(argv, l.addr)
 	return p

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// scale measures rates, set-up time and memory for different numbers of queue pairs and connections.
+// scale measures rates and memory for different numbers of connections.
 func scale(b *bench) error {
 	if err := roomForMany(); err != nil {
 		return err
@@ -50,9 +50,6 @@ type scaleRow struct {
 }
 
 func (r scaleRow) String() string {
-	if r.n == 0 {
-		return r.name
-	}
 	return fmt.Sprintf("%s, %d", r.name, r.n)
 }
 
@@ -61,34 +58,24 @@ func (r scaleRow) runsOn() []string { return r.drivers }
 // scaleRows returns the rows of the suite scale. Each number is ten times the previous one. The largest
 // take long in an emulator, so they have fewer runs.
 func scaleRows(b *bench) []scaleRow {
-	rows := []scaleRow{{name: "set-up", runs: b.runs, drivers: drivers, measure: measureSetup}}
+	var rows []scaleRow
 	for _, s := range []struct{ n, runs int }{{10, 5}, {100, 5}, {1000, 2}, {10000, 1}} {
-		if b.check && s.n > 10 || b.quick && s.n > 100 {
+		if b.check && s.n > 10 {
 			break
 		}
 		rows = append(rows,
-			scaleRow{"bare QPs", s.n, 0, min(s.runs, 2), drivers, measurePairs},
 			scaleRow{"idle connections", s.n, 0, min(s.runs, 2), drivers, measureIdle},
 			scaleRow{"connect 64 at a time", s.n, 64, s.runs, drivers, measureRate})
-		if s.n >= 100 { // over siw, rdma-core 44 fails with two at a time
-			rows = append(rows, scaleRow{"idle streams", s.n, 0, 1, []string{"rxe"}, measureStreams})
-		}
 		if s.n <= 1000 {
-			rows = append(rows,
-				scaleRow{"connect 1 at a time", s.n, 1, s.runs, drivers, measureRate},
-				scaleRow{"connect all at once", s.n, 0, s.runs, drivers, measureLow})
+			rows = append(rows, scaleRow{"connect 1 at a time", s.n, 1, s.runs, drivers, measureRate})
 		}
 	}
 	return rows
 }
 
 // twins returns the programs of both implementations.
-func (b *bench) twins(ours, c []string) []twin {
-	both := []twin{{"goverbs", append([]string{b.program("scale")}, ours...)}, {"rdma-core", append([]string{b.program(c[0])}, c[1:]...)}}
-	if b.alone {
-		return both[:1]
-	}
-	return both
+func (b *bench) twins(args ...string) []twin {
+	return []twin{{"goverbs", append([]string{b.program("scale")}, args...)}, {"rdma-core", append([]string{b.program("c-scale")}, args...)}}
 }
 
 // A twin is the program of one implementation.

@@ -4,16 +4,14 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-// stream measures the layers above the verbs. It compares streams with librdmacm's rstream and with TCP
-// on the same interface, messages with plain queue pairs, and HTTP and gRPC over streams with the same
-// over TCP.
+// stream measures the layers above the verbs. It compares streams with librdmacm's rstream, and messages and batches
+// of READs, of packages msg and transfer, with plain queue pairs.
 func stream(b *bench) error {
 	if err := b.twoProcs(); err != nil {
 		return err
@@ -28,55 +26,39 @@ func stream(b *bench) error {
 }
 
 // A streamRow is one exchange. In each round, the client sends count pieces and the server
-// sends as many back.
+// sends as many back. In each round of a batch, the client reads count pieces of the server's memory.
 type streamRow struct {
 	measure             string
 	size, rounds, count int
 	impls               []string
 }
 
-func (r streamRow) String() string   { return r.measure + " " + r.params() }
-func (r streamRow) runsOn() []string { return drivers }
+func (r streamRow) String() string { return r.measure + " " + r.params() }
 
-func (r streamRow) params() string {
-	switch {
-	case r.isRequests():
-		return fmt.Sprintf("%s, %d clients", byteSize(r.size), r.count)
-	case r.count > 1:
-		return fmt.Sprintf("%s, %d in a row", byteSize(r.size), r.count)
+// runsOn returns the drivers that support the row. Package transfer needs a device that connects without the
+// connection manager.
+func (r streamRow) runsOn() []string {
+	if r.measure == "engine_batch" {
+		return []string{"rxe"}
 	}
-	return byteSize(r.size)
+	return drivers
 }
 
-// isRequests reports whether the row measures requests. Then each of count clients makes rounds requests
-// in sequence.
-func (r streamRow) isRequests() bool { return r.measure == "http" || r.measure == "grpc" }
-
-func byteSize(n int) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
+func (r streamRow) params() string {
+	if r.count > 1 {
+		return fmt.Sprintf("%s, %d in a row", sizeText(r.size), r.count)
 	}
-	return fmt.Sprintf("%d B", n)
+	return sizeText(r.size)
 }
 
 var (
-	streamImpls  = []string{"rstream", "goverbs", "tcp"}
+	streamImpls  = []string{"rstream", "goverbs"}
 	messageImpls = []string{"verbs", "goverbs"}
-	requestImpls = []string{"tcp", "goverbs"}
 )
 
 func streamRows(b *bench) []streamRow {
-	if b.check && b.icount { // only rows whose instructions are compared
-		return []streamRow{{"transfer", 64, 100, 1, streamImpls[:2]}, {"message", 64, 500, 1, messageImpls}}
-	}
-	if b.check || b.quick {
-		return []streamRow{
-			{"transfer", 64, 100, 1, streamImpls}, {"transfer", 64 << 10, 4, 16, streamImpls},
-			{"message", 64, 500, 1, messageImpls}, {"http", 64, 20, 4, requestImpls}, {"grpc", 64, 20, 4, requestImpls},
-		}
+	if b.check { // only rows whose instructions are compared
+		return []streamRow{{"transfer", 64, 100, 1, streamImpls}, {"message", 64, 500, 1, messageImpls}, {"batch", 4 << 10, 50, 64, messageImpls}, {"engine_batch", 4 << 10, 50, 64, messageImpls}}
 	}
 	var rows []streamRow
 	for _, size := range []int{64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
@@ -88,21 +70,26 @@ func streamRows(b *bench) []streamRow {
 	for _, size := range []int{64, 4 << 10, 64 << 10} {
 		rows = append(rows, streamRow{"message", size, 500, 1, messageImpls})
 	}
-	for _, measure := range []string{"http", "grpc"} {
-		rows = append(rows, streamRow{measure, 64, 200, 1, requestImpls}, streamRow{measure, 64, 20, 64, requestImpls}, streamRow{measure, 1 << 20, 8, 4, requestImpls})
+	for _, size := range []int{64, 4 << 10} {
+		rows = append(rows, streamRow{"batch", size, 50, 64, messageImpls})
+	}
+	for _, size := range []int{4 << 10, 64 << 10} {
+		rows = append(rows, streamRow{"engine_batch", size, 50, 64, messageImpls})
 	}
 	return rows
 }
 
-const streamPort = "7490"
+const streamPort = 7490
 
 // kind returns the stream program's name for an implementation.
 func (r streamRow) kind(impl string) string {
 	switch {
-	case r.isRequests() && impl == "tcp":
-		return r.measure + "-tcp"
-	case r.isRequests():
-		return r.measure + "-rsocket"
+	case r.measure == "batch" && impl == "goverbs":
+		return "msg-batch"
+	case r.measure == "engine_batch" && impl == "goverbs":
+		return "engine-batch"
+	case r.measure == "batch", r.measure == "engine_batch":
+		return impl + "-batch"
 	case impl != "goverbs":
 		return impl
 	case r.measure == "message":
@@ -114,22 +101,18 @@ func (r streamRow) kind(impl string) string {
 // pair returns the two commands of the row.
 func (r streamRow) pair(b *bench, impl string, l *link) pair {
 	p := pair{cm: l}
+	kind, port := r.kind(impl), strconv.Itoa(streamPort)
+	if kind == "engine-batch" {
+		p = pair{port: streamPort}
+	}
 	if impl == "rstream" {
-		args := []string{"rstream", "-T", "b", "-p", streamPort, "-S", strconv.Itoa(r.size), "-I", strconv.Itoa(r.rounds), "-C", strconv.Itoa(r.count)}
+		args := []string{"rstream", "-T", "b", "-p", port, "-S", strconv.Itoa(r.size), "-I", strconv.Itoa(r.rounds), "-C", strconv.Itoa(r.count)}
 		p.server = append(args[:len(args):len(args)], "-b", l.addr)
 		p.client = append(args[:len(args):len(args)], "-s", l.addr)
 	} else {
-		words := []string{r.kind(impl), l.addr + ":" + streamPort, strconv.Itoa(r.size), strconv.Itoa(r.rounds), strconv.Itoa(r.count)}
-		program := b.program("stream")
-		if r.measure == "grpc" {
-			program = filepath.Join(b.bin, "grpc", "bench") // built from a separate module
-		}
-		p.server = append([]string{program, "serve"}, words...)
-		p.client = append([]string{program, "dial"}, words...)
-		if impl == "tcp" {
-			p.cm = nil
-			p.port, _ = strconv.Atoi(streamPort)
-		}
+		words := []string{kind, l.addr + ":" + port, strconv.Itoa(r.size), strconv.Itoa(r.rounds), strconv.Itoa(r.count)}
+		p.server = append([]string{b.program("stream"), "serve"}, words...)
+		p.client = append([]string{b.program("stream"), "dial"}, words...)
 	}
 	return p
 }

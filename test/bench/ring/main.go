@@ -7,4 +7,4 @@ import (
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 )
 
-func main() { rounds.Main("goverbs", open) }
+func main() { rounds.MainLoops("goverbs", open) }

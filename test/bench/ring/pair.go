@@ -23,6 +23,9 @@ type pair struct {
 	sendCQ, recvCQ           *uverbs.CQ
 	listener, dialed, called *rdmacm.ID
 	typ                      verbs.QPType
+	size                     int         // of a message
+	ah                       *uverbs.AH  // of the device itself, for datagrams and DC
+	srq                      *uverbs.SRQ // of the target of DC
 }
 
 const memorySize = 2 * rounds.Depth * rounds.Message
@@ -31,7 +34,7 @@ const memorySize = 2 * rounds.Depth * rounds.Message
 func connect(dev *uverbs.Device, addr netip.Addr) (*pair, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	p := &pair{}
+	p := &pair{size: rounds.Message}
 	for _, step := range []func() error{
 		func() error { return p.objects(dev) },
 		func() error { return p.listen(addr) },
@@ -52,34 +55,31 @@ const (
 	settle   = 50 * time.Millisecond // siw can miss packets that arrive while it takes over the socket
 )
 
+// objects creates a queue pair for each CQ.
 func (p *pair) objects(dev *uverbs.Device) error {
-	pd, err := dev.AllocPD()
+	e, err := p.shared(dev)
 	if err != nil {
 		return err
 	}
-	if p.mr, err = pd.AllocMR(memorySize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
+	opts := uverbs.QPOptions{Type: p.typ, SendCQ: p.sendCQ, RecvCQ: p.sendCQ, Cap: verbs.QPCap{MaxSendWR: rounds.Depth,
+		MaxRecvWR: rounds.Depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: uint32(p.size)}}
+	if p.active, err = e.CreateQP(&opts); err != nil {
 		return err
 	}
-	events, err := dev.CreateCompChannel()
-	if err != nil {
-		return err
-	}
-	if p.sendCQ, err = dev.CreateCQ(rounds.Depth, &uverbs.CQOptions{Channel: events}); err != nil {
-		return err
-	}
-	if p.recvCQ, err = dev.CreateCQ(rounds.Depth, &uverbs.CQOptions{Channel: events}); err != nil {
-		return err
-	}
-	if p.active, err = queues(pd, p.sendCQ, p.typ); err != nil {
-		return err
-	}
-	p.passive, err = queues(pd, p.recvCQ, p.typ)
+	opts.SendCQ, opts.RecvCQ = p.recvCQ, p.recvCQ
+	p.passive, err = e.CreateQP(&opts)
 	return err
 }
 
-func queues(pd *uverbs.PD, cq *uverbs.CQ, typ verbs.QPType) (*uverbs.QP, error) {
-	return pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: rounds.Depth,
-		MaxRecvWR: rounds.Depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: rounds.Message}})
+// shared creates what both ends share.
+func (p *pair) shared(dev *uverbs.Device) (*uverbs.Endpoint, error) {
+	e, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: rounds.Depth, RecvCQEntries: rounds.Depth})
+	if err != nil {
+		return nil, err
+	}
+	p.sendCQ, p.recvCQ = e.SendCQ, e.RecvCQ
+	p.mr, err = e.PD.AllocMR(memorySize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
+	return e, err
 }
 
 func (p *pair) listen(addr netip.Addr) (err error) {
@@ -157,9 +157,9 @@ func (p *pair) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.ID, e
 // mac is the destination address of frames.
 var mac = [6]byte{2, 0, 0, 0, 0, 1}
 
-// loop creates two raw packet queue pairs. The second one receives the frames of the first.
-func loop(dev *uverbs.Device) (*pair, error) {
-	p := &pair{typ: verbs.QPTypeRawPacket}
+// loopFrames creates two raw packet queue pairs. The second one receives the frames of the first.
+func loopFrames(dev *uverbs.Device) (*pair, error) {
+	p := &pair{typ: verbs.QPTypeRawPacket, size: rounds.Message}
 	if err := p.objects(dev); err != nil {
 		return nil, err
 	}
@@ -174,4 +174,59 @@ func loop(dev *uverbs.Device) (*pair, error) {
 	_, err = p.passive.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
 		&flow.Eth{Val: flow.EthFields{DstMAC: mac}, Mask: flow.EthFields{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}}})
 	return p, err
+}
+
+const qkey = 0x11111111
+
+// loopDatagrams creates two queue pairs for datagrams to the device itself. Receives have room for the header, too.
+func loopDatagrams(dev *uverbs.Device) (*pair, error) {
+	p := &pair{typ: verbs.QPTypeUD, size: rounds.Message - uverbs.GRHSize}
+	if err := p.objects(dev); err != nil {
+		return nil, err
+	}
+	gid, err := dev.QueryGID(1, 0)
+	if err != nil {
+		return nil, err
+	}
+	if p.ah, err = p.mr.PD().CreateAH(&verbs.AHAttr{Port: 1, Global: true, DGID: gid.GID}); err != nil {
+		return nil, err
+	}
+	for _, qp := range []*uverbs.QP{p.active, p.passive} {
+		if err := errors.Join(qp.Init(&verbs.QPAttr{QKey: qkey}), qp.Connect(nil)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+const dcKey = 0x22222222
+
+// loopDC creates an initiator and a target of DC.
+func loopDC(dev *uverbs.Device) (*pair, error) {
+	p := &pair{size: rounds.Message}
+	e, err := p.shared(dev)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := dev.QueryGID(1, 1)
+	if err != nil {
+		return nil, err
+	}
+	to := verbs.AHAttr{Port: 1, Global: true, DGID: gid.GID, SGIDIndex: 1, HopLimit: 64}
+	if p.ah, err = e.PD.CreateAH(&to); err != nil {
+		return nil, err
+	}
+	if p.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: rounds.Depth, MaxSGE: 1}); err != nil {
+		return nil, err
+	}
+	p.active, err = e.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCI, SendCQ: p.sendCQ,
+		Cap: verbs.QPCap{MaxSendWR: rounds.Depth, MaxSendSGE: 1, MaxInline: rounds.Message}})
+	if err != nil {
+		return nil, err
+	}
+	if p.passive, err = e.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCT, RecvCQ: p.recvCQ, SRQ: p.srq, DCKey: dcKey}); err != nil {
+		return nil, err
+	}
+	return p, errors.Join(p.active.Init(nil), p.active.Connect(nil),
+		p.passive.Init(&verbs.QPAttr{Access: verbs.AccessRemoteWrite}), p.passive.Connect(&verbs.QPAttr{AH: to}))
 }

@@ -21,7 +21,7 @@ type rings struct {
 	wcs   []verbs.WC
 }
 
-func open(name string, addr netip.Addr, raw bool) (rounds.Rings, error) {
+func open(name string, addr netip.Addr, loop string) (rounds.Rings, error) {
 	info, err := find(name)
 	if err != nil {
 		return nil, err
@@ -36,10 +36,15 @@ func open(name string, addr netip.Addr, raw bool) (rounds.Rings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw {
-		q.pair, err = loop(dev)
-	} else {
+	switch loop {
+	case "":
 		q.pair, err = connect(dev, addr)
+	case "efa":
+		q.pair, err = loopDatagrams(dev)
+	case rounds.DC:
+		q.pair, err = loopDC(dev)
+	default:
+		q.pair, err = loopFrames(dev)
 	}
 	if err != nil {
 		return nil, err
@@ -66,10 +71,13 @@ func (q *rings) prepare() {
 			if kind >= rounds.Write {
 				wr.Opcode, wr.RemoteAddr, wr.RKey = verbs.OpRDMAWrite, q.mr.Addr()+uint64(to), q.mr.RKey()
 			}
+			if q.ah != nil {
+				wr.AH, wr.RemoteQPN, wr.RemoteQKey, wr.DCKey = q.ah, q.passive.QPN(), qkey, dcKey
+			}
 			if kind == rounds.SendInline || kind == rounds.WriteInline {
-				wr.Inline = q.mr.Bytes()[from : from+rounds.Message]
+				wr.Inline = q.mr.Bytes()[from : from+q.size]
 			} else {
-				wr.SGL = []verbs.SGE{q.mr.SGE(from, rounds.Message)}
+				wr.SGL = []verbs.SGE{q.mr.SGE(from, q.size)}
 			}
 			q.sends[kind][i] = wr
 		}
@@ -78,9 +86,22 @@ func (q *rings) prepare() {
 }
 
 func (q *rings) PostRecv(list int, now rounds.Clock) (int64, error) {
+	if q.srq != nil {
+		return q.postSRQ(list, now)
+	}
 	qp, start := q.passive, now()
 	for i := 0; i < rounds.Depth; i += list {
 		if _, err := qp.PostRecv(q.recvs[i : i+list]); err != nil {
+			return 0, err
+		}
+	}
+	return now() - start, nil
+}
+
+func (q *rings) postSRQ(list int, now rounds.Clock) (int64, error) {
+	srq, start := q.srq, now()
+	for i := 0; i < rounds.Depth; i += list {
+		if _, err := srq.PostRecv(q.recvs[i : i+list]); err != nil {
 			return 0, err
 		}
 	}
@@ -103,9 +124,13 @@ func (q *rings) PostSend(kind rounds.Kind, list int, now rounds.Clock) (int64, e
 func (q *rings) BuildSend(kind rounds.Kind, list int, now rounds.Clock) (int64, error) {
 	qp, data, sge, addr, rkey := q.active, q.mr.Bytes(), q.mr.SGE(0, rounds.Message), q.mr.Addr(), q.mr.RKey()
 	to := addr + rounds.Depth*rounds.Message
+	ah, dctn := q.ah, q.passive.QPN()
 	start := now()
 	for i := 0; i < rounds.Depth; i += list {
 		s := qp.Sends()
+		if q.srq != nil {
+			s.SetDCAddr(ah, dctn, dcKey, 0)
+		}
 		for k := i; k < i+list; k++ {
 			at := k * rounds.Message
 			sge.Addr = addr + uint64(at)

@@ -11,19 +11,23 @@ import (
 	"time"
 )
 
-// dialMany measures n dials. An additional connection keeps the device open.
+// dialMany measures n dials. An additional connection comes before them, as in C.
 func dialMany(n, concurrency int, text string) error {
 	addr, err := address(text)
 	if err != nil {
 		return err
 	}
-	warm, err := dial(context.Background(), addr)
+	pd, free, err := sharedPD(addr.Addr()) // both ends are on one device
+	if err != nil {
+		return err
+	}
+	warm, err := dial(context.Background(), addr, pd)
 	if err != nil {
 		return err
 	}
 	ends := make([]*end, n)
 	dialled, err := all(n, concurrency, func(i int) (err error) {
-		ends[i], err = dial(context.Background(), addr)
+		ends[i], err = dial(context.Background(), addr, pd)
 		return err
 	})
 	if err != nil {
@@ -37,7 +41,7 @@ func dialMany(n, concurrency int, text string) error {
 	return errors.Join(
 		report("connect rate", params, "connections/s", float64(n)/dialled.Seconds()),
 		report("disconnect rate", params, "connections/s", float64(n)/closed.Seconds()),
-		warm.conn.Close(), noneLeft())
+		warm.conn.Close(), free(), noneLeft())
 }
 
 // all runs n steps, concurrency at a time.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -57,12 +58,24 @@ func take(ctx context.Context, cq *uverbs.CQ) error {
 	return nil
 }
 
-// dial connects with a minimal Config.
-func dial(ctx context.Context, addr netip.AddrPort) (*end, error) {
+// dial connects with a minimal Config, in a protection domain that connections share, as those of librdmacm do.
+func dial(ctx context.Context, addr netip.AddrPort, pd *uverbs.PD) (*end, error) {
 	e := new(end)
-	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: e.prepare}}).Dial(ctx, addr.String())
+	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: e.prepare, PD: pd}}).Dial(ctx, addr.String())
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// sharedPD creates a protection domain on the device of a local address. free frees it.
+func sharedPD(local netip.Addr) (pd *uverbs.PD, free func() error, err error) {
+	dev, _, err := rdmacm.OpenDevice(local)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pd, err = dev.AllocPD(); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
+	}
+	return pd, func() error { return errors.Join(pd.Close(), dev.Close()) }, nil
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command scale is the program of goverbs for the benchmark's suite scale. The C programs are
-// ../c/scale.c, ../c/setup.c and librdmacm's cmtime. Command scale prints rates as samples. The guest
+// Command scale is the program of goverbs for the benchmark's suite scale. The C program is
+// ../c/scale.c. Command scale prints rates as samples. The guest
 // reads its memory while it waits.
 package main
 
@@ -18,13 +18,7 @@ import (
 
 const usage = `usage: scale serve ADDRESS:PORT          accept connections, answer each message with a byte; SIGTERM ends it
        scale dial N C ADDRESS:PORT       Dial N times, C at a time, then close; prints rates
-       scale low-serve ADDRESS:PORT      accept as cmtime's server does; SIGTERM ends it
-       scale low N ADDRESS:PORT          connect N times at once, as cmtime does
-       scale conns N ADDRESS:PORT        hold N idle connections more than one
-       scale stream-serve ADDRESS:PORT   accept byte streams; SIGTERM ends it
-       scale streams N ADDRESS:PORT      hold N idle byte streams more than one
-       scale qps N DEVICE                hold N bare QPs more than one
-       scale setup ADDRESS:PORT          from before the device is opened to the first byte received`
+       scale conns N ADDRESS:PORT        hold N idle connections more than one`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -38,24 +32,12 @@ func run(args []string) error {
 		return fmt.Errorf("no command\n%s", usage)
 	}
 	switch name, numbers, last := args[0], numbers(args[1:]), args[len(args)-1]; {
-	case name == "qps" && len(numbers) == 1 && len(args) == 3:
-		return holdPairs(numbers[0], last)
 	case name == "serve" && len(args) == 2:
 		return serve(last)
 	case name == "dial" && len(numbers) == 2 && len(args) == 4:
 		return dialMany(numbers[0], numbers[1], last)
-	case name == "low-serve" && len(args) == 2:
-		return lowServe(last)
-	case name == "low" && len(numbers) == 1 && len(args) == 3:
-		return low(numbers[0], last)
 	case name == "conns" && len(numbers) == 1 && len(args) == 3:
 		return holdConns(numbers[0], last)
-	case name == "stream-serve" && len(args) == 2:
-		return serveStreams(last)
-	case name == "streams" && len(numbers) == 1 && len(args) == 3:
-		return holdStreams(numbers[0], last)
-	case name == "setup" && len(args) == 2:
-		return setup(last)
 	}
 	return fmt.Errorf("what %q means is not known\n%s", args, usage)
 }

@@ -11,8 +11,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/internal/regions"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // serve accepts connections. Each has a goroutine that waits for the peer.
@@ -23,6 +24,10 @@ func serve(addr string) error {
 	if err != nil {
 		return err
 	}
+	pd, free, err := sharedPD(l.Addr().Addr())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	fmt.Println("ready")
 	var open sync.WaitGroup
 	for {
@@ -30,9 +35,9 @@ func serve(addr string) error {
 		if err != nil {
 			err = errors.Join(ignore(err, context.Canceled), l.Close())
 			open.Wait()
-			return errors.Join(err, noneLeft())
+			return errors.Join(err, free(), noneLeft())
 		}
-		open.Go(func() { must(func() error { return answer(r) }) })
+		open.Go(func() { must(func() error { return answer(r, pd) }) })
 	}
 }
 
@@ -54,10 +59,10 @@ func must(serve func() error) {
 // answer serves a connection. It fails if the connection fails before the peer ends it. A peer may
 // receive the byte and disconnect before its acknowledgement arrives here. The send is then flushed,
 // which is no failure.
-func answer(r *rdmacm.Request) error {
+func answer(r *rdmacm.Request, pd *uverbs.PD) error {
 	var e end
 	ctx := context.Background()
-	conn, err := r.Accept(ctx, &rdmacm.Config{Prepare: e.prepare})
+	conn, err := r.Accept(ctx, &rdmacm.Config{Prepare: e.prepare, PD: pd})
 	if err != nil {
 		return err
 	}
@@ -75,7 +80,7 @@ func answer(r *rdmacm.Request) error {
 
 // noneLeft returns an error if queues are still mapped after everything has been closed.
 func noneLeft() error {
-	if n := mmap.Live(); n > 0 {
+	if n := regions.Live(); n > 0 {
 		return fmt.Errorf("%d mappings are left", n)
 	}
 	return nil

@@ -13,22 +13,8 @@ import (
 	"github.com/goverbs/goverbs/test/bench/result"
 )
 
-func (x exchange) listen() (net.Listener, error) {
-	if x.kind == "tcp" || x.kind == "http-tcp" {
-		return net.Listen("tcp", x.addr)
-	}
-	return rsocket.Listen(x.addr)
-}
-
-func (x exchange) connect(ctx context.Context) (net.Conn, error) {
-	if x.kind == "tcp" || x.kind == "http-tcp" {
-		return new(net.Dialer).DialContext(ctx, "tcp", x.addr)
-	}
-	return new(rsocket.Dialer).DialContext(ctx, "rsocket", x.addr)
-}
-
 func serveStream(_ context.Context, x exchange) error {
-	l, err := x.listen()
+	l, err := rsocket.Listen(context.Background(), x.addr)
 	if err != nil {
 		return err
 	}
@@ -49,7 +35,7 @@ func serveStream(_ context.Context, x exchange) error {
 const warmUp = 2
 
 func dialStream(ctx context.Context, x exchange) ([]result.Sample, error) {
-	c, err := x.connect(ctx)
+	c, err := rsocket.Dial(ctx, x.addr)
 	if err != nil {
 		return nil, err
 	}

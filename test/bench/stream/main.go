@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command stream is the program of goverbs for the benchmark's suite stream. It sends bytes through
-// package rsocket as librdmacm's rstream does, messages through package msg and through plain queue
-// pairs, and HTTP requests. It prints samples.
+// package rsocket as librdmacm's rstream does, messages and batches of READs through package msg and
+// through plain queue pairs. It prints samples.
 package main
 
 import (
@@ -19,8 +19,8 @@ const usage = `usage: stream serve KIND ADDRESS:PORT SIZE ROUNDS COUNT    one co
        stream dial KIND ADDRESS:PORT SIZE ROUNDS COUNT     the other end; prints samples
 
 In each round COUNT pieces of SIZE bytes go to the server, and as many come back.
-KIND: rsocket or tcp, for a stream; msg or verbs, for messages; http-rsocket or http-tcp,
-where a round is a request and COUNT is how many clients there are.`
+KIND: rsocket, for a stream; msg or verbs, for messages.
+KIND msg-batch, verbs-batch, or engine-batch of package transfer: in each round the client READs COUNT pieces of SIZE bytes in one batch.`
 
 // An exchange holds the arguments after the first.
 type exchange struct {
@@ -33,12 +33,13 @@ var kinds = map[string]struct {
 	serve func(context.Context, exchange) error
 	dial  func(context.Context, exchange) ([]result.Sample, error)
 }{
-	"rsocket":      {serveStream, dialStream},
-	"tcp":          {serveStream, dialStream},
-	"msg":          {serveMessages, dialMessages},
-	"verbs":        {serveMessages, dialMessages},
-	"http-rsocket": {serveHTTP, dialHTTP},
-	"http-tcp":     {serveHTTP, dialHTTP},
+	"rsocket": {serveStream, dialStream},
+	"msg":     {serveMessages, dialMessages},
+	"verbs":   {serveMessages, dialMessages},
+
+	"msg-batch":    {serveMsgBatches, dialBatches},
+	"verbs-batch":  {serveVerbsBatches, dialBatches},
+	"engine-batch": {serveSlices, dialBatches},
 }
 
 func main() {

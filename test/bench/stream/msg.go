@@ -11,7 +11,7 @@ import (
 type msgEnd struct{ *msg.Conn }
 
 func acceptMsg(ctx context.Context, x exchange) (ender, error) {
-	l, err := msg.Listen(x.addr)
+	l, err := msg.Listen(ctx, x.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func server(ctx context.Context, addr string, count int, stdout io.Writer) error {
-	ln, err := rdmacm.Listen(addr)
+	ln, err := rdmacm.Listen(ctx, addr)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ lived: low: G is another number
 	} {
 		newTree(t)
 		var stdout, stderr bytes.Buffer
-		code := mutate(t.Context(), append(c.flags, "-n", "0", "low"), &stdout, &stderr)
+		code := mutate(t.Context(), append(c.flags, "low"), &stdout, &stderr)
 		if stdout.String() != c.want || code != 1 || stderr.Len() > 0 {
 			t.Errorf("code %d, %s\n%s", code, &stderr, &stdout)
 		}
@@ -71,25 +71,8 @@ lived: low: G is another number
 func TestMutateEnough(t *testing.T) {
 	newTree(t)
 	var stdout, stderr bytes.Buffer
-	if code := mutate(t.Context(), []string{"-n", "0", "-run", "F is", "low"}, &stdout, &stderr); code != 0 {
+	if code := mutate(t.Context(), []string{"-run", "F is", "low"}, &stdout, &stderr); code != 0 {
 		t.Errorf("code %d, %s\n%s", code, &stderr, &stdout)
-	}
-}
-
-// A sample of all mutants is drawn, the same one for the same seed.
-func TestSample(t *testing.T) {
-	newTree(t)
-	for _, n := range []int{0, 2, 100} {
-		first, err := sample(options{sample: n, seed: 5, pkgs: []string{"low"}})
-		again, _ := sample(options{sample: n, seed: 5, pkgs: []string{"low"}})
-		if err != nil || len(first) != min(n, 3) {
-			t.Errorf("%d of %d: %v", len(first), n, err)
-		}
-		for i := range first {
-			if first[i].String() != again[i].String() {
-				t.Errorf("%v, then %v", first[i], again[i])
-			}
-		}
 	}
 }
 
@@ -98,7 +81,7 @@ func TestMutateFails(t *testing.T) {
 	for flag, c := range map[string]struct {
 		code int
 		text string
-	}{"-x": {2, "not defined"}, "-run=(": {2, "missing closing"}, "-h": {0, "usage"}, "-n=0": {1, "canceled"}} {
+	}{"-x": {2, "not defined"}, "-run=(": {2, "missing closing"}, "-h": {0, "usage"}, "-own": {1, "canceled"}} {
 		var stdout, stderr bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

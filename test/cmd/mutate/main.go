@@ -1,9 +1,8 @@
 //go:build linux
 
 // Command mutate changes the source in one place at a time and prints the changes that the
-// unit tests notice. Some changes are written down in the directory patches, because no
-// tool thinks of them: stores weakened, order, cleanup. The others are a sample of the
-// usual mutations. It runs at the top of the module and leaves the tree as it is.
+// unit tests notice. The changes are written down in the directory patches: stores weakened,
+// order, cleanup. It runs at the top of the module and leaves the tree as it is.
 package main
 
 import (
@@ -24,11 +23,9 @@ const patchDir = "test/cmd/mutate/patches"
 const enough = 90
 
 type options struct {
-	sample int
-	seed   uint64
-	only   *regexp.Regexp
-	own    bool
-	pkgs   []string
+	only *regexp.Regexp
+	own  bool
+	pkgs []string
 }
 
 func main() {
@@ -62,11 +59,9 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: mutate [-n N] [-seed N] [-run REGEXP] [-own] [PACKAGE...]\n\nPackages are directories: uverbs provider/rxe\n\n")
+		fmt.Fprintf(stderr, "usage: mutate [-run REGEXP] [-own] [PACKAGE...]\n\nPackages are directories: uverbs provider/rxe\n\n")
 		fs.PrintDefaults()
 	}
-	fs.IntVar(&o.sample, "n", 100, "how many mutants to generate")
-	fs.Uint64Var(&o.seed, "seed", 1, "which ones")
 	fs.Func("run", "only mutants whose line in the report matches", func(s string) error {
 		o.only, err = regexp.Compile(s)
 		return err

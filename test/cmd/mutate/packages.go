@@ -15,7 +15,7 @@ import (
 
 // packages are those whose tests are put to the test.
 var packages = []string{
-	"verbs", "uverbs", "internal/driver", "rdmacm", "provider/rxe", "provider/siw", "netlinkrdma", "internal/ioctl", "internal/kernel", "internal/wait", "mmap",
+	"verbs", "uverbs", "internal/driver", "rdmacm", "provider/rxe", "provider/siw", "netlinkrdma", "internal/ioctl", "internal/kernel", "internal/wait", "internal/conn", "mmap",
 }
 
 // sources are the Go files of a package that this system compiles, without tests.

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command suite runs the rows of make test side by side. It then prints how long each took, its
+// Command suite runs the rows of make test and make test-all side by side. It then prints how long each took, its
 // CPU time, how many tests ran, which were slowest, and which were skipped and why. As make stress
 // it runs the rows again and again beside busy loops, for a given time.
 package main
@@ -19,11 +19,12 @@ import (
 	"time"
 )
 
-const usage = `usage: suite [-for TIME [-file FILE]] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
+const usage = `usage: suite [-release] [-for TIME [-file FILE]] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
 
-Run rows of make test, all if none is named, one per CPU at a time. A row is a target of the
-Makefile, for vm with a kernel: vm-6.12. Output is kept in %s. With -for, run them
-again and again, append each result to FILE, and print how often what failed since FILE began.
+Run the named rows, or else those of make test, one per CPU at a time. With -release, run those
+that make test-all adds. A row is a target of the Makefile, for vm with a kernel: vm-6.12.
+Output is kept in %s. With -for, run them again and again, append each result to FILE,
+and print how often what failed since FILE began.
 
 `
 
@@ -93,12 +94,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.file, "file", "stress.jsonl", "file that -for appends results to")
 	fs.IntVar(&o.hogs, "hogs", 0, "how many busy loops run beside")
 	fs.BoolVar(&o.shuffle, "shuffle", false, "run the tests of a package in random order")
+	release := fs.Bool("release", false, "run the rows that make test-all adds")
 	fs.StringVar(&o.flags, "flags", "", "flags for go test, such as '-run TestDial'")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
 	var err error
-	if o.rows, err = choose(fs.Args()); err != nil {
+	if fs.NArg() == 0 {
+		o.rows = of(*release)
+	} else if o.rows, err = choose(fs.Args()); err != nil {
 		fmt.Fprintln(stderr, "suite:", err)
 	}
 	return o, err
@@ -106,9 +110,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 // choose finds rows by name; vm stands for all of its kernels.
 func choose(names []string) ([]row, error) {
-	if len(names) == 0 {
-		return rows, nil
-	}
 	var some []row
 	for _, name := range names {
 		before := len(some)

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -86,12 +87,34 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		names string
 		want  int
-	}{{"", len(rows)}, {"unit", 1}, {"vm", 3}, {"vm-6.1 lint", 2}, {"vmrace", 1}} {
+	}{{"unit", 1}, {"vm", 3}, {"vm-6.1 lint", 2}, {"vmrace", 1}, {"race", 2}} {
 		if some, err := choose(strings.Fields(c.names)); err != nil || len(some) != c.want {
 			t.Errorf("%q: %d rows, %v", c.names, len(some), err)
 		}
 	}
 	if _, err := choose([]string{"vm-5.10"}); err == nil || !strings.Contains(err.Error(), "bench-check") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRelease: each row belongs to make test or to what make test-all adds, and a named row can be of either.
+func TestRelease(t *testing.T) {
+	seen := make(map[string]int)
+	for _, args := range [][]string{nil, {"-release"}} {
+		o, err := parse(args, io.Discard)
+		if err != nil || len(o.rows) == 0 {
+			t.Fatal(o.rows, err)
+		}
+		for _, r := range o.rows {
+			seen[r.name]++
+		}
+	}
+	for _, r := range rows {
+		if seen[r.name] != 1 {
+			t.Errorf("%s is in %d of the two", r.name, seen[r.name])
+		}
+	}
+	if o, err := parse([]string{"abi", "unit"}, io.Discard); err != nil || len(o.rows) != 2 {
+		t.Error(o.rows, err)
 	}
 }

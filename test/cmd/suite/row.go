@@ -12,25 +12,41 @@ import (
 
 // A row is a target of the Makefile.
 type row struct {
-	name   string
-	target string
-	vars   []string
-	beside bool // gives way to the rows that have guests
+	name    string
+	target  string
+	vars    []string
+	release bool // of make test-all, not of make test
+	beside  bool // gives way to the rows that have guests
 }
 
-// rows are what make test runs, in the order to start them: the longest first.
+// rows are all rows, in the order to start them: the longest first.
 var rows = allRows()
 
-// without are the rows that have no guests.
-var without = []string{"lint", "unit", "race", "sandbox", "fabric", "arm64", "exporter-test", "abi"}
+// of returns the rows of make test, or those that make test-all adds to them.
+func of(release bool) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.release != release })
+}
 
+// A change is tested on the first kernel, a release on the others too. The Makefile says which
+// kernel tests are the long ones, and which packages the library.
 func allRows() []row {
 	var all []row
-	for _, series := range rig.Series {
-		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series, "GUESTS=1"}})
+	for i, series := range rig.Series {
+		vars := []string{"KERNELS=" + series, "GUESTS=1"}
+		if i == 0 {
+			vars = append(vars, "VM_PACKAGES=$(VM_SHORT)")
+		}
+		all = append(all, row{name: "vm-" + series, target: "vm", vars: vars, release: i > 0})
 	}
-	for _, target := range []string{"race", "bench-check", "sandbox", "lint", "arm64", "rig", "unit", "vmrace", "fabric", "exporter-test", "abi"} {
-		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
+	all = append(all, row{name: "race", target: "race", vars: []string{"RACE=$(RACE_LIBRARY)"}, beside: true})
+	for _, target := range []string{"sandbox", "lint", "unit", "vmrace", "exporter-test"} {
+		all = append(all, row{name: target, target: target, beside: target != "vmrace"})
+	}
+	all = append(all,
+		row{name: "vmlong", target: "vmlong", vars: []string{"KERNELS=" + rig.Series[0], "GUESTS=1"}, release: true},
+		row{name: "race-rest", target: "race", vars: []string{"RACE=$(RACE_REST)"}, release: true, beside: true})
+	for _, target := range []string{"peers", "bench-check", "platforms", "arm64", "rig", "fabric", "abi"} {
+		all = append(all, row{name: target, target: target, release: true, beside: target != "bench-check" && target != "rig"})
 	}
 	return all
 }

@@ -91,7 +91,7 @@ func TestEverySeries(t *testing.T) {
 				tc qdisc add dev d0 root netem loss 1%
 				tc qdisc show dev d0 | cut -d " " -f 2`)
 			want := k.Release + "\nsiw\nrxe0/1 ACTIVE\nsiw0/1 ACTIVE\nnetem\n"
-			if series == "7.2" {
+			if series == "7.3" {
 				want = k.Release + "\nrxe0/1 ACTIVE\nnetem\n"
 			}
 			if code != 0 || out != want || errs != "" {

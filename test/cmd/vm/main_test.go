@@ -30,7 +30,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run -frob", exitRig, "-frob"},
 		{"run -h", 2, "-timeout"},
 		{"run", exitRig, "no command"},
-		{"run -kernel 5.10 -- true", exitRig, "expected one of 6.12, 6.1, 7.2, uml-6.12, all"},
+		{"run -kernel 5.10 -- true", exitRig, "expected one of 6.12, 6.1, 7.3, uml-6.12, all"},
 		{"run -- true", exitRig, "go run ./test/cmd/vm fetch -kernel 6.12"},
 		{"run -kernel uml-6.12 -- true", exitRig, "go run ./test/cmd/vm fetch -kernel uml-6.12"},
 		{"fetch -kernel 5.10", exitRig, "expected one of"},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -120,6 +122,87 @@ func TestAcceptAllLimit(t *testing.T) {
 			t.Errorf("%d begun", len(begun))
 		}
 		cancel() // while it waits for a place
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// from is a connection of a peer with an address.
+type from struct {
+	net.Conn
+	peer netip.AddrPort
+}
+
+func (c from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.peer) }
+
+// queue is a listener of the connections that are sent to it.
+type queue struct {
+	*script
+	conns chan net.Conn
+}
+
+func (q queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.conns:
+		return c, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// TestAcceptAllShare checks that idle connections of one address leave places for others, that those above the share
+// are closed, and that they get places again when others leave.
+func TestAcceptAllShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 16
+		q := queue{newScript(), make(chan net.Conn)}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(map[string]int)
+		leave := make(chan struct{})
+		var mu sync.Mutex
+		var complaints []string
+		done := make(chan error)
+		go func() {
+			done <- AcceptAll(ctx, q, most, func(ctx context.Context, c net.Conn) {
+				defer c.Close()
+				mu.Lock()
+				served[c.(from).peer.Addr().Unmap().String()]++
+				mu.Unlock()
+				select {
+				case <-leave:
+				case <-ctx.Done():
+				}
+			}, func(err error) { complaints = append(complaints, err.Error()) })
+		}()
+		dial := func(address string) {
+			a, b := net.Pipe()
+			t.Cleanup(func() { b.Close() })
+			q.conns <- from{a, netip.AddrPortFrom(netip.MustParseAddr(address), 1)}
+			synctest.Wait()
+		}
+		for range 100 {
+			dial("10.0.0.1")
+			dial("::ffff:10.0.0.1")
+		}
+		flooder := served["10.0.0.1"]
+		if flooder < most/4 || flooder > 3*most/4 || len(complaints) != 1 || !strings.Contains(complaints[0], "10.0.0.1]:1: refused") && !strings.Contains(complaints[0], "10.0.0.1:1: refused") {
+			t.Errorf("%d of %d places, %q", flooder, most, complaints)
+		}
+		for range 100 {
+			dial("10.0.0.2")
+		}
+		for _, honest := range []string{"10.0.0.3", "fd00::4"} {
+			if dial(honest); served[honest] != 1 {
+				t.Errorf("%s is not served: %v", honest, served)
+			}
+		}
+		close(leave)
+		synctest.Wait()
+		if dial("10.0.0.1"); served["10.0.0.1"] != flooder+1 {
+			t.Errorf("%v", served)
+		}
+		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

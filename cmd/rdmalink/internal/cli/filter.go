@@ -10,11 +10,15 @@ import (
 // FilterKey is a property by which objects of a kind can be selected.
 type FilterKey struct {
 	Name   string
-	Number bool // the value is a list of numbers and ranges, otherwise of words
+	Number bool     // the value is a list of numbers and ranges, otherwise of words
+	Values []string // the words that objects can have; nil if they can't be listed
 }
 
 // WordKey returns a key whose value is a list of words.
 func WordKey(name string) FilterKey { return FilterKey{Name: name} }
+
+// EnumKey returns a key whose value is a list of these words, in any case.
+func EnumKey(name string, values ...string) FilterKey { return FilterKey{Name: name, Values: values} }
 
 // NumberKey returns a key whose value is a list of numbers and ranges.
 func NumberKey(name string) FilterKey { return FilterKey{Name: name, Number: true} }
@@ -47,6 +51,11 @@ func ParseFilters(w *Words, keys []FilterKey) (Filters, error) {
 			return nil, err
 		}
 		f := Filter{FilterKey: key, Words: strings.Split(value, ",")}
+		for _, word := range f.Words {
+			if key.Values != nil && word != "" && !slices.ContainsFunc(key.Values, func(v string) bool { return strings.EqualFold(v, word) }) {
+				return nil, Expected(word, key.Values...)
+			}
+		}
 		if key.Number {
 			if f.Ranges, err = parseRanges(key.Name, f.Words); err != nil {
 				return nil, err

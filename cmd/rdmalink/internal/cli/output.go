@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -122,13 +121,9 @@ func printableText(s string) string {
 	return b.String()
 }
 
-// packages matches the package names at the beginning of an error, or of a wrapped one.
-var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
-
-// Plain returns the text of an error without the package names, because the operation is
-// enough. Control characters are escaped, because errors quote names from peers and files.
-// Line breaks stay, because they separate joined errors.
-func Plain(err error) string { return printableText(packages.ReplaceAllString(err.Error(), "$1")) }
+// Plain returns the text of an error. Control characters are escaped, because errors quote names from
+// peers and files. Line breaks stay, because they separate joined errors.
+func Plain(err error) string { return printableText(err.Error()) }
 
 // PlainLine returns Plain in one line.
 func PlainLine(err error) string { return strings.ReplaceAll(Plain(err), "\n", "; ") }

@@ -13,6 +13,9 @@ type Words struct {
 	plain bool // after --: no more options
 }
 
+// NewWords returns a cursor at the first of some words.
+func NewWords(list []string) *Words { return &Words{list: list} }
+
 // Peek returns the next word, or the empty string at the end.
 func (w *Words) Peek() string {
 	if w.More() {

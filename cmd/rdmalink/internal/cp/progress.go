@@ -58,7 +58,7 @@ func (p *progress) show(over <-chan struct{}) {
 	}
 }
 
-// line returns the bar for a progress after some time.
+// line returns the bar. after is the time since the start.
 func (p *progress) line(after time.Duration) string {
 	part := 1.0
 	done := p.done.Load()

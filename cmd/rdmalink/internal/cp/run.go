@@ -87,7 +87,7 @@ const defaultClients = 64
 
 var table = cli.Options(
 	cli.NewRow('p', "port", "PORT", "to listen on, or to connect to (default 7427)", func(o *options, port string) error { o.port = port; return nil }),
-	cli.NewRow('n', "clients", "N", "server: how many clients at a time, others wait (default 64)", cli.Number("number of clients", 1, 1<<16, func(o *options) *int { return &o.clients })),
+	cli.NewRow('n', "clients", "N", "server: how many clients at a time, others wait; about half may be of one address (default 64)", cli.Number("number of clients", 1, 1<<16, func(o *options) *int { return &o.clients })),
 	cli.NewRow('t', "timeout", "SECONDS", "for the peer's next message, or piece of a file (default 60; 0: no limit)", cli.Number("timeout", 0, 1<<30, func(o *options) *int { return &o.limit })),
 	cli.NewRow('j', "json", "", "print a line of JSON for each file", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 )

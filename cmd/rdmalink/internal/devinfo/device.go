@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -20,7 +21,7 @@ import (
 type inspector struct {
 	*host.Machine
 	details bool
-	netdevs map[uint32]string // names by number
+	netdevs []addlink.Netdev
 }
 
 // subject is a device of the table. dev, attr and gids are nil if the device can't
@@ -75,7 +76,7 @@ func (s *subject) openDevice() {
 		s.lack("limits, capabilities, vendor, MTU", err)
 		return
 	}
-	if s.attr, err = s.dev.Query(); err != nil {
+	if s.attr, err = s.dev.QueryDevice(); err != nil {
 		s.lack("limits, capabilities, vendor", err)
 	}
 	if s.gids, err = s.dev.GIDTable(); err != nil {
@@ -221,6 +222,9 @@ func (s *subject) limits(t *table.Table) {
 	t.Add("packet_pacing_burst", a.PacketPacing.Burst)
 	t.Add("max_wq_type_rq", a.MaxWQTypeRQ)
 	t.Add("raw_packet_caps", fmt.Sprintf("0x%x", a.RawPacketCaps))
+	if a.MaxRDMASize > 0 {
+		t.AddUnit("max_rdma_size", uint64(a.MaxRDMASize), table.Bytes)
+	}
 	t.Add("max_num_tags", a.TagMatching.MaxTags)
 	if a.TagMatching.MaxTags > 0 {
 		t.AddUnit("max_rndv_hdr_size", uint64(a.TagMatching.MaxRndvHdrSize), table.Bytes)
@@ -244,7 +248,11 @@ func (s *subject) verbs(t *table.Table) {
 		}
 		probed = append(probed, row)
 	}
-	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeRawPacket, verbs.QPTypeXRCInitiator} {
+	types := []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeRawPacket, verbs.QPTypeXRCInitiator}
+	if s.dev.Supports(verbs.QPTypeSRD, verbs.OpSend) { // on EFA alone
+		types = append(types, verbs.QPTypeSRD)
+	}
+	for _, typ := range types {
 		ops := table.Names{}
 		for op := verbs.OpRDMAWrite; op <= verbs.OpAtomicWrite; op++ {
 			if s.dev.Supports(typ, op) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -61,7 +63,7 @@ func TestDevinfo(t *testing.T) {
     active_mtu                   1024 bytes
     max_mtu                      4096 bytes
     netdev                       dummy0
-    netdev_index                 1
+    netdev_index                 7
     gid 0                        200:ff:fe00:1::  dummy0
 
 mlx4_0
@@ -121,14 +123,14 @@ func TestDevinfoJSON(t *testing.T) {
 		t.Fatalf("%v: %s", err, got)
 	}
 	siw, mlx4 := all[0], all[1]
-	for key, want := range map[string]any{"ifname": "siw0", "provider": true, "max_qp": 65536.0, "hca_core_clock_khz": 0.0,
+	for key, want := range map[string]any{"ifname": "siw0", "provider": true, "max_qp": 102400.0, "hca_core_clock_khz": 0.0,
 		"max_mr_size": "0xffffffffffffffff", "device_cap_flags": "0x200000", "rc_odp_caps": []any{}, "device_caps": []any{"MemMgtExtensions"}, "missing": nil} {
 		if diff := cmp.Diff(want, siw[key]); diff != "" {
 			t.Errorf("%s: %s", key, diff)
 		}
 	}
 	port := siw["ports"].([]any)[0].(map[string]any)
-	for key, want := range map[string]any{"active_mtu_bytes": 1024.0, "rate_mbps": 2500.0, "max_msg_sz_bytes": 2147483647.0, "pkeys": []any{},
+	for key, want := range map[string]any{"active_mtu_bytes": 1024.0, "rate_mbps": 2500.0, "max_msg_sz_bytes": 4294967295.0, "pkeys": []any{},
 		"gids": []any{map[string]any{"index": 0.0, "gid": "200:ff:fe00:1::", "netdev": "dummy0"}}} {
 		if diff := cmp.Diff(want, port[key]); diff != "" {
 			t.Errorf("%s: %s", key, diff)
@@ -242,7 +244,7 @@ func TestDevinfoLeft(t *testing.T) {
 		rest string // some other
 	}{
 		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
-		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports are numbered from 1", "vendor_id                      0x626d74"},
+		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: the device has been removed: close it", "vendor_id                      0x626d74"},
 		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x626d74"},
 		{"no sysfs", "", func(m *host.Machine, _ *nltest.Kernel) { m.Sys = hosttest.Tree(nil) },
 			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
@@ -326,6 +328,43 @@ func TestRate(t *testing.T) {
 		r := rateOf(uint8(code[0]), code[1])
 		if got := fmt.Sprintf("%d %s %d", r.lanes, r.speed, r.mbps); got != want {
 			t.Errorf("%v: %s, want %s", code, got, want)
+		}
+	}
+}
+
+// TestDevinfoGIDNetdev checks that a GID has the name of its network device only if that is in this network namespace:
+// neither its index nor its name alone says so.
+func TestDevinfoGIDNetdev(t *testing.T) {
+	eth0 := addlink.Netdev{Index: 7, Name: "eth0", MAC: hosttest.MAC, Addrs: []netip.Addr{netip.MustParseAddr("10.1.1.1")}}
+	eth1 := addlink.Netdev{Index: 8, Name: "eth1"}
+	here, there := verbs.GIDFromAddr(eth0.Addrs[0]), verbs.GIDFromAddr(netip.MustParseAddr("10.1.1.2"))
+	standard := verbs.GIDFromAddr(netip.MustParseAddr("fe80::ff:fe00:1")) // of eth0's MAC address
+	port := netlinkrdma.Port{NetdevIndex: 7, NetdevName: "eth0"}
+	for _, test := range []struct {
+		node   verbs.NodeType
+		gid    verbs.GID
+		index  uint32
+		sysfs  string // the name there
+		wanted string
+	}{
+		{verbs.NodeCA, here, 7, "eth0", "eth0"},
+		{verbs.NodeCA, here, 0, "eth0", "eth0"},
+		{verbs.NodeCA, here, 8, "eth1", ""},
+		{verbs.NodeCA, here, 0, "eth1", ""},
+		{verbs.NodeCA, there, 7, "eth0", ""},
+		{verbs.NodeCA, there, 0, "eth0", ""},
+		{verbs.NodeCA, there, 9, "eth9", ""},
+		{verbs.NodeCA, standard, 7, "", "eth0"},
+		{verbs.NodeCA, standard, 8, "", ""},
+		{verbs.NodeCA, here, 0, "", ""},
+		{verbs.NodeRNIC, verbs.GID{2}, 7, "", "eth0"},
+		{verbs.NodeRNIC, verbs.GID{2}, 8, "", ""},
+	} {
+		m, _, _ := hosttest.Informed()
+		m.Sys = hosttest.Tree(map[string]string{"ports/1/gid_attrs/ndevs/3": test.sysfs})
+		s := &subject{inspector: &inspector{Machine: &m, netdevs: []addlink.Netdev{eth0, eth1}}, Device: netlinkrdma.Device{NodeType: test.node}}
+		if got := s.gidNetdev(port, verbs.GIDEntry{GID: test.gid, Index: 3, NetdevIndex: test.index}, "ports/1"); got != test.wanted {
+			t.Errorf("%+v: %q", test, got)
 		}
 	}
 }

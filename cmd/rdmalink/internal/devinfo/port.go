@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/internal/netif"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -39,12 +40,12 @@ func (s *subject) port(p netlinkrdma.Port) table.Table {
 	s.addresses(&t, p, attr)
 	portDetails(&t, s.details, attr)
 	s.bandwidths(&t, p)
-	t.Add("gids", table.Tables{Singular: "gid", OneLine: true, All: s.gidTables(gids, dir)})
+	t.Add("gids", table.Tables{Singular: "gid", OneLine: true, All: s.gidTables(p, gids, dir)})
 	t.Add("pkeys", table.Tables{Singular: "pkey", OneLine: true, All: s.pkeys(dir)})
 	return t
 }
 
-func (s *subject) queryPort(port uint32) *verbs.PortAttr {
+func (s *subject) queryPort(port int) *verbs.PortAttr {
 	if s.dev == nil {
 		return nil
 	}
@@ -137,16 +138,32 @@ func (s *subject) portGUID(t *table.Table, gids []verbs.GIDEntry) {
 	}
 }
 
-func (s *subject) gidTables(gids []verbs.GIDEntry, dir string) (all []table.Table) {
+func (s *subject) gidTables(p netlinkrdma.Port, gids []verbs.GIDEntry, dir string) (all []table.Table) {
 	for _, e := range gids {
 		t := table.Table{{Key: "index", Value: e.Index}, {Key: "gid", Value: e.GID.String()}}
 		if s.NodeType != verbs.NodeRNIC { // iWARP has one kind, which has no name
 			t.Add("type", e.Type.String())
 		}
-		t.AddText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
+		t.AddText("netdev", s.gidNetdev(p, e, dir))
 		all = append(all, t)
 	}
 	return all
+}
+
+// gidNetdev returns the name of a GID's network device, or "" if that is not in this network namespace. A device may
+// be shared by several namespaces, and neither the index nor the name of a network device says which one it is in.
+func (s *subject) gidNetdev(p netlinkrdma.Port, e verbs.GIDEntry, dir string) string {
+	if s.NodeType == verbs.NodeRNIC && e.NetdevIndex == p.NetdevIndex {
+		return p.NetdevName // netlink names it in its own namespace only, and iWARP has no other
+	}
+	name := s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))
+	for _, d := range s.netdevs {
+		here := netif.Interface{Name: d.Name, MAC: d.MAC, Addrs: d.Addrs}
+		if (d.Index == e.NetdevIndex || e.NetdevIndex == 0 && d.Name == name) && here.Has(e.GID) {
+			return d.Name
+		}
+	}
+	return ""
 }
 
 func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []verbs.GIDEntry) {

@@ -14,7 +14,8 @@ import (
 // Show prints the most important properties of the named device, or of all devices if
 // name is empty. With out.Details it prints all properties.
 func Show(m *host.Machine, out *cli.Output, name string) error {
-	i := inspector{Machine: m, details: out.Details > 0, netdevs: netdevNames(m)}
+	netdevs, _ := m.Net.List() // if the kernel does not list them, GIDs have no names of netdevs
+	i := inspector{Machine: m, details: out.Details > 0, netdevs: netdevs}
 	tables := []table.Table{}
 	err := m.ForDevices(name, func(d netlinkrdma.Device) error {
 		device, err := i.device(d)
@@ -27,15 +28,4 @@ func Show(m *host.Machine, out *cli.Output, name string) error {
 		return errors.Join(err, out.WriteJSON(tables))
 	}
 	return errors.Join(err, table.Write(out, tables))
-}
-
-// netdevNames returns the names of the network devices by index. It is empty if the
-// kernel does not list them.
-func netdevNames(m *host.Machine) map[uint32]string {
-	names := make(map[uint32]string)
-	all, _ := m.Net.List()
-	for _, d := range all {
-		names[d.Index] = d.Name
-	}
-	return names
 }

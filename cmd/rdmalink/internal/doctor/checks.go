@@ -20,6 +20,7 @@ var checks = []check{
 	{"port", "ports are active", checkPort},
 	{"gid", "ports have GIDs that peers can send to", checkGID},
 	{"address", "network devices have the addresses that rdma_cm needs", checkAddress},
+	{"connect", "rdma_cm connects through soft RoCE and soft iWARP: to the device's own address", checkConnect},
 	{"lossless", "RoCE's network devices pause instead of dropping packets: PFC, DSCP, ETS", checkLossless},
 	{"ecn", "the kernel's queues mark packets before they drop any", checkECN},
 	{"memlock", "programs can pin enough memory", checkMemlock},

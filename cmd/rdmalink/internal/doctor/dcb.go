@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
@@ -18,7 +18,7 @@ import (
 // checkLossless reads how the network devices of RoCE ports handle a full buffer. It reports
 // no problem, because small networks work without lossless settings.
 func checkLossless(p *patient) []finding {
-	return p.eachRoCE(func(l *limb, d host.Netdev) []finding {
+	return p.eachRoCE(func(l *limb, d addlink.Netdev) []finding {
 		dcb, err := p.Route.DCB(d.Name)
 		switch {
 		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == verbs.DriverRXE:
@@ -76,7 +76,7 @@ func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 // checkECN checks whether the host's own queues mark packets. The queues of switches are not
 // accessible.
 func checkECN(p *patient) []finding {
-	return p.eachRoCE(func(_ *limb, d host.Netdev) []finding {
+	return p.eachRoCE(func(_ *limb, d addlink.Netdev) []finding {
 		queues, err := p.Route.Qdiscs(d.Index)
 		if err != nil {
 			return []finding{found(noted, "", "%s: its queues are not known: %s", d.Name, cli.Plain(err))}
@@ -95,7 +95,7 @@ func checkECN(p *patient) []finding {
 }
 
 // eachRoCE calls f for the network devices below RoCE's ports, once each.
-func (p *patient) eachRoCE(f func(*limb, host.Netdev) []finding) []finding {
+func (p *patient) eachRoCE(f func(*limb, addlink.Netdev) []finding) []finding {
 	seen := make(map[uint32]bool)
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
 		d, here := p.netdevs[port.NetdevIndex]

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,13 +17,13 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	_ "github.com/goverbs/goverbs/provider/all"
-	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -53,6 +54,7 @@ func healthy() *ward {
 	}
 	m.Open = hosttest.Opens()
 	m.OpenCM = func() error { return nil }
+	m.Connect = func(context.Context, netip.Addr) (string, error) { return "", nil }
 	return &ward{Machine: m, kernel: kernel, nets: nets, modules: map[string]string{},
 		proc: map[string]string{
 			"modules":                "siw 200704 0 - Live 0x0000\nrdma_rxe 217088 0 - Live 0x0000",
@@ -96,6 +98,8 @@ ok       gid       siw0/1 has GIDs
 ok       gid       rxe0/1 has GIDs
 ok       address   dummy0, behind siw0, has an address
 ok       address   dummy0, behind rxe0, has an address
+ok       connect   siw0 connects to its own address 10.1.1.1
+ok       connect   rxe0 connects to its own address 10.1.1.1
 ok       lossless  dummy0 has no DCB; soft RoCE retransmits lost packets
 ok       ecn       dummy0 has no kernel queue that marks packets; the queues of cards and switches are not visible from here
 ok       memlock   RLIMIT_MEMLOCK is unlimited
@@ -111,7 +115,7 @@ ok       register  rxe0 registers memory
 	if err != nil || strings.Contains(got, "rxe0") || !strings.Contains(got, "siw0 registers memory") {
 		t.Errorf("of one device: %s, %v", got, err)
 	}
-	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (available: siw0, rxe0)" {
+	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "find RDMA device \"siw9\": no such RDMA device: there are siw0, rxe0" {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -141,7 +145,7 @@ func TestDoctorFinds(t *testing.T) {
 	}{
 		{"no RDMA", []func(*ward){func(w *ward) {
 			w.kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_GET: syscall.EPROTONOSUPPORT, abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}
-		}}, "core", problem, "list RDMA devices: no NETLINK_RDMA here (on linux: modprobe ib_core): protocol not supported",
+		}}, "core", problem, "list RDMA devices: no NETLINK_RDMA here: protocol not supported: on Linux: modprobe ib_core",
 			"modprobe ib_core; this fails on a kernel built without CONFIG_INFINIBAND"},
 		{"no device", []func(*ward){noDevices}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV adds a software device"},
 		{"no device, no siw", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/drivers/rdma_rxe.ko.xz: kernel/ib_core.ko" }},
@@ -180,18 +184,18 @@ func TestDoctorFinds(t *testing.T) {
 			w.proc["self/limits"] = "Max locked memory 65536 65536 bytes"
 		}}, "memlock", fine, "models of rdmalink sandbox pin no memory", ""},
 		{"no ib_uverbs", []func(*ward){func(w *ward) { w.kernel.CharDevs = nil }}, "nodes", problem, "siw0: find the character device uverbs: operation not supported", "modprobe ib_uverbs"},
-		{"no permission", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EACCES, Hint: "allow it"})}, "nodes", problem,
+		{"no permission", []func(*ward){openFails(&verbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EACCES, Hint: "allow it"})}, "nodes", problem,
 			"open device on siw0: permission denied", "allow it"},
-		{"no more handles", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EAGAIN, Hint: "the limit"})}, "nodes", problem,
+		{"no more handles", []func(*ward){openFails(&verbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EAGAIN, Hint: "the limit"})}, "nodes", problem,
 			"open device on siw0: resource temporarily unavailable: the limit", "raise rdma.max of the cgroup, or of the one above that is full"},
-		{"another error", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
+		{"another error", []func(*ward){openFails(&verbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
 			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMANA)}
 		}}, "provider", problem, "use device on rxe0: no provider: this program links no provider for driver mana",
 			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not affected"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
-			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
+			w.OpenCM = func() error { return &verbs.Error{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
 		}}, "rdma_cm", problem, "open: no such file or directory", "run modprobe rdma_ucm"},
 		{"down", []func(*ward){portIs(0, verbs.PortDown), func(w *ward) { w.nets.All[1].Up = false }}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: network device dummy0 is down", "ip link set dummy0 up"},
@@ -231,9 +235,19 @@ func TestDoctorFinds(t *testing.T) {
 			"dummy0 has no IP address outside 127/8, by which rdma_cm would find siw0", "ip addr add ADDRESS/LENGTH dev dummy0"},
 		{"rxe on lo", []func(*ward){func(w *ward) {
 			w.kernel.Ports[1].NetdevIndex = 9
-			w.nets.All[0].Addrs = []netip.Addr{host.SpareAddr.Addr()}
+			w.nets.All[0].Addrs = []netip.Addr{addlink.SpareAddr.Addr()}
 		}}, "address", problem,
 			"rxe0 is on lo, where rdma_cm can't connect through rxe", "add it on a dummy or veth device; verbs alone work (GID index 1)"},
+		{"rdma_cm waits", []func(*ward){connects("rxe0", context.DeadlineExceeded)}, "connect", problem,
+			"rxe0: a connection to its own address 10.1.1.1 timed out: rdma_cm does not answer for it, and dials without a time limit may wait for ever",
+			"rdmalink del rxe0, then rdmalink add rxe0 type rxe netdev dummy0; if that does not help, reload the driver: modprobe -r rdma_rxe, modprobe rdma_rxe"},
+		{"rdma_cm waits, device not known", []func(*ward){connects("", &verbs.Error{Op: "resolve route", Err: syscall.ETIMEDOUT})}, "connect", problem,
+			"siw0: a connection to its own address 10.1.1.1 timed out: rdma_cm does not answer for it, and dials without a time limit may wait for ever",
+			"rdmalink del siw0, then rdmalink add siw0 type siw netdev dummy0; if that does not help, reload the driver: modprobe -r siw, modprobe siw"},
+		{"another device has the address", []func(*ward){connects("rxe0", nil)}, "connect", noted,
+			"siw0 was not tried: rdma_cm takes rxe0 for 10.1.1.1, the address of dummy0", ""},
+		{"does not connect", []func(*ward){connects("siw0", &verbs.Error{Op: "dial", Err: syscall.EAGAIN, Hint: "the limit"})}, "connect", noted,
+			"siw0 does not connect to its own address: dial: resource temporarily unavailable", "the limit"},
 		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which is too little for most programs", limitRemedy},
 		{"much", []func(*ward){limit("1073741824")}, "memlock", noted, "RLIMIT_MEMLOCK allows this process 1024 MiB of registered memory", limitRemedy},
 		{"privileged", []func(*ward){limit("8388608"), privileged}, "memlock", noted, "RLIMIT_MEMLOCK is 8 MiB; CAP_IPC_LOCK lifts it, but not for siw of Linux 6.1", limitRemedy},
@@ -287,6 +301,43 @@ func TestDoctorFinds(t *testing.T) {
 		})
 	}
 }
+
+// connects has rdma_cm choose this device, and fail.
+func connects(device string, err error) func(*ward) {
+	return func(w *ward) {
+		w.Connect = func(ctx context.Context, _ netip.Addr) (string, error) {
+			if _, limited := ctx.Deadline(); !limited {
+				panic("a connection without a time limit")
+			}
+			return device, err
+		}
+	}
+}
+
+// TestDoctorConnectsOnlyIfPossible checks that nothing is dialled for which another check has a finding.
+func TestDoctorConnectsOnlyIfPossible(t *testing.T) {
+	for name, wrong := range map[string]func(*ward){
+		"no rdma_cm": func(w *ward) { w.OpenCM = func() error { return syscall.ENOENT } },
+		"not open":   func(w *ward) { w.Open = func(string) (*uverbs.Device, error) { return nil, syscall.EACCES } },
+		"down":       func(w *ward) { portIs(0, verbs.PortDown)(w); portIs(1, verbs.PortDown)(w) },
+		"no address": func(w *ward) {
+			w.nets.All[1].Addrs = []netip.Addr{netip.MustParseAddr("fe80::1"), netip.MustParseAddr("127.0.0.2")}
+		},
+		"elsewhere":  func(w *ward) { w.kernel.Ports[0].NetdevIndex, w.kernel.Ports[1].NetdevIndex = 0, 0 },
+		"cards":      func(w *ward) { w.kernel.CharDevs[7], w.kernel.CharDevs[w.kernel.Devices[0].Index] = card, card },
+		"both on lo": func(w *ward) { w.kernel.Ports[0].NetdevIndex, w.kernel.Ports[1].NetdevIndex = 9, 9 },
+	} {
+		w := healthy()
+		wrong(w)
+		w.Connect = func(context.Context, netip.Addr) (string, error) {
+			t.Errorf("%s: dialled", name)
+			return "", nil
+		}
+		w.doctor(cli.Output{}, "")
+	}
+}
+
+var card = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMLX5)}
 
 func portIs(n int, s verbs.PortState) func(*ward) {
 	return func(w *ward) { w.kernel.Ports[n].State = s }

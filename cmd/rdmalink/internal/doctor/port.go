@@ -1,9 +1,14 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -67,8 +72,7 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	}
 	switch {
 	case used == 0 && l.Protocol == "iw":
-		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add %s type siw netdev %s", l.Name, l.Name, d.Name)
-		return found(problem, remedy, "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.Name)
+		return found(problem, l.addAgain(d), "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.Name)
 	case used == 0 && l.Protocol == "roce":
 		return found(problem, d.AddrCommand(), "has no GID: they are made of the addresses of its network device, here %s", d.Name)
 	case used == 0:
@@ -97,4 +101,44 @@ func checkAddress(p *patient) []finding {
 		}
 		return []finding{found(fine, "", "%s, behind %s, has an address", d.Name, l.Name)}
 	})
+}
+
+// connectTimeout is far above what a connection within a host takes, also if messages have to be repeated.
+const connectTimeout = 20 * time.Second
+
+// modules are the software drivers, whose links can be deleted and added.
+var modules = map[verbs.DriverID]string{verbs.DriverSIW: "siw", verbs.DriverRXE: "rdma_rxe"}
+
+// checkConnect connects through each software device to itself. Cards are left out, because not every
+// card can send to itself. An error is a note, because other checks report the causes; a connection that
+// waits until its time is over has none that they could find.
+func checkConnect(p *patient) []finding {
+	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+		d := p.netdevs[port.NetdevIndex]
+		addr, ok := d.Dialable()
+		module := modules[l.info.Driver]
+		if !ok || module == "" || l.dev == nil || port.State != verbs.PortActive || d.Loopback && l.info.Driver == verbs.DriverRXE || p.OpenCM() != nil {
+			return nil // other checks report it
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+		defer cancel()
+		device, err := p.Connect(ctx, addr)
+		switch {
+		case device != "" && device != l.Name:
+			return []finding{found(noted, "", "%s was not tried: rdma_cm takes %s for %v, the address of %s", l.Name, device, addr, d.Name)}
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+			return []finding{found(problem, l.addAgain(d)+"; if that does not help, reload the driver: modprobe -r "+module+", modprobe "+module,
+				"%s: a connection to its own address %v timed out: rdma_cm does not answer for it, and dials without a time limit may wait for ever", l.Name, addr)}
+		case err != nil:
+			f := failure(err, "")
+			f.level, f.text = noted, fmt.Sprintf("%s does not connect to its own address: %s", l.Name, f.text)
+			return []finding{f}
+		}
+		return []finding{found(fine, "", "%s connects to its own address %v", l.Name, addr)}
+	})
+}
+
+// addAgain returns the commands that make the link anew.
+func (l *limb) addAgain(d addlink.Netdev) string {
+	return fmt.Sprintf("rdmalink del %s, then rdmalink add %s type %v netdev %s", l.Name, l.Name, l.info.Driver, d.Name)
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Details returns the help text, with the checks from their table.
@@ -84,21 +83,12 @@ func found(l level, remedy, format string, args ...any) finding {
 
 // failure returns the finding for an error. The error's hint is the remedy.
 func failure(err error, otherwise string) finding {
-	var verb *uverbs.Error
-	var cm *rdmacm.OpError
-	hint := ""
-	switch {
-	case errors.As(err, &verb):
-		hint = verb.Hint
-	case errors.As(err, &cm):
-		hint = cm.Hint
-	}
+	var e *verbs.Error
 	text := cli.Plain(err)
-	if hint == "" {
+	if !errors.As(err, &e) || e.Hint == "" {
 		return finding{level: problem, text: text, remedy: otherwise}
 	}
-	text = strings.TrimSuffix(strings.TrimSuffix(text, ": "+hint), " ("+hint+")")
-	return finding{level: problem, text: text, remedy: hint}
+	return finding{level: problem, text: strings.TrimSuffix(text, ": "+e.Hint), remedy: e.Hint}
 }
 
 func writeFindings(out *cli.Output, all []finding) error {

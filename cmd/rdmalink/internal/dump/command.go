@@ -11,7 +11,7 @@ func Command() cli.Command {
 	return cli.Command{
 		Names:   []string{"dump"},
 		Args:    "[OPTIONS] [FILE]",
-		Summary: "print RoCE v2 and iWARP packets from a capture or a network device",
+		Summary: "print RoCE and iWARP packets from a capture or a network device",
 		Details: Details(),
 		Raw:     true,
 		Run: cli.Program(func(ctx context.Context, t *cli.Tool, args []string) error {

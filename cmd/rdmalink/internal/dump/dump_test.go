@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/capture"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/decode"
 )
 
 func dump(t *testing.T, stdin string, words ...string) (string, error) {
@@ -64,6 +66,51 @@ func TestWrite(t *testing.T) {
 	}
 	if got, err := dump(t, "", copied); err != nil || got != want || got == "" {
 		t.Error(err, got)
+	}
+}
+
+// TestSkipped checks that the end of the output says what was skipped.
+func TestSkipped(t *testing.T) {
+	var file bytes.Buffer
+	w, err := capture.NewWriter(&file, decode.LinkEthernet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := w.Write(capture.Record{Data: append(make([]byte, 12), 8, 6), Full: 14}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := dump(t, file.String(), "-"); err != nil || out != "rdmalink: note: 3 of 3 packets were skipped: EtherType 0x0806 (3)\n" {
+		t.Error(err, out)
+	}
+	if out, err := dump(t, file.String(), "-j", "-"); err != nil || out != `{"packets":3,"skipped":{"EtherType 0x0806":3}}`+"\n" {
+		t.Error(err, out)
+	}
+	if out, err := dump(t, file.String(), "-w", filepath.Join(t.TempDir(), "out"), "-"); err != nil || !strings.Contains(out, "3 of 3 packets were not written") {
+		t.Error(err, out)
+	}
+}
+
+// TestWriteInput checks that dump refuses to write to the file that it reads.
+func TestWriteInput(t *testing.T) {
+	want, err := os.ReadFile(rcFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, want, 0o600), os.Link(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, output := range []string{file, link} {
+		var usage cli.UsageError
+		if _, err := dump(t, "", "-w", output, file); !errors.As(err, &usage) {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes of %d, %v", len(got), len(want), err)
+		}
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +26,15 @@ import (
 func Details() string {
 	return `
 FILE is a capture in pcap or pcapng format, - for standard input. dump prints a line
-for each packet of RoCE v2, and for each frame of iWARP: number and time of the packet,
-source and destination, then the headers and their fields. It verifies ICRC and CRC,
+for each packet of RoCE v1 and v2, and for each frame of iWARP: number and time of the
+packet, source and destination, then the headers and their fields. It also looks into
+VLANs, MPLS, PPPoE, VXLAN and IP in IP, and puts IP fragments together. It verifies ICRC and CRC,
 and decodes the connection manager's messages in packets to QP 1. It finds an iWARP
 connection by its beginning, so the capture must include that.
 
 At most 4096 directions of iWARP connections are followed at a time, in 64 MiB. The one
-that was silent for longest is dropped first, with a line "damaged".
+that was silent for longest is dropped first, with a line "damaged". At the end, a note says how many packets were skipped, and why;
+with -j it is a line with the fields packets and skipped.
 
 A packet that rxe sends to its own device never reaches a network device, so rxe's
 loopback can't be captured. siw's can, on lo.
@@ -49,6 +53,15 @@ func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) er
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
+	if o.to != "" {
+		input := o.file
+		if input == "-" {
+			input = cli.StandardInput
+		}
+		if err := cli.CheckOutput(o.to, input); err != nil {
+			return err
+		}
+	}
 	source, closing, err := o.open(ctx, stdin, out.Note)
 	if err != nil {
 		return err
@@ -58,14 +71,14 @@ func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) er
 	}
 	s := &session{Output: out, options: o, decoder: decode.New()}
 	if o.to == "" {
-		return errors.Join(s.all(source), closing())
+		return errors.Join(s.all(source), s.skipped(), closing())
 	}
 	file, err := os.Create(o.to)
 	if err != nil {
 		return errors.Join(err, closing())
 	}
 	s.file = file
-	return errors.Join(s.all(source), file.Close(), closing())
+	return errors.Join(s.all(source), s.skipped(), file.Close(), closing())
 }
 
 // isNetdev reports whether a network device has the name.
@@ -141,6 +154,7 @@ type session struct {
 	first   time.Time
 	packets int
 	shown   int
+	unsaved int // by -w
 }
 
 // all reads to the end, or until enough was shown.
@@ -171,6 +185,7 @@ func (s *session) packet(r capture.Record) error {
 	if s.file != nil {
 		s.shown += len(messages)
 		if !carries {
+			s.unsaved++
 			return nil
 		}
 		return s.save(r)
@@ -184,6 +199,30 @@ func (s *session) packet(r capture.Record) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// skipped says how many packets were left out, and why.
+func (s *session) skipped() error {
+	if s.file != nil {
+		if s.unsaved > 0 {
+			s.Note("%d of %d packets were not written: they are neither of RoCE nor of TCP", s.unsaved, s.packets)
+		}
+		return nil
+	}
+	reasons := s.decoder.Skipped()
+	if len(reasons) == 0 {
+		return nil
+	}
+	if s.JSON {
+		return s.WriteJSON(table.Table{{Key: "packets", Value: s.packets}, {Key: "skipped", Value: reasons}})
+	}
+	sum, words := 0, []string{}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		sum += reasons[why]
+		words = append(words, fmt.Sprintf("%s (%d)", why, reasons[why]))
+	}
+	s.Note("%d of %d packets were skipped: %s", sum, s.packets, strings.Join(words, ", "))
 	return nil
 }
 

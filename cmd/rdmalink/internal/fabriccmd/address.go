@@ -8,7 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
 

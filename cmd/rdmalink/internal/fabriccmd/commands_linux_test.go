@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
-	"github.com/goverbs/goverbs/madtest"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/madtest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -813,7 +813,7 @@ func TestMulticast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := fabric.NewClient(p, fabric.Config{})
+		c := fabric.NewClient(p, nil)
 		attr, err := p.Attr()
 		if err != nil {
 			t.Fatal(err)

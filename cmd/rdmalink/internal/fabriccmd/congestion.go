@@ -8,8 +8,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 )
 
 type congestionOptions struct {
@@ -122,9 +122,9 @@ func (q *congested) attribute(ctx context.Context, title string, a mad.Attribute
 
 func (q *congested) print(title string, a mad.Attribute) error {
 	if q.JSON {
-		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, a, mad.DumpOptions{})))
+		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, a, nil)))
 	}
-	return q.Printf("# %s: %v\n%s", title, mad.ByLID(q.lid), mad.Dump(a, mad.DumpOptions{}))
+	return q.Printf("# %s: %v\n%s", title, mad.ByLID(q.lid), mad.Dump(a, nil))
 }
 
 // heading prints a title and the fields of an attribute that are not in an array.
@@ -132,7 +132,7 @@ func (q *congested) heading(title string, a mad.Attribute) error {
 	if q.JSON {
 		return nil
 	}
-	return q.Printf("# %s: %v\n%s\n", title, mad.ByLID(q.lid), mad.Dump(a, mad.DumpOptions{Omit: inArray}))
+	return q.Printf("# %s: %v\n%s\n", title, mad.ByLID(q.lid), mad.Dump(a, &mad.DumpOptions{Omit: inArray}))
 }
 
 func inArray(f *mad.Field) bool { return f.Array != "" }
@@ -195,12 +195,12 @@ func (q *congested) log(ctx context.Context) error {
 		return err
 	}
 	if q.JSON {
-		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, log, mad.DumpOptions{})))
+		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, log, nil)))
 	}
-	rest := mad.Dump(log, mad.DumpOptions{Omit: func(f *mad.Field) bool {
+	rest := mad.Dump(log, &mad.DumpOptions{Omit: func(f *mad.Field) bool {
 		return inArray(f) || f.Name == "LogType" || f.Name == "CongestionFlags"
 	}})
-	if err := q.Printf("# CongestionLog: %v\n%s%s\n", mad.ByLID(q.lid), mad.Dump(&head, mad.DumpOptions{}), rest); err != nil {
+	if err := q.Printf("# CongestionLog: %v\n%s%s\n", mad.ByLID(q.lid), mad.Dump(&head, nil), rest); err != nil {
 		return err
 	}
 	for i := range entries {
@@ -267,7 +267,7 @@ func (q *congested) adapter(ctx context.Context) error {
 		return err
 	}
 	if q.JSON {
-		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, &setting, mad.DumpOptions{})))
+		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, &setting, nil)))
 	}
 	if err := q.heading("CACongestionSetting", &setting); err != nil {
 		return err

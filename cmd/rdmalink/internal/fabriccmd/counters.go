@@ -11,8 +11,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 )
 
 type countersOptions struct {
@@ -286,7 +286,7 @@ func (g *counting) ports(ctx context.Context) ([]uint8, error) {
 
 // show prints an attribute of a port.
 func (g *counting) show(title string, port uint8, a mad.Attribute) error {
-	omit := mad.DumpOptions{Omit: g.omit(a)}
+	omit := &mad.DumpOptions{Omit: g.omit(a)}
 	if g.JSON {
 		g.json = append(g.json, counterJSON(g.to.LID, port, a, omit))
 		return nil
@@ -294,7 +294,7 @@ func (g *counting) show(title string, port uint8, a mad.Attribute) error {
 	return g.Printf("# %s\n%s", title, mad.Dump(a, omit))
 }
 
-func counterJSON(lid uint16, port uint8, a mad.Attribute, o mad.DumpOptions) table.Table {
+func counterJSON(lid uint16, port uint8, a mad.Attribute, o *mad.DumpOptions) table.Table {
 	return table.Table{{Key: "lid", Value: uint32(lid)}, {Key: "port", Value: uint32(port)}, {Key: "attribute", Value: mad.LayoutOf(a).Name}, {Key: "counters", Value: rawJSON(mad.AppendJSON(nil, a, o))}}
 }
 

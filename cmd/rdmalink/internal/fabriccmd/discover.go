@@ -11,8 +11,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 )
 
 type discoverOptions struct {
@@ -61,7 +61,7 @@ func (s *session) discover(ctx context.Context, w walk) (*fabric.Fabric, error) 
 	if err != nil {
 		return nil, err
 	}
-	return c.Discover(ctx, fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: w.hops, MlnxExt: true})
+	return c.Discover(ctx, &fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: w.hops, MlnxExt: true})
 }
 
 // scope walks the fabric, or only the surroundings of a node that a directed route or a port GUID
@@ -79,7 +79,7 @@ func (s *session) scope(ctx context.Context, w walk, direct, portGUID string) (f
 	if err != nil {
 		return nil, true, err
 	}
-	options := fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: max(w.hops, 1), MlnxExt: true}
+	options := &fabric.DiscoverOptions{InFlight: w.inFlight, MaxHops: max(w.hops, 1), MlnxExt: true}
 	if direct != "" {
 		options.From, err = s.route(ctx, c, target{direct: true}, direct)
 	} else {
@@ -192,6 +192,9 @@ var nodeKinds = map[string][]mad.NodeType{
 }
 
 func showTopology(ctx context.Context, s *session, o *discoverOptions, words []string) error {
+	if err := o.checkOutputs(words); err != nil {
+		return err
+	}
 	names, err := s.nodeNames()
 	if err != nil {
 		return err
@@ -239,6 +242,15 @@ func showTopology(ctx context.Context, s *session, o *discoverOptions, words []s
 	return nil
 }
 
+// checkOutputs returns an error if a file to write is also read. A discovery may replace the one with which it is
+// compared, or from which it was loaded: no content is lost.
+func (o *discoverOptions) checkOutputs(words []string) error {
+	if err := cli.CheckOutput(o.save, o.names); err != nil || len(words) == 0 {
+		return err
+	}
+	return cli.CheckOutput(words[0], o.names, o.cache, o.diff, o.save)
+}
+
 // topology is a discovery that is printed.
 type topology struct {
 	o       *discoverOptions
@@ -280,7 +292,7 @@ func (s *session) print(out io.Writer, t *topology) (err error) {
 	case o.dot:
 		err = f.WriteDOT(out, names)
 	default:
-		err = f.WriteTopology(out, fabric.TopologyOptions{Names: names, Time: t.time, Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
+		err = f.WriteTopology(out, &fabric.TopologyOptions{Names: names, Time: t.time, Full: o.full, MaxHops: o.maxHops, Chassis: o.chassis})
 	}
 	return err
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -244,7 +244,7 @@ func (p *portState) text(showKeys bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Port info: %v port %d\n", p.route, p.number)
 	for _, name := range p.fields() {
-		b.WriteString(mad.Dump(&p.info, mad.DumpOptions{ShowKeys: showKeys, Omit: func(f *mad.Field) bool { return f.Name != name }}))
+		b.WriteString(mad.Dump(&p.info, &mad.DumpOptions{ShowKeys: showKeys, Omit: func(f *mad.Field) bool { return f.Name != name }}))
 	}
 	return b.String()
 }
@@ -256,7 +256,7 @@ func (p *portState) table(showKeys bool) table.Table {
 	}
 	return table.Table{
 		{Key: "node_guid", Value: guid(p.node.NodeGUID)}, {Key: "address", Value: p.route.String()}, {Key: "port", Value: uint32(p.number)},
-		{Key: "info", Value: rawJSON(mad.AppendJSON(nil, &p.info, mad.DumpOptions{ShowKeys: showKeys, Omit: func(f *mad.Field) bool { return !names[f.Name] }}))},
+		{Key: "info", Value: rawJSON(mad.AppendJSON(nil, &p.info, &mad.DumpOptions{ShowKeys: showKeys, Omit: func(f *mad.Field) bool { return !names[f.Name] }}))},
 	}
 }
 
@@ -418,7 +418,7 @@ func (s *session) changePort(ctx context.Context, c *fabric.Client, p *portState
 func (s *session) writeChange(before, after *portState, ext *mad.MlnxExtPortInfo) error {
 	t := table.Table{{Key: "before", Value: before.table(s.showKeys)}, {Key: "after", Value: after.table(s.showKeys)}}
 	if ext != nil {
-		t.Add("mlnx_ext_port_info", rawJSON(mad.AppendJSON(nil, ext, mad.DumpOptions{})))
+		t.Add("mlnx_ext_port_info", rawJSON(mad.AppendJSON(nil, ext, nil)))
 	}
 	return s.WriteJSON(t)
 }
@@ -436,5 +436,5 @@ func (s *session) setFDR10(ctx context.Context, c *fabric.Client, p *portState, 
 	if s.JSON {
 		return ext, nil
 	}
-	return ext, s.Printf("\nAfter MLNXExtendedPortInfo set:\n# MLNX ext Port info: %v port %d\n%s", p.route, p.number, mad.Dump(ext, mad.DumpOptions{}))
+	return ext, s.Printf("\nAfter MLNXExtendedPortInfo set:\n# MLNX ext Port info: %v port %d\n%s", p.route, p.number, mad.Dump(ext, nil))
 }

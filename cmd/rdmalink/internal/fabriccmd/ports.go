@@ -8,8 +8,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/mad"
-	"github.com/goverbs/goverbs/umad"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/umad"
 	"github.com/goverbs/goverbs/verbs"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 )
 
 type queryOptions struct {
@@ -131,7 +131,7 @@ func (q *querying) attribute(ctx context.Context, title string, modifier uint32,
 	if err := q.c.Get(ctx, q.to, modifier, a); err != nil {
 		return err
 	}
-	o := mad.DumpOptions{ShowKeys: q.showKeys}
+	o := &mad.DumpOptions{ShowKeys: q.showKeys}
 	if q.JSON {
 		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, a, o)))
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -318,7 +318,7 @@ func (q *asking) print(r *saRecord, raw []byte) error {
 		return err
 	}
 	if q.JSON {
-		q.json = append(q.json, rawJSON(mad.AppendJSON(nil, a, mad.DumpOptions{ShowKeys: q.showKeys, Omit: q.secret})))
+		q.json = append(q.json, rawJSON(mad.AppendJSON(nil, a, &mad.DumpOptions{ShowKeys: q.showKeys, Omit: q.secret})))
 		return nil
 	}
 	t := &recordText{width: r.width, raw: raw, q: q}
@@ -631,7 +631,7 @@ func textPortInfo(t *recordText, a mad.Attribute) {
 	t.line("PortNum", "%d", r.PortNum)
 	t.line("Options", "0x%x", r.Options)
 	t.WriteString("\tPortInfo dump:\n")
-	for line := range strings.Lines(mad.Dump(&r.PortInfo, mad.DumpOptions{ShowKeys: t.q.showKeys})) {
+	for line := range strings.Lines(mad.Dump(&r.PortInfo, &mad.DumpOptions{ShowKeys: t.q.showKeys})) {
 		if !strings.HasPrefix(line, "\t") { // one of several lines, as for CapMask
 			line = "\t\t" + line
 		}
@@ -824,7 +824,7 @@ func textService(t *recordText, a mad.Attribute) {
 func (q *asking) showAgent() error {
 	i := &q.agent
 	if q.JSON {
-		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, i, mad.DumpOptions{})))
+		return q.WriteJSON(rawJSON(mad.AppendJSON(nil, i, nil)))
 	}
 	raw := make([]byte, mad.LayoutOf(i).Size)
 	if err := mad.Marshal(raw, i); err != nil {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/goverbs/goverbs/fabric"
+	"github.com/goverbs/goverbs/ib/fabric"
 )
 
 // maxSaved is the maximum length of a saved discovery, in bytes. A port has some 1,500.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/mad"
-	"github.com/goverbs/goverbs/madtest"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/madtest"
 )
 
 // TestReplaceFile replaces files, and fails halfway.
@@ -123,6 +123,39 @@ func TestHostileSaved(t *testing.T) {
 		if out, stderr, code := run(t, "", "links", "--load-cache", path); code != 1 || out != "" || !strings.Contains(stderr, path) {
 			t.Errorf("%s: exit code %d, %s%s", path, code, out, stderr)
 		}
+	}
+}
+
+// TestOutputIsInput checks that discover refuses to overwrite a file that it reads with something else.
+func TestOutputIsInput(t *testing.T) {
+	attach(t, tree(t), "h2")
+	dir := t.TempDir()
+	saved, names := filepath.Join(dir, "saved"), filepath.Join(dir, "names")
+	if err := os.WriteFile(names, []byte("# names\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := run(t, "", "discover", "--cache", saved); code != 0 {
+		t.Fatal(stderr)
+	}
+	before, err := os.ReadFile(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"--load-cache SAVED SAVED", "--diff SAVED SAVED", "--cache SAVED SAVED", "--node-name-map NAMES NAMES", "--node-name-map NAMES --cache NAMES",
+	} {
+		words := strings.Fields(strings.NewReplacer("SAVED", saved, "NAMES", names).Replace(line))
+		if out, stderr, code := run(t, "", "discover", words...); code != 2 || out != "" || !strings.Contains(stderr, "write to another file") {
+			t.Errorf("%s: exit code %d, %s%s", line, code, out, stderr)
+		}
+	}
+	for path, want := range map[string]string{saved: string(before), names: "# names\n"} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s has changed: %.50q, %v", path, got, err)
+		}
+	}
+	if _, stderr, code := run(t, "", "discover", "--diff", saved, "--cache", saved); code != 0 { // compare, then remember
+		t.Error(stderr)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
-	"github.com/goverbs/goverbs/umad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/ib/umad"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -87,7 +87,7 @@ func (s *session) open() (*fabric.Client, error) {
 		return nil, err
 	}
 	s.port = port
-	s.client = fabric.NewClient(port, fabric.Config{
+	s.client = fabric.NewClient(port, &fabric.Config{
 		MKey: s.mkey, SMKey: s.smKey, CCKey: s.ccKey, SMLID: uint16(s.smLID), Retry: mad.Retry{Timeout: time.Duration(s.timeout) * time.Millisecond},
 	})
 	return s.client, nil

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/fabric"
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/fabric"
+	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
 

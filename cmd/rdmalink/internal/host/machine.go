@@ -3,13 +3,16 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/rtnetlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
@@ -20,17 +23,18 @@ import (
 // its interfaces, and its file systems. Tests use fakes.
 type Machine struct {
 	RDMA      *netlinkrdma.Client
-	Net       Netdevs
+	Net       addlink.Netdevs
 	Route     rtnetlink.Route
 	Open      func(device string) (*uverbs.Device, error)
 	OpenCM    func() error
+	Connect   func(ctx context.Context, addr netip.Addr) (device string, err error) // to an address of this machine
 	Proc, Sys Tree
 	Modules   Tree // /lib/modules
 }
 
 // This returns the machine that the process runs on.
 func This() Machine {
-	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Route: rtnetlink.Kernel, Open: uverbs.Open, OpenCM: openCM,
+	return Machine{RDMA: &netlinkrdma.Client{Kernel: new(netlinkrdma.Socket)}, Net: addlink.Kernel, Route: rtnetlink.Kernel, Open: uverbs.Open, OpenCM: openCM, Connect: connect,
 		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}
 }
 
@@ -42,6 +46,57 @@ func openCM() error {
 		return err
 	}
 	return ch.Close()
+}
+
+// connect makes a connection to addr over rdma_cm, from this process to itself, and ends it. device is the
+// device that rdma_cm chose, and empty if it is not known. connect returns when ctx ends, also if the
+// kernel does not finish a command.
+func connect(ctx context.Context, addr netip.Addr) (device string, err error) {
+	names, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		dev, _, err := rdmacm.OpenDevice(addr)
+		if err == nil {
+			names <- dev.Info().Name
+			err = dev.Close()
+		}
+		if err == nil {
+			err = connectSelf(ctx, addr)
+		}
+		done <- err
+	}()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	select {
+	case device = <-names:
+	default:
+	}
+	return device, err
+}
+
+func connectSelf(ctx context.Context, addr netip.Addr) error {
+	l, err := rdmacm.Listen(ctx, netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		return err
+	}
+	accepted := make(chan *rdmacm.Conn, 1)
+	go func() {
+		defer close(accepted)
+		if c, err := l.Accept(ctx); err == nil {
+			accepted <- c
+		}
+	}()
+	c, err := rdmacm.Dial(ctx, l.Addr().String())
+	if err == nil {
+		err = c.Close()
+	}
+	err = errors.Join(err, l.Close())
+	if c := <-accepted; c != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 // ForDevices calls f for the device of this name, or for all, and leaves out

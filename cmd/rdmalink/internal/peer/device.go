@@ -52,7 +52,7 @@ func unable(err error) bool {
 // SourceGID chooses the local GID of a port: the one with the index of the option
 // (flag) or, if the index is negative, a matching one. own is the local address of
 // the TCP connection, peer an address of the peer.
-func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *verbs.GIDEntry, err error) {
+func SourceGID(dev *uverbs.Device, port int, flag string, index int, own, peer netip.Addr) (gid *verbs.GIDEntry, err error) {
 	if index >= 0 {
 		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {
 			return nil, fmt.Errorf("%s %d: %w", flag, index, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// Meet finds over TCP the server at the host, or without one a client.
+// Meet connects over TCP to the server at host. If host is empty, it waits for a client.
 func Meet(ctx context.Context, host string, port int) (conn net.Conn, err error) {
 	if host != "" {
 		conn, err = new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))

@@ -14,7 +14,7 @@ import (
 // directions it is the sum of both ends.
 type Bandwidth struct {
 	Size     int
-	Messages int64   // of all QPs; of one direction
+	Messages int64   // of all QPs, in one direction
 	Peak     float64 // bytes a second between any two completions; 0 if not looked for
 	Average  float64 // bytes a second
 	Rate     float64 // messages a second
@@ -61,7 +61,7 @@ func (o *Options) Unit() float64 {
 	return 1 << 20
 }
 
-// report returns b in the form for the peer.
+// report returns b as the report that the peer reads.
 func (b *Bandwidth) report(unit float64) perftest.Report {
 	return perftest.Report{Size: uint64(b.Size), Iterations: uint64(b.Messages),
 		Peak: b.Peak / unit, Average: b.Average / unit, Rate: b.Rate / 1e6}
@@ -81,7 +81,7 @@ func checkReport(r *perftest.Report) error {
 	return nil
 }
 
-// add counts the peer's direction in.
+// add adds the peer's direction.
 func (b *Bandwidth) add(peer *perftest.Report, unit float64) {
 	b.Peak += peer.Peak * unit
 	b.Average += peer.Average * unit
@@ -121,7 +121,7 @@ func (r *run) sendBandwidth() error {
 	return nil
 }
 
-// flowOf returns the flow of a completion, whose WRID has been in the device's memory.
+// flowOf returns the flow of a completion. It checks the WRID, which comes from the device.
 func (r *run) flowOf(wc *verbs.WC) (*flow, error) {
 	if i := wc.WRID &^ (isRecv | isCredit); i < uint64(len(r.flows)) {
 		return r.flows[i], nil
@@ -215,8 +215,8 @@ func (r *run) recvBandwidth() error {
 	return r.reapAll()
 }
 
-// took posts new receives in the place of those that completed, those of a flow
-// that stand together at once.
+// took posts a new receive for each that has completed. It posts those of adjacent
+// completions of a flow with one call.
 func (r *run) took(wcs []verbs.WC, got *int) error {
 	for len(wcs) > 0 {
 		id, n := wcs[0].WRID, 1
@@ -260,7 +260,7 @@ func (r *run) takeFrom(f *flow, n int) error {
 	return r.give(f)
 }
 
-// reapAll leaves no credit to complete later.
+// reapAll waits until every credit that was sent has completed.
 func (r *run) reapAll() error {
 	var got int
 	for _, f := range r.flows {
@@ -306,7 +306,7 @@ func (r *run) bothBandwidth() error {
 	return r.reapAll()
 }
 
-// sort deals out completions of a CQ that has all kinds.
+// sort handles the completions of a CQ that serves sends, receives and credits.
 func (r *run) sort(wcs []verbs.WC, done, got *int) error {
 	for i := range wcs {
 		if wcs[i].WRID&(isRecv|isCredit) == 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -42,7 +42,7 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 // client whose handshake failed. qpType is the type of the QPs that follow, because
 // datagrams have a port space of their own.
 func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(error)) (*CM, error) {
-	l, err := rdmacm.Listen(address)
+	l, err := rdmacm.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (w *CM) config(e *end) *rdmacm.Config {
 	if e.Verb == perftest.Read || e.Verb == perftest.Atomic {
 		depth = e.OutReads
 	}
-	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount}
+	return &rdmacm.Config{PD: e.PD, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, TransportOptions: rdmacm.TransportOptions{RetryCount: e.RetryCount}}
 }
 
 // patience sets the time that a message waits for a receive (RNR retries). rdma_cm sets it
@@ -156,7 +156,7 @@ func (w *CM) patience(e *end, qp *uverbs.QP) error {
 	if e.iWARP() || e.Type != verbs.QPTypeRC {
 		return nil
 	}
-	return qp.Modify(&verbs.QPAttr{MinRNRTimer: 12}, verbs.QPAttrMinRNRTimer)
+	return qp.Modify(&verbs.QPAttr{RNRTimer: 640 * time.Microsecond}, verbs.QPAttrRNRTimer)
 }
 
 // How often, and how long after a refusal, a client asks again: the server may
@@ -192,7 +192,7 @@ func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error)
 // Leave sends the peer the reason why this end fails, if the peer is still
 // connected.
 func (w *CM) Leave(why error) {
-	if farewell.Is(why) {
+	if giveup.Is(why) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wordLimit)
@@ -200,7 +200,7 @@ func (w *CM) Leave(why error) {
 	if w.listener != nil && w.control.awaitFirst(ctx) != nil {
 		return // the peer has left, or never sends
 	}
-	_ = w.control.Send(ctx, farewell.Message(why))
+	_ = w.control.Send(ctx, giveup.Message(why))
 }
 
 // watch calls heard when the peer fails or leaves, until the returned function is
@@ -248,7 +248,7 @@ func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
 		return nil
 	case e.client():
 		p := conn.Peer()
-		f.to = datagramPeer{p.AH, p.QPN, p.QKey}
+		f.to = datagramPeer{p.AH, p.QPN, p.QKey, 0}
 		if !e.answered() {
 			return nil
 		}
@@ -261,7 +261,7 @@ func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
 
 // C: rdma_cm_send_ud_connection_parameters
 func (e *end) introduce(ctx context.Context, f *flow) error {
-	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: f.qp.Num(),
+	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: f.qp.QPN(),
 		SGL: []verbs.SGE{e.mr.SGE(f.index*e.part, introduction)}, AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
 	if _, err := f.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
@@ -280,16 +280,15 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 	if err != nil {
 		return err
 	}
-	ah, err := e.pd.AHFromWC(e.Port, &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
+	ah, err := e.PD.AHFromWC(e.Port, &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
 	if err != nil {
 		return err
 	}
-	e.own(ah)
 	attr, err := f.qp.Query()
 	if err != nil {
 		return err
 	}
-	f.to = datagramPeer{ah, qpn, attr.QKey}
+	f.to = datagramPeer{ah, qpn, attr.QKey, 0}
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -25,11 +25,11 @@ type control struct {
 }
 
 // places is how many messages an end sends, or receives, at once: one, and a
-// farewell behind it.
+// give-up message behind it.
 const places = 2
 
 func (c *control) config() *rdmacm.Config {
-	return &rdmacm.Config{Prepare: c.prepare, RetryCount: 7,
+	return &rdmacm.Config{Prepare: c.prepare, TransportOptions: rdmacm.TransportOptions{RetryCount: 7},
 		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: places, MaxSendSGE: 1, MaxRecvSGE: 1}}}
 }
 
@@ -198,18 +198,18 @@ func (c *control) listen(ctx context.Context) error {
 			c.come = append(c.come, wc)
 		}
 		message, err := c.message(&c.come[n])
-		if err := cmp.Or(err, farewell.Parse(message)); err != nil {
+		if err := cmp.Or(err, giveup.Parse(message)); err != nil {
 			return err
 		}
 	}
 }
 
-// lastWord returns the peer's farewell, if there is one, instead of the error that its
+// lastWord returns the peer's give-up message, if there is one, instead of the error that its
 // leaving caused.
 func (c *control) lastWord(err error) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	if why := c.listen(now); farewell.Is(why) {
+	if why := c.listen(now); giveup.Is(why) {
 		return why
 	}
 	return err

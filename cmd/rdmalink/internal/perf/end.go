@@ -2,8 +2,6 @@ package perf
 
 import (
 	"errors"
-	"io"
-	"slices"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/perftest"
@@ -18,9 +16,9 @@ import (
 type end struct {
 	*Options
 	memory
+	*uverbs.Endpoint
 	dev    *uverbs.Device
 	port   *verbs.PortAttr
-	pd     *uverbs.PD
 	mr     *uverbs.MR
 	words  *mmap.Region // mr's memory, polled while the peer writes to it
 	sendCQ *uverbs.CQ
@@ -28,12 +26,9 @@ type end struct {
 	flows  []*flow
 
 	creditMR *uverbs.MR // nil unless credits are needed
-	rest     []io.Closer
 }
 
-func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
-
-// Close closes the QPs first, which ends their outstanding work.
+// Close ends the connections first, which the QPs may belong to.
 func (e *end) Close() error {
 	var err error
 	for _, f := range e.flows {
@@ -41,10 +36,7 @@ func (e *end) Close() error {
 			err = errors.Join(err, f.close())
 		}
 	}
-	for _, c := range slices.Backward(e.rest) {
-		err = errors.Join(err, c.Close())
-	}
-	return err
+	return errors.Join(err, e.Endpoint.Close())
 }
 
 func (e *end) iWARP() bool { return e.dev.Info().NodeType == verbs.NodeRNIC }
@@ -55,7 +47,12 @@ func newEnd(o *Options, dev *uverbs.Device, port *verbs.PortAttr, sys perftest.S
 	for i := range o.QPCount {
 		e.flows = append(e.flows, &flow{index: i})
 	}
-	for _, step := range []func() error{e.makeMemory, e.makeCredits, e.makeCQs} {
+	var err error
+	if e.Endpoint, err = dev.CreateEndpoint(e.endpointOptions()); err != nil {
+		return nil, err
+	}
+	e.sendCQ, e.recvCQ = e.SendCQ, e.RecvCQ
+	for _, step := range []func() error{e.makeMemory, e.makeCredits} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -66,14 +63,9 @@ func newEnd(o *Options, dev *uverbs.Device, port *verbs.PortAttr, sys perftest.S
 // makeMemory leaves the buffer zero where WRITE is timed: the peer's counter is
 // looked for there.
 func (e *end) makeMemory() (err error) {
-	if e.pd, err = e.dev.AllocPD(); err != nil {
+	if e.mr, err = e.PD.AllocMR(2*e.front, e.access(e.iWARP()), nil); err != nil {
 		return err
 	}
-	e.own(e.pd)
-	if e.mr, err = e.pd.AllocMR(2*e.front, e.access(e.iWARP()), nil); err != nil {
-		return err
-	}
-	e.own(e.mr)
 	if e.words, err = mmap.Wrap(e.mr.Bytes()); err != nil {
 		return err
 	}
@@ -85,18 +77,18 @@ func (e *end) makeMemory() (err error) {
 	return nil
 }
 
-// makeCredits: iWARP ends a connection on which a message finds no receive, so
+// needsCredits: iWARP ends a connection on which a message finds no receive, so
 // the receiving end writes to the sending one how many messages it has received.
-//
+func (e *end) needsCredits() bool { return e.iWARP() && e.Verb == perftest.Send && !e.Latency }
+
 // C: ctx_alloc_credit
 func (e *end) makeCredits() (err error) {
-	if !e.iWARP() || e.Verb != perftest.Send || e.Latency {
+	if !e.needsCredits() {
 		return nil
 	}
-	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPCount, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
+	if e.creditMR, err = e.PD.AllocMR(2*creditSize*e.QPCount, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
-	e.own(e.creditMR)
 	region, err := mmap.Wrap(e.creditMR.Bytes())
 	if err != nil {
 		return err
@@ -112,37 +104,27 @@ func (e *end) makeCredits() (err error) {
 	return nil
 }
 
-// makeCQs creates the CQs. Sends and receives share one if the order of their
-// completions does not matter.
-func (e *end) makeCQs() (err error) {
-	opts := uverbs.CQOptions{CompVector: e.CompVector}
-	if e.Events {
-		if opts.Channel, err = e.dev.CreateCompChannel(); err != nil {
-			return err
-		}
-		e.own(opts.Channel)
-	}
+// endpointOptions gives sends and receives one CQ if the order of their completions does
+// not matter.
+func (e *end) endpointOptions() *uverbs.EndpointOptions {
 	sends, recvs := (e.TxDepth+creditRoom)*e.QPCount, e.RxDepth*e.QPCount
-	shared := e.Bidirectional || e.creditMR != nil
-	if shared {
-		sends += recvs
+	switch {
+	case e.Bidirectional || e.needsCredits():
+		sends, recvs = sends+recvs, 0
+	case e.Verb != perftest.Send:
+		recvs = 0
 	}
-	if e.sendCQ, err = e.dev.CreateCQ(sends, &opts); err != nil {
-		return err
-	}
-	e.own(e.sendCQ)
-	if e.recvCQ = e.sendCQ; shared || e.Verb != perftest.Send {
-		return nil
-	}
-	if e.recvCQ, err = e.dev.CreateCQ(recvs, &opts); err != nil {
-		return err
-	}
-	e.own(e.recvCQ)
-	return nil
+	return &uverbs.EndpointOptions{SendCQEntries: sends, RecvCQEntries: recvs, CQ: uverbs.CQOptions{CompVector: e.CompVector}}
 }
 
 // qpOptions describe each QP.
 func (e *end) qpOptions() uverbs.QPOptions {
+	switch {
+	case e.answers():
+		return uverbs.QPOptions{Type: verbs.QPTypeDCT, RecvCQ: e.recvCQ, DCKey: dcKey}
+	case e.Type == verbs.QPTypeDCI:
+		return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, Cap: verbs.QPCap{MaxSendWR: uint32(e.TxDepth), MaxSendSGE: 1, MaxInline: uint32(e.Inline)}}
+	}
 	return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, Cap: verbs.QPCap{
 		MaxSendWR: uint32(e.TxDepth + creditRoom), MaxRecvWR: uint32(e.RxDepth),
 		MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: uint32(e.Inline)}}

@@ -13,7 +13,8 @@ import (
 type flow struct {
 	index int
 	qp    *uverbs.QP
-	close func() error
+	srq   *uverbs.SRQ  // of a DCT
+	close func() error // of its connection; nil without one
 	peer  perftest.Endpoint
 	to    datagramPeer
 
@@ -31,8 +32,9 @@ type flow struct {
 
 // datagramPeer is the path to a peer that the QP is not connected with.
 type datagramPeer struct {
-	ah        *verbs.AH
+	ah        *uverbs.AH
 	qpn, qkey uint32
+	dcKey     uint64
 }
 
 // place is where the messages of a work request are.
@@ -76,7 +78,7 @@ func (f *flow) prepareSend(e *end, j, size int) {
 	p.sge[0], p.local = e.mr.SGE(offset, size), e.mr.Addr()+uint64(offset)
 	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: e.opcode(), SGL: p.sge[:],
 		RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey,
-		AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
+		AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey, DCKey: f.to.dcKey}
 	if e.Verb == perftest.Atomic {
 		wr.CompareAdd, wr.Swap = 1, 1
 	}
@@ -101,14 +103,14 @@ func (f *flow) aim(j, slot int) {
 	wr.RemoteAddr = f.peer.VAddr + uint64(offset)
 }
 
-func (e *end) opcode() verbs.Opcode {
-	switch e.Verb {
+func (o *Options) opcode() verbs.Opcode {
+	switch o.Verb {
 	case perftest.Write:
 		return verbs.OpRDMAWrite
 	case perftest.Read:
 		return verbs.OpRDMARead
 	case perftest.Atomic:
-		return e.Atomic
+		return o.Atomic
 	}
 	return verbs.OpSend
 }
@@ -130,9 +132,13 @@ func (f *flow) prepareRecvs(e *end, size int) {
 
 // postRecvs posts n receives.
 func (f *flow) postRecvs(n int) error {
+	post := f.qp.PostRecv
+	if f.srq != nil {
+		post = f.srq.PostRecv
+	}
 	for n > 0 {
 		batch := min(n, len(f.recvs))
-		if _, err := f.qp.PostRecv(f.recvs[:batch]); err != nil {
+		if _, err := post(f.recvs[:batch]); err != nil {
 			return err
 		}
 		f.received += batch

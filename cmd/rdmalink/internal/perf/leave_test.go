@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -37,6 +37,7 @@ func did(do func()) error {
 func handEnd(t *testing.T, conn net.Conn) *Hand {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverRXE))
+	k.InBubble = true
 	dev, err := uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2, Node: kernel.Node(k)}.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func interruptOne(t *testing.T, test perftest.Test, victim perftest.Role, when s
 	if err := <-errs[victim]; !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	if err := <-errs[1-victim]; !farewell.Is(err) || !strings.Contains(err.Error(), `the peer gave up: "interrupted"`) {
+	if err := <-errs[1-victim]; !giveup.Is(err) || !strings.Contains(err.Error(), `the peer gave up: "interrupted"`) {
 		t.Errorf("the other: %v", err)
 	}
 }
@@ -107,7 +108,7 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestListen checks that listen finds a farewell behind another message, and leaves
+// TestListen checks that listen finds a give-up message behind another message, and leaves
 // that message to its reader. A peer that closes the connection after a message has
 // not failed.
 func TestListen(t *testing.T) {
@@ -122,9 +123,9 @@ func TestListen(t *testing.T) {
 	if err := <-heard; err != nil {
 		t.Error(err)
 	}
-	farewell.Say(peers, context.Canceled)
+	giveup.Say(peers, context.Canceled)
 	peers.Close()
-	if err := <-heard; !farewell.Is(err) {
+	if err := <-heard; !giveup.Is(err) {
 		t.Error(err)
 	}
 	stop()
@@ -148,7 +149,8 @@ func TestListen(t *testing.T) {
 // without waiting.
 func TestBlame(t *testing.T) {
 	gone, own := (&verbs.WC{Status: verbs.StatusRetryExcErr}).Err(), errLost
-	said := &farewell.Error{Why: "why"}
+	noQP := (&verbs.WC{Status: verbs.StatusRemInvRDReqErr}).Err() // of EFA
+	said := &giveup.Error{Why: "why"}
 	for _, test := range []struct {
 		err  error
 		why  error
@@ -156,6 +158,7 @@ func TestBlame(t *testing.T) {
 		want string
 	}{
 		{gone, said, time.Second, `the peer gave up: "why" (` + gone.Error() + `)`},
+		{noQP, said, time.Second, `the peer gave up: "why" (` + noQP.Error() + `)`},
 		{gone, said, 0, `the peer gave up: "why" (` + gone.Error() + `)`},
 		{gone, context.Canceled, 0, "context canceled (" + gone.Error() + ")"},
 		{gone, errPeerGone, 0, gone.Error()},

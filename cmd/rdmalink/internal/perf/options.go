@@ -16,7 +16,7 @@ type Options struct {
 	perftest.Test // Duration and LIDOnly follow from the rest
 	Role          perftest.Role
 
-	Type   verbs.QPType // RC (0), UC or UD
+	Type   verbs.QPType // RC (0), UC, UD, SRD or, for DC, DCI
 	Atomic verbs.Opcode // OpFetchAdd (0) or OpCompareSwap
 
 	Size  int           // bytes of a message; AllSizes: from 2 on
@@ -43,7 +43,7 @@ type Options struct {
 	CompVector  uint32        // of the CQs' events
 	WaitDestroy time.Duration // before all is closed
 
-	Port         uint32          // of the device, from 1
+	Port         int             // of the device, from 1
 	Link         verbs.LinkLayer // which the port must have; 0: any
 	MTU          verbs.MTU       // of the path; 0: the port's
 	SL           uint8
@@ -126,7 +126,7 @@ func (o *Options) setDepths() {
 	if o.Verb != perftest.Send {
 		return
 	}
-	if o.Type != verbs.QPTypeRC && o.RxDepth == defaultRxDepth {
+	if o.lossy() && o.RxDepth == defaultRxDepth {
 		o.RxDepth = mostLossyReceives
 	}
 	o.RxDepth = min(o.RxDepth, o.Iters)
@@ -134,6 +134,25 @@ func (o *Options) setDepths() {
 		o.RxDepth += o.RxDepth % 2
 	}
 }
+
+// lossy reports whether a message without a receive is lost.
+func (o *Options) lossy() bool { return o.Type == verbs.QPTypeUC || o.Type == verbs.QPTypeUD }
+
+// addressed reports whether each work request names the peer.
+func (o *Options) addressed() bool {
+	return o.Type == verbs.QPTypeUD || o.Type == verbs.QPTypeSRD || o.Type == verbs.QPTypeDCI
+}
+
+// TypeName returns perftest's name of a type.
+func TypeName(t verbs.QPType) string {
+	if t == verbs.QPTypeDCI {
+		return "DC"
+	}
+	return t.String()
+}
+
+// answers reports whether the QPs of this end are targets of the peer's.
+func (o *Options) answers() bool { return o.Type == verbs.QPTypeDCI && !o.client() }
 
 // or puts the default in the place of 0.
 func or[T comparable](field *T, value T) {
@@ -168,16 +187,20 @@ const cacheLine = 64
 
 // Fits returns an error for options that exceed the limits of a device.
 func Fits(o Options, dev *uverbs.Device) error {
+	asked := o.asksSize()
 	o.setDefaults()
-	_, err := o.fit(dev)
+	_, err := o.fit(dev, asked)
 	return err
 }
 
+// asksSize reports, before setDefaults, whether the size is not a default.
+func (o *Options) asksSize() bool { return o.Size > 0 && !o.AllSizes }
+
 // fit completes the options with the limits of a device and its port, and returns
-// an error for options that exceed them.
-func (o *Options) fit(dev *uverbs.Device) (*verbs.PortAttr, error) {
+// an error for options that exceed them. asked says that the user chose the size.
+func (o *Options) fit(dev *uverbs.Device, asked bool) (*verbs.PortAttr, error) {
 	name := dev.Info().Name
-	attr, err := dev.Query()
+	attr, err := dev.QueryDevice()
 	if err != nil {
 		return nil, err
 	}
@@ -195,23 +218,47 @@ func (o *Options) fit(dev *uverbs.Device) (*verbs.PortAttr, error) {
 		return nil, fmt.Errorf("-m %d: the MTU of %s's port is %d", o.MTU.Bytes(), name, port.ActiveMTU.Bytes())
 	}
 	or(&o.MTU, port.ActiveMTU)
-	if o.Type != verbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
-		return nil, fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, port.MaxMsgSize)
+	if dev.Info().Driver == verbs.DriverEFA {
+		o.CQMod = 1 // it has no sends without a completion
 	}
-	return port, o.within(name, attr, dev.Info().NodeType == verbs.NodeRNIC)
+	if err := o.within(dev, attr); err != nil {
+		return nil, err
+	}
+	return port, o.fitSize(name, attr, port, asked)
+}
+
+// fitSize compares the size of a message with the limits of the device. The default of SRD is as long as
+// the device's messages, if they are shorter.
+//
+// C: check_mtu
+func (o *Options) fitSize(name string, attr *verbs.DeviceAttr, port *verbs.PortAttr, asked bool) error {
+	most := int64(port.MaxMsgSize)
+	if o.Type == verbs.QPTypeSRD && o.Verb != perftest.Send {
+		most = int64(attr.MaxRDMASize)
+	}
+	switch {
+	case o.Type == verbs.QPTypeUD || int64(o.Size) <= most:
+		return nil
+	case o.Type == verbs.QPTypeSRD && !asked && most > 0:
+		o.Size = int(most)
+		return nil
+	}
+	return fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, most)
 }
 
 // within compares with the limits of the device.
-func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error {
-	mostWRs := int(attr.MaxQPWR) - creditRoom
+func (o *Options) within(dev *uverbs.Device, attr *verbs.DeviceAttr) error {
+	name, mostWRs := dev.Info().Name, int(attr.MaxQPWR)-creditRoom
 	switch {
-	case iWARP && o.Type != verbs.QPTypeRC:
+	case dev.Info().NodeType == verbs.NodeRNIC && o.Type != verbs.QPTypeRC:
 		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, verbs.ErrNotSupported)
 	case o.Verb == perftest.Atomic && attr.AtomicCap == verbs.AtomicNone:
 		return fmt.Errorf("%s has no atomics: %w", name, verbs.ErrNotSupported)
+	case !dev.Supports(o.Type, o.opcode()):
+		return fmt.Errorf("-c %v: %s has no %v of this type: %w", o.Type, name, o.opcode(), verbs.ErrNotSupported)
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
-	case o.RxDepth > mostWRs && o.Type != verbs.QPTypeRC:
+	case o.RxDepth > mostWRs && o.lossy():
 		o.RxDepth = mostWRs // the default of lossy services, not one that the user chose
 	case o.RxDepth > mostWRs:
 		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)

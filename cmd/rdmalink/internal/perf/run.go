@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -122,7 +122,7 @@ func check(wcs []verbs.WC, err error) error {
 func explainWC(wc *verbs.WC) error {
 	err := wc.Err()
 	switch wc.Status {
-	case verbs.StatusRetryExcErr:
+	case verbs.StatusRetryExcErr, verbs.StatusRespTimeoutErr:
 		return fmt.Errorf("%w: the peer is gone, or its GID can't be reached from this one (-x)", err)
 	case verbs.StatusLocLenErr, verbs.StatusLocQPOpErr, verbs.StatusRemInvReqErr, verbs.StatusRemOpErr, verbs.StatusRemAccessErr:
 		return fmt.Errorf("%w: do both ends have the same options?", err)
@@ -166,7 +166,7 @@ const (
 	// peerGrace is the time for the peer's last messages, sent before it left, to
 	// appear in the CQs or in memory.
 	peerGrace = time.Second
-	// wordLimit is how long the peer's farewell may take, or this end's to
+	// wordLimit is how long the peer's give-up message may take, or this end's to
 	// the peer. Nobody waits for it once the connection has ended.
 	wordLimit = 5 * time.Second
 	// stallLimit is how long a run may make no progress, and doneLimit when
@@ -188,12 +188,12 @@ func (r *run) counted() error {
 func (c *course) guarded(r *run) error {
 	stop := c.path.watch(func(err error) {
 		switch {
-		case farewell.Is(err):
+		case giveup.Is(err):
 			r.cancel(err)
 		case err != nil:
 			time.AfterFunc(peerGrace, func() { r.cancel(fmt.Errorf("%w (%w)", errPeerGone, err)) })
 		case c.Test.Duration: // the peer's time is up sooner
-		case c.Type == verbs.QPTypeRC:
+		case !c.lossy():
 			go r.watchProgress(doneLimit, errUnlike)
 		default:
 			go r.watchProgress(lostLimit, errLost)
@@ -219,16 +219,18 @@ func (r *run) blame(err error) error {
 		}
 	}
 	why := context.Cause(r.ctx)
-	if err == nil || errors.Is(err, why) || !farewell.Is(why) && !errors.Is(why, context.Canceled) {
+	if err == nil || errors.Is(err, why) || !giveup.Is(why) && !errors.Is(why, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w (%w)", why, err)
 }
 
 // alone reports whether the peer's QP may be the one that failed or was closed. siw
-// reports that as an operation that the local QP can't carry out.
+// reports that as an operation that the local QP can't carry out, EFA as an invalid datagram request or as a
+// response that did not come.
 func alone(err error) bool {
-	for _, sign := range []error{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRNRRetryExcErr, verbs.StatusLocQPOpErr, syscall.ENOTCONN} {
+	for _, sign := range []error{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRNRRetryExcErr, verbs.StatusLocQPOpErr,
+		verbs.StatusRemInvRDReqErr, verbs.StatusRespTimeoutErr, syscall.ENOTCONN} {
 		if errors.Is(err, sign) {
 			return true
 		}

@@ -38,7 +38,7 @@ func newWorld(t *testing.T, o Options) *world {
 		t.Cleanup(func() { w.ok(dev.Close()) })
 		mine := Completed(o)
 		mine.Role = role
-		port, err := mine.fit(dev)
+		port, err := mine.fit(dev, o.asksSize())
 		w.ok(err)
 		w.ends[i], err = newEnd(&mine, dev, port, mine.system())
 		w.ok(err)

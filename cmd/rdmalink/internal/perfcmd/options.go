@@ -59,7 +59,7 @@ var table = []row{
 	{cli.NewRow('a', "all", "", "measure all sizes from 2 bytes to 8 MiB (datagrams: up to the MTU)", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('A', "atomic_type", "TYPE", "operation: FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},
 	{cli.NewRow('b', "bidirectional", "", "measure both directions at once", cli.Flag(func(o *options) *bool { return &o.Bidirectional })), isBandwidth},
-	{cli.NewRow('c', "connection", "TYPE", "QP type: RC (default), UC for SEND and WRITE, UD for SEND", setConnection), nil},
+	{cli.NewRow('c', "connection", "TYPE", "QP type: RC (default), UC for SEND and WRITE, UD for SEND, SRD of EFA, DC of mlx5", setConnection), nil},
 	{cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first suitable one)", func(o *options, v string) error { o.device = v; return nil }), nil},
 	{cli.NewRow('D', "duration", "SECONDS", "run for SECONDS instead of a number of messages; see -f", cli.Number("duration in seconds", 1, math.MaxInt32, func(o *options) *int { return &o.duration })), nil},
 	{cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.Events })), func(k Kind) bool { return k != Kind{perftest.Write, true} }},
@@ -77,12 +77,14 @@ var table = []row{
 	{cli.NewRow('o', "outs", "N", "number of READs or atomics in flight (default: the device's maximum)", cli.Number("number of outstanding reads", 1, math.MaxUint8, func(o *options) *int { return &o.OutReads })), verbsOf(perftest.Read, perftest.Atomic)},
 	{cli.NewRow('p', "port", "PORT", "port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.tcpPort })), nil},
 	{cli.NewRow('q', "qp", "N", "number of QPs (default 1)", cli.Number("number of QPs", 1, 16384, func(o *options) *int { return &o.QPCount })), isBandwidth},
-	{cli.NewRow('Q', "cq-mod", "N", "request a completion for every Nth message (default 100; 1 beyond 8192 bytes)", cli.Number("number of messages to a completion", 1, 1024, func(o *options) *int { return &o.CQMod })), isBandwidth},
+	{cli.NewRow('Q', "cq-mod", "N", "request a completion for every Nth message (default 100; 1 beyond 8192 bytes, and on EFA)", cli.Number("number of messages to a completion", 1, 1024, func(o *options) *int { return &o.CQMod })), isBandwidth},
 	{cli.NewRow('r', "rx-depth", "N", "number of posted receives (default 512; UC and UD: up to 16000)", cli.Number("number of receives", 1, 16384, func(o *options) *int { return &o.RxDepth })), verbsOf(perftest.Send)},
 	{cli.NewRow('R', "rdma_cm", "", "connect with rdma_cm; HOST is an address of the server's RDMA device", cli.Flag(func(o *options) *bool { return &o.CM })), nil},
-	{cli.NewRow('s', "size", "BYTES", "message size, with K or M if desired (default: lat 2, bw 65536)", setSize), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
+	{cli.NewRow('s', "size", "BYTES", "message size, with K or M if desired (default: lat 2, bw 65536; UD and SRD: up to the device's limit)", setSize), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('S', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })), nil},
 	{cli.NewRow(0, "source_ip", "ADDR", "with -R: the local address to connect from or to listen on", func(o *options, v string) error { o.source = v; return nil }), nil},
+	{cli.NewRow(0, "bind_source_ip", "ADDR", "the same as --source_ip", func(o *options, v string) error { o.source = v; return nil }), nil},
+	{cli.NewRow(0, "ipv6-addr", "", "accepted for compatibility with perftest; HOST may always be an IPv6 address", func(*options, string) error { return nil }), nil},
 	{cli.NewRow(0, "tclass", "N", "traffic class (default 0)", cli.Number("traffic class", 0, math.MaxUint8, func(o *options) *int { return &o.tclass })), nil},
 	{cli.NewRow('t', "tx-depth", "N", "number of outstanding sends (default 128)", cli.Number("number of sends", 1, 15000, func(o *options) *int { return &o.TxDepth })), isBandwidth},
 	{cli.NewRow('u', "qp-timeout", "N", "time to wait for an acknowledgement, 4.096 us * 2^N (default 14)", cli.Number("timeout", 1, 31, func(o *options) *int { return &o.qpTimeout })), nil},
@@ -148,6 +150,12 @@ func (o *options) conflict() string {
 		return "-X needs -e"
 	case o.Type == verbs.QPTypeUD && o.Verb != perftest.Send:
 		return "-c UD: datagrams support SEND only"
+	case o.Type == verbs.QPTypeSRD && o.Verb == perftest.Atomic:
+		return "-c SRD: only RC supports atomics"
+	case o.Type == verbs.QPTypeSRD && o.Verb == perftest.Write && o.Latency:
+		return "-c SRD: it fills memory in any order, so the last byte does not tell that the others are there; give write bw, or send lat"
+	case o.Type == verbs.QPTypeDCI && (o.Latency || o.Bidirectional):
+		return "-c DC: an end is either an initiator or a target here; give bw, without -b"
 	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
 		return "-c UC: only RC supports READ and atomics"
 	}
@@ -160,15 +168,15 @@ func (o *options) conflict() string {
 // cmConflict returns the conflict between -R and other options, or "".
 func (o *options) cmConflict() string {
 	if !o.CM {
-		for _, name := range []string{"source_ip", "retry_count"} {
+		for _, name := range []string{"source_ip", "bind_source_ip", "retry_count"} {
 			if o.given[name] {
 				return "--" + name + " needs -R"
 			}
 		}
 		return ""
 	}
-	if o.Type == verbs.QPTypeUC {
-		return "-R and -c UC: rdma_cm connects RC and UD only"
+	if o.Type == verbs.QPTypeUC || o.Type == verbs.QPTypeSRD || o.Type == verbs.QPTypeDCI {
+		return fmt.Sprintf("-R and -c %s: rdma_cm connects RC and UD only", perf.TypeName(o.Type))
 	}
 	for _, row := range table {
 		switch row.Long {
@@ -211,6 +219,12 @@ const (
 	whyMcast  = "a run has two ends: measure multicast with perftest at both"
 	whyPorts  = "a run uses one port: start one for each, with -i, and -p of its own"
 	whyOutput = "give -j, which prints JSON to standard output, and > FILE"
+	whyGPU    = "the memory is the machine's own: measure that of accelerators with perftest at both ends"
+	whyRaw    = "raw Ethernet is no test of perf: use perftest's raw_ethernet programs at both ends"
+	whyImm    = "perf measures operations without immediate data: leave it out at both ends"
+	whyTPH    = "the hints for the PCIe bus are left to the kernel: leave it out here; the other end may use it"
+	whyCheck  = "perf measures and does not compare: rdmalink doctor --selftest compares the data of each operation"
+	whyPin    = "start it under taskset(1) or numactl(8)"
 	whyMmap   = "rdmalink allocates the memory itself: leave it out here; the other end may use it"
 )
 
@@ -258,6 +272,79 @@ var refused = []refusal{
 	{0, "typical_pkt_size", true, whyRate, isBandwidth},
 	{0, "use-srq", false, "each QP has its own receive queue; rdmalink pingpong srq has a shared one", func(k Kind) bool { return k.Verb != perftest.Write }},
 	{0, "use_hugepages", false, "let the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
+
+	// of perftest 6.29
+	{0, "comm_rdma_cm", false, "leave it out at both ends, which then exchange data over TCP, or give both -R", nil},
+	{0, "congest_type", true, "the device's own settings decide the congestion control: leave it out here; the other end may use it", nil},
+	{0, "connectionless", false, whyMcast, verbsOf(perftest.Send)},
+	{0, "cpu_id", true, whyTPH, nil},
+	{0, "cuda_mem_type", true, whyGPU, nil},
+	{0, "gpu_touch", true, whyGPU, nil},
+	{0, "opencl_platform_id", true, whyGPU, nil},
+	{0, "use_cuda", true, whyGPU, nil},
+	{0, "use_cuda_bus_id", true, whyGPU, nil},
+	{0, "use_cuda_dmabuf", false, whyGPU, nil},
+	{0, "use_cuda_pcie_mapping", false, whyGPU, nil},
+	{0, "use_data_direct", false, whyGPU, nil},
+	{0, "use_hl", true, whyGPU, nil},
+	{0, "use_ib_dm_dmabuf", true, whyGPU, nil},
+	{0, "use_mlu", true, whyGPU, nil},
+	{0, "use_mlu_dmabuf", false, whyGPU, nil},
+	{0, "use_musa", true, whyGPU, nil},
+	{0, "use_musa_bus_id", true, whyGPU, nil},
+	{0, "use_musa_dmabuf", false, whyGPU, nil},
+	{0, "use_musa_pcie_mapping", false, whyGPU, nil},
+	{0, "use_neuron", true, whyGPU, nil},
+	{0, "use_neuron_dmabuf", false, whyGPU, nil},
+	{0, "use_opencl", true, whyGPU, nil},
+	{0, "use_rocm", true, whyGPU, nil},
+	{0, "use_rocm_dmabuf", false, whyGPU, nil},
+	{0, "cqe_poll", true, "as many completions are polled at once as a queue can have: leave it out here; the other end may use it", nil},
+	{0, "data_validation", false, whyCheck, nil},
+	{0, "data_validation_debug", false, whyCheck, nil},
+	{0, "disable_dynamic_polling", false, "polling does not adapt: leave it out here; the other end may use it", nil},
+	{0, "disable_numa", false, whyPin, nil},
+	{0, "numa_node", true, whyPin, nil},
+	{0, "pin_cores", true, whyPin, nil},
+	{0, "dest_ip", true, whyRaw, nil},
+	{0, "dest_mac", true, whyRaw, nil},
+	{0, "dest_port", true, whyRaw, nil},
+	{0, "ethertype", true, whyRaw, nil},
+	{0, "flows", true, whyRaw, nil},
+	{0, "flows_burst", true, whyRaw, nil},
+	{0, "client", false, whyRaw, nil},
+	{0, "local_ip", true, whyRaw, nil},
+	{0, "local_mac", true, whyRaw, nil},
+	{0, "local_port", true, whyRaw, nil},
+	{0, "remote_ip", true, whyRaw, nil},
+	{0, "remote_mac", true, whyRaw, nil},
+	{0, "remote_port", true, whyRaw, nil},
+	{0, "server", false, whyRaw, nil},
+	{0, "mac_fwd", false, whyRaw, nil},
+	{0, "promiscuous", false, whyRaw, nil},
+	{0, "raw_ipv6", false, whyRaw, nil},
+	{0, "raw_mcast", false, whyRaw, nil},
+	{0, "reply_every", true, whyRaw, nil},
+	{0, "sniffer", false, whyRaw, nil},
+	{0, "source_mac", true, whyRaw, nil},
+	{0, "source_port", true, whyRaw, nil},
+	{0, "tcp", false, whyRaw, nil},
+	{0, "use_rss", false, whyRaw, nil},
+	{0, "vlan_en", false, whyRaw, nil},
+	{0, "vlan_pcp", true, whyRaw, nil},
+	{0, "flow_label", true, "the flow label is 0 or, with -R, rdma_cm's: leave it out here; the other end may use it", nil},
+	{0, "no_enhanced_reorder", false, "receives are taken in order already: leave it out here; the other end may use it", nil},
+	{0, "no_lock", false, "queues are locked as in every program of Go: leave it out here; the other end may use it", nil},
+	{0, "payload_file_path", true, "what is sent does not change the speed of a device: leave it out here; the other end may use it", nil},
+	{0, "ph", true, whyTPH, nil},
+	{0, "tph_mem", true, whyTPH, nil},
+	{0, "report-histogrm", false, "perftest's misspelling: give -H or --report-histogram", isLatency},
+	{0, "send_with_imm", false, whyImm, verbsOf(perftest.Send)},
+	{0, "sig_offload", false, whyAES, nil},
+	{0, "unsolicited_write", false, whyImm, verbsOf(perftest.Write)},
+	{0, "use-null-mr", false, "a region without memory has nothing to compare: leave it out here; the other end may use it", nil},
+	{0, "use_ooo", false, "the order of packets is left to the device: leave it out at both ends", nil},
+	{0, "write_with_imm", false, whyImm, verbsOf(perftest.Write)},
 }
 
 // row returns the row for the parser. The help does not list it.
@@ -310,10 +397,10 @@ func setAtomic(o *options, value string) error {
 }
 
 func setConnection(o *options, value string) error {
-	types := map[string]verbs.QPType{"RC": verbs.QPTypeRC, "UC": verbs.QPTypeUC, "UD": verbs.QPTypeUD}
+	types := map[string]verbs.QPType{"RC": verbs.QPTypeRC, "UC": verbs.QPTypeUC, "UD": verbs.QPTypeUD, "SRD": verbs.QPTypeSRD, "DC": verbs.QPTypeDCI}
 	typ, ok := types[value]
 	if !ok {
-		return cli.Expected(value, "RC", "UC", "UD")
+		return cli.Expected(value, "RC", "UC", "UD", "SRD", "DC")
 	}
 	o.Type = typ
 	return nil
@@ -366,7 +453,7 @@ func (o *options) complete() {
 	if o.host == "" {
 		o.Role = perftest.Server
 	}
-	o.Port, o.SL, o.TrafficClass, o.QPTimeout = uint32(o.ibPort), uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
+	o.Port, o.SL, o.TrafficClass, o.QPTimeout = o.ibPort, uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
 	o.HopLimit, o.PKeyIndex, o.DLID, o.CompVector = uint8(o.hopLimit), uint32(o.pkeyIndex), uint16(o.dlid), uint32(o.vector)
 	o.Time, o.Margin, o.WaitDestroy = seconds(o.duration), seconds(o.margin), seconds(o.waitDestroy)
 	if o.RetryCount = o.retryCount; o.given["retry_count"] && o.retryCount == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/internal/perftest"
 )
 
 //go:embed testdata/perftest-4.5-options.txt
@@ -82,6 +83,43 @@ func TestPerfRefusedHidden(t *testing.T) {
 	for _, r := range refused {
 		if strings.Contains(k.options().Help(), "--"+r.long+" ") || strings.Contains(err.Error(), "--"+r.long+",") {
 			t.Errorf("--%s is offered", r.long)
+		}
+	}
+}
+
+// newNames are the options of perftest 6.29.
+const newNames = `port ib-dev ib-port mtu size iters tx-depth qp-timeout sl gid-index all CPU-freq connection qp events vector
+inline_size outs mcg comm_rdma_cm rdma_cm tos hop_limit MGID rx-depth bidirectional cq-mod noPeak version
+report-cycles report-histogrm report-unsorted atomic_type dualport post_list duration margin source_mac
+dest_mac dest_ip source_ip dest_port source_port ethertype limit_bw limit_msgrate server client mac_fwd
+use_rss report-counters force-link remote_mac local_mac remote_ip local_ip remote_port local_port
+run_infinitely report_gbits use-srq no_lock use-null-mr report-both reversed pkey_index tcp burst_size
+typical_pkt_size rate_limit rate_limit_type rate_units output cpu_util out_json out_json_file latency_gap
+flow_label retry_count dont_xchg_versions payload_file_path use_cuda use_cuda_bus_id use_cuda_dmabuf
+use_cuda_pcie_mapping use_data_direct cuda_mem_type use_musa use_musa_bus_id use_musa_dmabuf
+use_musa_pcie_mapping use_rocm use_rocm_dmabuf use_neuron use_neuron_dmabuf use_hl use_mlu use_mlu_dmabuf
+use_opencl opencl_platform_id use_ib_dm_dmabuf gpu_touch mmap mmap-offset ipv6 ipv6-addr raw_ipv6
+report-per-port odp use_hugepages use_old_post_send promiscuous sniffer raw_mcast mr_per_qp dlid tclass
+wait_destroy flows flows_burst reply_every perform_warm_up vlan_en vlan_pcp recv_post_list aes_xts
+encrypt_on_tx sig_before aes_block_size kek_path credentials_path data_enc_keys_number data_enc_key_app_path
+log_dci_streams log_active_dci_streams disable_pcie_relaxed use_ooo congest_type bind_source_ip write_with_imm
+send_with_imm no_enhanced_reorder unsolicited_write connectionless cqe_poll tph_mem cpu_id ph
+disable_dynamic_polling sig_offload data_validation data_validation_debug pin_cores numa_node disable_numa`
+
+// TestPerfNewOptions checks that each option of perftest 6.29 is accepted, or refused with a reason by a
+// test.
+func TestPerfNewOptions(t *testing.T) {
+	known := make(map[string]bool)
+	for _, verb := range []perftest.Verb{perftest.Send, perftest.Write, perftest.Read, perftest.Atomic} {
+		for _, latency := range []bool{false, true} {
+			for _, row := range (Kind{verb, latency}).parser() {
+				known[row.Long] = true
+			}
+		}
+	}
+	for _, name := range strings.Fields(newNames) {
+		if !known[name] {
+			t.Errorf("--%s: neither accepted nor refused", name)
 		}
 	}
 }

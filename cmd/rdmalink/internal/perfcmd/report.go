@@ -51,7 +51,7 @@ func (r *report) Start(s *perf.Setting) error {
 	var b strings.Builder
 	b.WriteString(ruler)
 	fmt.Fprintf(&b, "                    %s\n", r.title(s))
-	fmt.Fprintf(&b, " Device          : %s (%v)\tConnection type : %v\n", s.Device, s.Driver, s.Type)
+	fmt.Fprintf(&b, " Device          : %s (%v)\tConnection type : %v\n", s.Device, s.Driver, perf.TypeName(s.Type))
 	fmt.Fprintf(&b, " Number of qps   : %d\t\trdma_cm QPs     : %s\n", s.QPCount, onOff(s.CM))
 	fmt.Fprintf(&b, " Mtu             : %d[B]\tLink type       : %v\n", s.MTU.Bytes(), s.Link)
 	fmt.Fprintf(&b, " TX depth        : %d\t\tCQ Moderation   : %d\n", s.TxDepth, s.CQMod)
@@ -260,7 +260,7 @@ type jsonBandwidth struct {
 }
 
 func (j *jsonReport) start(p *session, s *perf.Setting) {
-	j.Device, j.Driver, j.Connection = s.Device, s.Driver.String(), s.Type.String()
+	j.Device, j.Driver, j.Connection = s.Device, s.Driver.String(), perf.TypeName(s.Type)
 	j.PeerVersion = s.Version
 	j.CM, j.Events, j.Bidirectional = s.CM, s.Events, s.Bidirectional
 	j.QPCount, j.MTU, j.TxDepth, j.RxDepth = s.QPCount, s.MTU.Bytes(), s.TxDepth, s.RxDepth

@@ -107,7 +107,7 @@ func TestPerfJSON(t *testing.T) {
 	p, out := newSession(t, "send lat -n 6 -U -j h")
 	r := p.newReport()
 	err := errors.Join(r.Start(setting(p)), r.Latency(aLatency))
-	failure := errors.New("uverbs: it broke")
+	failure := errors.New("it broke")
 	if err = errors.Join(err, r.finish(failure)); !errors.Is(err, failure) {
 		t.Error(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -60,9 +60,14 @@ func (p *session) byHand(ctx context.Context, report *report) (err error) {
 		return err
 	}
 	defer conn.Close()
+	return p.over(ctx, conn, dev, report)
+}
+
+// over runs the test with the peer of a connection.
+func (p *session) over(ctx context.Context, conn net.Conn, dev *uverbs.Device, report *report) error {
 	gid, err := p.chooseGID(dev, conn)
 	if err != nil {
-		farewell.Say(conn, err)
+		giveup.Say(conn, err)
 		return err
 	}
 	return perf.Run(ctx, p.Options, perf.ByHand(conn, dev, gid), report)
@@ -82,26 +87,23 @@ func (p *session) misfit(dev *uverbs.Device) error {
 	if dev.Info().NodeType == verbs.NodeRNIC {
 		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, peer.ErrOnlyCM)
 	}
-	if err := perf.Fits(p.Options, dev); err != nil {
-		return err
-	}
 	cq, err := dev.CreateCQ(1, nil) // fails if there is no provider
 	if err != nil {
 		return err
 	}
-	return cq.Close()
+	return errors.Join(perf.Fits(p.Options, dev), cq.Close())
 }
 
-// chooseGID finds none on InfiniBand unless one is asked for: it has its LID.
+// chooseGID finds none on InfiniBand unless one is asked for: it has its LID. EFA has none.
 func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*verbs.GIDEntry, error) {
-	port, err := dev.QueryPort(uint32(p.ibPort))
+	port, err := dev.QueryPort(p.ibPort)
 	if err != nil {
 		return nil, err
 	}
-	if p.gid < 0 && !port.GRHRequired {
+	if p.gid < 0 && !port.GRHRequired && port.LID != 0 {
 		return nil, nil
 	}
-	return peer.SourceGID(dev, uint32(p.ibPort), "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
+	return peer.SourceGID(dev, p.ibPort, "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
 }
 
 func addrOf(a net.Addr) netip.Addr {

@@ -2,16 +2,22 @@ package ping
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestOptions(t *testing.T) {
@@ -50,7 +56,7 @@ func ran(t *testing.T, out *bytes.Buffer, o options) *session {
 	t.Helper()
 	s := &session{Output: cli.Output{Stdout: out, JSON: o.asJSON}, options: o,
 		report: report{Host: o.host, Peer: netip.MustParseAddrPort("10.0.0.2:7174"), Device: "rxe0", start: time.Now()}}
-	lost := errors.New("rdmacm: gone\nuverbs: too")
+	lost := errors.New("gone\ntoo")
 	for i, err := range []error{nil, lost, nil, nil} {
 		if err := s.counted(i+1, time.Duration(i+1)*time.Millisecond, err); err != nil {
 			t.Fatal(err)
@@ -127,5 +133,38 @@ func TestUnknownHost(t *testing.T) {
 	err = Run(t.Context(), cli.Output{Stdout: &out}, []string{"-j", host})
 	if bad := json.Unmarshal(out.Bytes(), &r); bad != nil || err == nil || r.Sent != 0 || !strings.Contains(r.Error, host) {
 		t.Errorf("%v, %v: %s", err, bad, &out)
+	}
+}
+
+// TestPermanent checks which errors end the run: those that do not depend on when the peer is there.
+func TestPermanent(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil: false,
+		&verbs.Error{Op: "resolve address", Err: syscall.ENODEV}:                                       true,
+		&verbs.Error{Op: "resolve address", Err: syscall.ENETUNREACH}:                                  true,
+		&verbs.Error{Op: "resolve address", Err: syscall.EADDRNOTAVAIL}:                                true,
+		&verbs.Error{Op: "resolve address", Err: syscall.EHOSTUNREACH}:                                 false,
+		&verbs.Error{Op: "resolve route", Err: syscall.ETIMEDOUT}:                                      false,
+		&verbs.Error{Op: "connect", Err: &rdmacm.RejectedError{Reason: rdmacm.RejectInvalidServiceID}}: false,
+		&verbs.Error{Op: "connect", Err: &rdmacm.RejectedError{Reason: rdmacm.RejectConsumer}}:         true,
+		&verbs.Error{Op: "connect", Err: &rdmacm.RejectedError{Errno: syscall.ECONNREFUSED}}:           false,
+		fmt.Errorf("waiting: %w", rping.ErrProtocol):                                                   true,
+		rdmacm.ErrDisconnected:   false,
+		context.DeadlineExceeded: false,
+		verbs.ErrNoProvider:      true,
+	} {
+		if permanent(err) != want {
+			t.Errorf("%v: not %v", err, want)
+		}
+	}
+}
+
+// TestPermanentEnds checks that a run without a count ends at a permanent error, with the summary.
+func TestPermanentEnds(t *testing.T) {
+	var out bytes.Buffer
+	// The first address is not of this machine, so that binding to it fails, or there is no RDMA at all.
+	err := Run(t.Context(), cli.Output{Stdout: &out}, []string{"-I", "192.0.2.77", "192.0.2.78", "-W", "60"})
+	if err == nil || !strings.Contains(out.String(), "1 pings, 0 answered") {
+		t.Errorf("%v, %s", err, &out)
 	}
 }

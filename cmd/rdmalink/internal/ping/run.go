@@ -9,12 +9,16 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Details returns the help text.
@@ -33,7 +37,9 @@ time covers all of this. All pings use one connection. If it breaks, or a ping i
 answered in time, the ping is lost and the next one connects again.
 
 ` + table.Help() + `
-If the name can't be resolved at the start, ping fails. After an interrupt it prints
+If the name can't be resolved at the start, or nothing was answered yet and later pings
+would fail for the same reason, such as no route, no RDMA device at the route, or a peer
+that refuses the connection, ping fails. After an interrupt it prints
 the summary. The exit code is 0 if a ping was answered, 1 if none was or if a ping came
 back changed, 2 for an invalid command line.`
 }
@@ -103,8 +109,32 @@ func (s *session) pings(ctx context.Context) error {
 		if err := s.counted(n, took, err); err != nil {
 			return err
 		}
+		if s.Answered == 0 && permanent(err) {
+			return nil // outcome returns it
+		}
 	}
 	return nil
+}
+
+// lasting are errors that a later ping would have too: of this machine, its routes and the options, not of a peer that is
+// late, or gone for now.
+var lasting = []error{
+	verbs.ErrNoDevice, verbs.ErrNoProvider, verbs.ErrNotSupported, rping.ErrProtocol,
+	syscall.EINVAL, syscall.ENODEV, syscall.ENOENT, syscall.ENXIO, syscall.EACCES, syscall.EPERM,
+	syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT, syscall.ENETUNREACH,
+}
+
+// permanent reports whether the next ping would fail in the same way. Once a ping was answered no error is permanent: the
+// device or the route has changed, and may come back.
+func permanent(err error) bool {
+	if rejected := new(rdmacm.RejectedError); errors.As(err, &rejected) {
+		switch rejected.Reason {
+		case rdmacm.RejectConsumer, rdmacm.RejectVendorOption, rdmacm.RejectOtherProtocol, rdmacm.RejectRefused:
+			return true
+		}
+		return false
+	}
+	return slices.ContainsFunc(lasting, func(e error) bool { return errors.Is(err, e) })
 }
 
 // one sends a ping. It connects first if there is no connection.

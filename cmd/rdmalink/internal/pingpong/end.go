@@ -3,9 +3,7 @@ package pingpong
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"slices"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
@@ -16,36 +14,27 @@ import (
 //
 // C: struct pingpong_context
 type end struct {
+	*uverbs.Endpoint
 	dev  *uverbs.Device
 	port *verbs.PortAttr
-	pd   *uverbs.PD
-	mr   *uverbs.MR // one message, preceded by the space that a receive needs in front of it
-	cq   *uverbs.CQ
+	mr   *uverbs.MR  // one message, preceded by the space that a receive needs in front of it
 	srq  *uverbs.SRQ // nil, or in the QPs' place for receives
-	ah   *verbs.AH   // the way to the peer, for datagrams
+	ah   *uverbs.AH  // the way to the peer, for datagrams
 	qps  []*uverbs.QP
-	rest []io.Closer // other objects to close, in order of creation
 }
 
-func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
-
-// Close closes the QPs first, which ends their outstanding work.
-func (e *end) Close() error {
-	var err error
-	for _, qp := range e.qps {
-		err = errors.Join(err, qp.Close())
+// Close closes all objects and the device.
+func (e *end) Close() (err error) {
+	if e.Endpoint != nil {
+		err = e.Endpoint.Close()
 	}
-	for _, c := range slices.Backward(e.rest) {
-		err = errors.Join(err, c.Close())
-	}
-	return err
+	return errors.Join(err, e.dev.Close())
 }
 
 // prepare creates all objects on a device. It closes the device on failure.
 func (p *session) prepare(dev *uverbs.Device) (*end, error) {
 	e := &end{dev: dev}
-	e.own(dev)
-	for _, step := range []func(*end) error{p.fits, p.makeMemory, p.makeCQ, p.makeSRQ, p.makePairs} {
+	for _, step := range []func(*end) error{p.fits, p.makeMemory, p.makePairs} {
 		if err := step(e); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -54,64 +43,40 @@ func (p *session) prepare(dev *uverbs.Device) (*end, error) {
 }
 
 func (p *session) makeMemory(e *end) (err error) {
-	if e.pd, err = e.dev.AllocPD(); err != nil {
+	if e.Endpoint, err = e.dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: p.rxDepth + p.qpCount}); err != nil {
 		return err
 	}
-	e.own(e.pd)
 	access := verbs.AccessLocalWrite
 	if p.odp {
 		access |= verbs.AccessOnDemand
 	}
-	if e.mr, err = e.pd.AllocMR(p.kind.front+p.size, access, nil); err != nil {
+	if e.mr, err = e.PD.AllocMR(p.kind.front+p.size, access, nil); err != nil {
 		return err
 	}
-	e.own(e.mr)
 	fill(e.mr.Bytes())
 	if p.prefetch {
-		return e.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{e.mr.SGE(0, e.mr.Len())})
+		return e.PD.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{e.mr.SGE(0, e.mr.Len())})
 	}
 	return nil
 }
 
-func (p *session) makeCQ(e *end) (err error) {
-	var opts uverbs.CQOptions
-	if p.events {
-		if opts.Channel, err = e.dev.CreateCompChannel(); err != nil {
+func (p *session) makePairs(e *end) (err error) {
+	opts := &uverbs.QPOptions{Type: p.kind.qpType, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
+	if p.kind.srq {
+		if e.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(p.rxDepth), MaxSGE: 1}); err != nil {
 			return err
 		}
-		e.own(opts.Channel)
-	}
-	if e.cq, err = e.dev.CreateCQ(p.rxDepth+p.qpCount, &opts); err != nil {
-		return err
-	}
-	e.own(e.cq)
-	return nil
-}
-
-func (p *session) makeSRQ(e *end) (err error) {
-	if !p.kind.srq {
-		return nil
-	}
-	if e.srq, err = e.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(p.rxDepth), MaxSGE: 1}); err != nil {
-		return err
-	}
-	e.own(e.srq)
-	return nil
-}
-
-func (p *session) makePairs(e *end) error {
-	opts := &uverbs.QPOptions{Type: p.kind.qpType, SendCQ: e.cq, RecvCQ: e.cq, SRQ: e.srq,
-		Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
-	if e.srq == nil {
+		opts.SRQ = e.srq
+	} else {
 		opts.Cap.MaxRecvWR, opts.Cap.MaxRecvSGE = uint32(p.rxDepth), 1
 	}
 	for range p.qpCount {
-		qp, err := e.pd.CreateQP(opts)
+		qp, err := e.CreateQP(opts)
 		if err != nil {
 			return err
 		}
 		e.qps = append(e.qps, qp)
-		if err := qp.Init(&verbs.QPAttr{Port: uint32(p.ibPort), QKey: qkey}); err != nil {
+		if err := qp.Init(&verbs.QPAttr{Port: p.ibPort, QKey: qkey}); err != nil {
 			return err
 		}
 	}
@@ -127,11 +92,11 @@ func (p *session) fits(e *end) (err error) {
 	if e.dev.Info().NodeType == verbs.NodeRNIC {
 		return fmt.Errorf("%s: %w: use rdmalink rping there", name, peer.ErrOnlyCM)
 	}
-	attr, err := e.dev.Query()
+	attr, err := e.dev.QueryDevice()
 	if err != nil {
 		return err
 	}
-	if e.port, err = e.dev.QueryPort(uint32(p.ibPort)); err != nil {
+	if e.port, err = e.dev.QueryPort(p.ibPort); err != nil {
 		return fmt.Errorf("-i %d (%s has %d): %w", p.ibPort, name, attr.PhysPortCnt, err)
 	}
 	return p.misfit(name, e.port, attr)
@@ -193,16 +158,13 @@ func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error)
 		return nil
 	}
 	path := p.path(remote[0], sgid)
-	if e.ah, err = e.pd.CreateAH(&path); err != nil {
-		return err
-	}
-	e.own(e.ah)
-	return nil
+	e.ah, err = e.PD.CreateAH(&path)
+	return err
 }
 
 // path returns the path to the peer. C sends connected traffic with a hop limit of 1.
 func (p *session) path(remote addr, sgid uint32) verbs.AHAttr {
-	attr := verbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint32(p.ibPort)}
+	attr := verbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: p.ibPort}
 	if remote.gid != (verbs.GID{}) {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit = true, remote.gid, sgid, 64
 	}

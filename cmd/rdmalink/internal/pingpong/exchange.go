@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -48,11 +48,11 @@ func (t *exchange) Close() error {
 // leave closes the connection after the peer has had time to read the reason.
 func (t *exchange) leave(why error) {
 	t.forget()
-	farewell.Say(t.Conn, why)
+	giveup.Say(t.Conn, why)
 	_ = t.Conn.Close()
 }
 
-// local returns the own address of the connection.
+// local returns the address of this end.
 func (t *exchange) local() netip.Addr {
 	at, err := netip.ParseAddrPort(t.LocalAddr().String())
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *exchange) sendAddrs(addrs []addr, records int) error {
 		}
 		text = a.append(text)
 	}
-	return t.explain("send the own address", t.say(text))
+	return t.explain("send this end's address", t.say(text))
 }
 
 // recvAddrs receives the addresses of as many QPs as this end has.
@@ -101,7 +101,7 @@ func (t *exchange) recvAddrs(qps, records int) ([]addr, error) {
 
 // short returns the error for an incomplete message, with the part that arrived.
 func (t *exchange) short(got []byte, err error) error {
-	switch why := farewell.Complete(got, t); {
+	switch why := giveup.Complete(got, t); {
 	case why != nil:
 		return why
 	case len(got) > 0:
@@ -122,7 +122,7 @@ func (t *exchange) say(text []byte) error {
 	if err == nil || t.ctx.Err() != nil {
 		return err
 	}
-	return cmp.Or(farewell.Unread(t), err)
+	return cmp.Or(giveup.Unread(t), err)
 }
 
 func (t *exchange) awaitReady() error {
@@ -132,7 +132,7 @@ func (t *exchange) awaitReady() error {
 	if err != nil {
 		return t.explain(doing, t.short(text[:n], err))
 	}
-	if why := farewell.Complete(text, t); why != nil {
+	if why := giveup.Complete(text, t); why != nil {
 		return t.explain(doing, why)
 	}
 	if string(text) != done {

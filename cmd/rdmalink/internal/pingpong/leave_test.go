@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
-	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/giveup"
 )
 
 // TestPingpongLeaves checks that a failing end sends the other end the reason,
@@ -26,7 +26,7 @@ func TestPingpongLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		go server.leave(errors.New("no device"))
-		if err := wait(client); !farewell.Is(err) || !strings.Contains(err.Error(), `the peer gave up: "no device"`) {
+		if err := wait(client); !giveup.Is(err) || !strings.Contains(err.Error(), `the peer gave up: "no device"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := client.say(make([]byte, 1)); err != nil {
@@ -36,7 +36,7 @@ func TestPingpongLeaves(t *testing.T) {
 }
 
 // TestPingpongInterruptedLeaves checks that the deadline of an interrupted wait
-// does not apply to the farewell.
+// does not apply to the give-up message.
 func TestPingpongInterruptedLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client, server := talks(t, t.Context())
@@ -47,7 +47,7 @@ func TestPingpongInterruptedLeaves(t *testing.T) {
 		t.Error(err)
 	}
 	go server.leave(err)
-	if err := client.awaitReady(); !farewell.Is(err) || !strings.Contains(err.Error(), `"interrupted"`) {
+	if err := client.awaitReady(); !giveup.Is(err) || !strings.Contains(err.Error(), `"interrupted"`) {
 		t.Error(err)
 	}
 }
@@ -56,11 +56,11 @@ func TestPingpongInterruptedLeaves(t *testing.T) {
 // connection while it is still sending its addresses.
 func TestPingpongTold(t *testing.T) {
 	client, server := talks(t, t.Context())
-	_, err := server.Write(farewell.Message(errors.New("no device")))
+	_, err := server.Write(giveup.Message(errors.New("no device")))
 	if err := errors.Join(err, server.Conn.(*net.TCPConn).SetLinger(0), server.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.sendAddrs(nil, 1); !farewell.Is(err) {
+	if err := client.sendAddrs(nil, 1); !giveup.Is(err) {
 		t.Error(err)
 	}
 }

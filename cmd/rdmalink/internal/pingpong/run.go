@@ -1,5 +1,6 @@
 // Package pingpong passes messages to and fro without a connection manager, as the
-// ibv_*_pingpong programs do, which may be the other end.
+// ibv_*_pingpong programs do, which may be the other end. The ends exchange their addresses in the
+// format of these programs, so the package connects queue pairs itself, and not by package oob.
 package pingpong
 
 import (
@@ -118,7 +119,7 @@ func (p *session) introduceOver(t *exchange, g *game, report *report) (err error
 	}
 	gid := &verbs.GIDEntry{} // InfiniBand has its LID
 	if p.gid >= 0 || g.port.GRHRequired {
-		if gid, err = peer.SourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), from); err != nil {
+		if gid, err = peer.SourceGID(g.dev, p.ibPort, "-g", p.gid, t.local(), from); err != nil {
 			return err
 		}
 	}
@@ -154,7 +155,7 @@ func (p *session) introduceOver(t *exchange, g *game, report *report) (err error
 func (e *end) addrs(gid verbs.GID) []addr {
 	all := make([]addr, len(e.qps))
 	for i, qp := range e.qps {
-		all[i] = addr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}
+		all[i] = addr{lid: e.port.LID, qpn: qp.QPN(), psn: rand.Uint32N(1 << 24), gid: gid}
 	}
 	return all
 }

@@ -80,7 +80,7 @@ type options struct {
 var table = cli.Options(
 	cli.NewRow('W', "timeout", "SECONDS", "to wait for a connection to CONNECT (default 10)", cli.Number("timeout", 1, 3600, func(o *options) *int { return &o.limit })),
 	cli.NewRow('t', "idle", "SECONDS", "to keep a connection over which nothing passes (default 600; 0: no limit)", cli.Number("idle time", 0, 1<<30, func(o *options) *int { return &o.idle })),
-	cli.NewRow('n', "connections", "N", "to pass on at a time, others wait (default 512)", cli.Number("number of connections", 1, 1<<16, func(o *options) *int { return &o.most })),
+	cli.NewRow('n', "connections", "N", "to pass on at a time, others wait; about half may be from one address (default 512)", cli.Number("number of connections", 1, 1<<16, func(o *options) *int { return &o.most })),
 	cli.NewRow('v', "verbose", "", "print a line for each connection", cli.Flag(func(o *options) *bool { return &o.verbose })),
 	cli.NewRow('j', "json", "", "print a line of JSON for each connection", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 )

@@ -12,7 +12,7 @@ import (
 // every state can reach, is apart.
 var chain = []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD}
 
-// machine returns the transitions of the types.
+// machine is the set of the transitions that some QP types have.
 type machine map[[2]verbs.QPState]bool
 
 func machineOf(types []verbs.QPType) machine {
@@ -40,7 +40,7 @@ func (m machine) arrow(left, right verbs.QPState) string {
 	return "    "
 }
 
-// draw draws the machine.
+// draw returns a drawing of the machine in text.
 func (m machine) draw() string {
 	row, below := "  ", 0
 	for i, s := range chain {
@@ -140,8 +140,8 @@ func (p *picture) box(b *strings.Builder, m meaning) {
 	text(b, x, y+8+lineHeight, "middle", "packets "+m.net)
 }
 
-// arrow draws an arrow from the edge of a box to that of another, beside the arrow in
-// the other direction, with its label behind it.
+// arrow draws an arrow from the edge of one box to that of another, and its label to the right
+// of it. It leaves room for the arrow in the other direction.
 func (p *picture) arrow(b *strings.Builder, from, to verbs.QPState, label []string) {
 	x1, y1, x2, y2 := place[from][0], place[from][1], place[to][0], place[to][1]
 	const beside = 10

@@ -34,7 +34,7 @@ func (q qp) owner() string {
 // queuePairs returns the QPs of all devices, of one type only if name is not empty.
 func queuePairs(m *host.Machine, name string) (all []qp, err error) {
 	err = m.ForDevices("", func(d netlinkrdma.Device) error {
-		for q, err := range m.RDMA.DumpQP(d.Index, nil) {
+		for q, err := range m.RDMA.QPs(d.Index, nil) {
 			if err != nil {
 				return err
 			}

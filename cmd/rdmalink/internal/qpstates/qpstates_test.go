@@ -48,7 +48,7 @@ func TestText(t *testing.T) {
 	all := show(t, machineWithSome(), "", cli.Output{})
 	for _, want := range []string{
 		"  [RESET] ---> [INIT] ---> [RTR] ---> [RTS] <--> [SQD]\n", "[SQE]\n",
-		"\n  RC  INIT to RTR   AV|PathMTU|RQPSN|MinRNRTimer|MaxDestRDAtomic|DestQPN [Access|PKeyIndex|AltPath]\n",
+		"\n  RC  INIT to RTR   AV|PathMTU|RQPSN|RNRTimer|MaxDestRDAtomic|DestQPN [Access|PKeyIndex|AltPath]\n",
 		"\n  UD  RESET to INIT PKeyIndex|Port|QKey\n", "\n  SQD    used      kept      accepted  ",
 		"\n  RTS    rxe0 lqpn 1 GSI comm [ib_core]\n  RTR    rxe0 lqpn 17 RC pid 70\n  RTS    rxe0 lqpn 18 UD\n",
 	} {
@@ -110,7 +110,7 @@ func TestDrawingIsWhole(t *testing.T) {
 				t.Errorf("%v: %v to %v is not drawn", typ, tr.From, tr.To)
 			}
 		}
-		if typ == verbs.QPTypeUC || typ == verbs.QPTypeUD {
+		if typ == verbs.QPTypeUC || typ == verbs.QPTypeUD || typ == verbs.QPTypeSRD {
 			arrows++ // to SQE
 		}
 		if n := strings.Count(svg, "marker-end"); n != arrows {
@@ -133,7 +133,7 @@ func TestSVG(t *testing.T) {
 	for err == nil {
 		_, err = d.Token()
 	}
-	if err != io.EOF || !bytes.Contains(text, []byte("RTS: 2 QPs here")) || !bytes.Contains(text, []byte("RTR: 1 QP here")) || !bytes.Contains(text, []byte("RC: Timeout, RetryCnt")) {
+	if err != io.EOF || !bytes.Contains(text, []byte("RTS: 2 QPs here")) || !bytes.Contains(text, []byte("RTR: 1 QP here")) || !bytes.Contains(text, []byte("RC: AckTimeout, RetryCnt")) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if err := Show(machineWithSome(), &o, "", filepath.Join(file, "no")); !errors.Is(err, syscall.ENOTDIR) {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // expand lists the words that a word of c's usage line stands for. It returns none
@@ -39,7 +37,7 @@ func expand(t *cli.Tool, c cli.Command, typed []string, word string) []cli.Candi
 	case "FILTER":
 		return filterWords(c, typed)
 	case "VALUE":
-		return filterValues(t, typed)
+		return filterValues(t, c, typed)
 	}
 	return nil
 }
@@ -102,17 +100,21 @@ func optionalCounterWords(t *cli.Tool, typed []string) []cli.Candidate {
 // filterWords lists the filters of the command, or of the kind that was typed
 // first, except those already given.
 func filterWords(c cli.Command, typed []string) []cli.Candidate {
-	keys := c.Filters
-	if keys == nil {
-		keys = kindOf(typed).keys
-	}
 	var all []cli.Candidate
-	for _, key := range keys {
+	for _, key := range keysOf(c, typed) {
 		if !slices.Contains(typed, key.Name) {
 			all = append(all, cli.Candidate{Word: key.Name, About: "filter"})
 		}
 	}
 	return all
+}
+
+// keysOf lists the filters of the command, or of the kind that was typed first.
+func keysOf(c cli.Command, typed []string) []cli.FilterKey {
+	if c.Filters != nil {
+		return c.Filters
+	}
+	return kindOf(typed).keys
 }
 
 // kindOf returns the kind that the first word means.
@@ -134,28 +136,17 @@ func kindWord(typed []string, word string) []cli.Candidate {
 }
 
 // filterValues lists the values of the filter that was typed last, if they are few.
-func filterValues(t *cli.Tool, typed []string) []cli.Candidate {
+func filterValues(t *cli.Tool, c cli.Command, typed []string) []cli.Candidate {
 	switch typed[len(typed)-1] {
 	case "dev":
 		return t.DeviceWords()
 	case "link":
 		return append(t.DeviceWords(), t.LinkWords()...)
-	case "state":
-		if kindOf(typed).name == "cm_id" {
-			return valueWords[netlinkrdma.CMState]()
+	}
+	for _, key := range keysOf(c, typed) {
+		if key.Name == typed[len(typed)-1] {
+			return plainWords(key.Values)
 		}
-		return valueWords[verbs.QPState]()
-	case "type":
-		if kindOf(typed).name == "srq" {
-			return valueWords[netlinkrdma.SRQType]()
-		}
-		return append(valueWords[verbs.QPType](), cli.Candidate{Word: verbs.QPTypeDriver.String()})
-	case "qp-type":
-		return valueWords[verbs.QPType]()
-	case "path-mig-state":
-		return valueWords[verbs.PathMigState]()
-	case "poll-ctx":
-		return valueWords[netlinkrdma.PollContext]()
 	}
 	return nil
 }
@@ -164,11 +155,11 @@ func filterValues(t *cli.Tool, typed []string) []cli.Candidate {
 func valueWords[T interface {
 	~uint8
 	fmt.Stringer
-}]() []cli.Candidate {
-	var all []cli.Candidate
+}]() []string {
+	var all []string
 	for v := range T(16) {
 		if word := v.String(); !strings.Contains(word, "(") {
-			all = append(all, cli.Candidate{Word: word})
+			all = append(all, word)
 		}
 	}
 	return all

@@ -47,7 +47,7 @@ func showDevices(_ context.Context, t *cli.Tool, w *cli.Words) error {
 		p.device(d, t.Details > 0)
 		return nil
 	})
-	return errors.Join(err, p.close())
+	return p.close(err)
 }
 
 func (p *printer) device(d netlinkrdma.Device, details bool) {
@@ -233,6 +233,6 @@ func takeDeleted(t *cli.Tool, w *cli.Words, f func(device uint32) error) error {
 }
 
 // noPort returns the error for a port that the device does not have.
-func noPort(d netlinkrdma.Device, port uint32) error {
+func noPort(d netlinkrdma.Device, port int) error {
 	return fmt.Errorf("%s has no port %d, it has %d", d.Name, port, d.Ports)
 }

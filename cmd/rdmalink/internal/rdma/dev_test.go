@@ -15,9 +15,9 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -105,30 +105,32 @@ func TestDevSet(t *testing.T) {
 }
 
 func TestDevErrors(t *testing.T) {
-	const there = " (available: siw0, mlx5_0, smi0)\n"
+	const there = ": no such RDMA device: there are siw0, mlx5_0, smi0\n"
 	for _, test := range []struct {
 		line string
 		fail syscall.Errno
 		want string
 	}{
-		{"dev show nosuch", 0, `no such RDMA device: "nosuch"` + there},
-		{"dev set nosuch name a", 0, `set nosuch: no such RDMA device: "nosuch"` + there},
-		{"dev add a type smi parent nosuch", 0, `add a: no such RDMA device: "nosuch"` + there},
-		{"dev delete nosuch", 0, `delete nosuch: no such RDMA device: "nosuch"` + there},
-		{"dev delete siw0", 0, "delete sub-device siw0: operation not supported (it is not a sub-device; rdma link delete deletes siw and rxe devices)\n"},
-		{"dev set siw0 name mlx5_0", 0, "rename siw0 to mlx5_0: file exists (another device has that name, possibly in another network namespace)\n"},
+		{"dev show nosuch", 0, `find RDMA device "nosuch"` + there},
+		{"dev set nosuch name a", 0, `set nosuch: find RDMA device "nosuch"` + there},
+		{"dev add a type smi parent nosuch", 0, `add a: find RDMA device "nosuch"` + there},
+		{"dev delete nosuch", 0, `delete nosuch: find RDMA device "nosuch"` + there},
+		{"dev delete siw0", 0, "delete sub-device siw0: operation not supported: it is not a sub-device; rdma link delete deletes siw and rxe devices\n"},
+		{"dev set siw0 name mlx5_0", 0, "rename siw0 to mlx5_0: file exists: another device has that name, possibly in another network namespace\n"},
 		{"dev set siw0 netns /nosuch", 0, "open /nosuch: no such file or directory\n"},
 		{"dev set siw0 netns 2147483646", 0, `no network namespace "2147483646": no process has that number, and no namespace has that name (` + netnsNames() + ")\n"},
 		{"dev set siw0 netns no+such", 0, `no network namespace "no+such" (` + netnsNames() + "); expected one of these names, a path, or the number of a process\n"},
-		{"dev set siw0 netns /dev/null", syscall.EOPNOTSUPP, "move siw0 to network namespace /dev/null: operation not supported (in shared mode all namespaces have the device: run rdma system set netns exclusive; in exclusive mode the driver must support moves, which siw and rxe don't)\n"},
-		{"dev set siw0 adaptive-moderation on", syscall.EPERM, "set adaptive moderation of siw0 to true: needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"},
+		{"dev set siw0 netns /dev/null", syscall.EOPNOTSUPP, "move siw0 to network namespace /dev/null: operation not supported: in shared mode all namespaces have the device: run rdma system set netns exclusive; in exclusive mode the driver must support moves, which siw and rxe don't\n"},
+		{"dev set siw0 adaptive-moderation on", syscall.EPERM, "set adaptive moderation of siw0 to true: needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep\n"},
 	} {
 		tool, kernel := clitest.Devices()
 		if test.fail != 0 {
 			kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_SET: test.fail}
 		}
-		if diff := cmp.Diff(clitest.Result{Code: cli.ExitFailed, Err: "rdmalink: " + test.want}, runLine(tool, test.line, &hosttest.Netdevs{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.line, diff)
+		for _, line := range []string{test.line, "-j " + test.line} { // no JSON that means that there is no device
+			if diff := cmp.Diff(clitest.Result{Code: cli.ExitFailed, Err: "rdmalink: " + test.want}, runLine(tool, line, &hosttest.Netdevs{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", line, diff)
+			}
 		}
 	}
 }
@@ -139,7 +141,7 @@ func TestDevUsage(t *testing.T) {
 		"dev show siw0 1":                      `unexpected argument "1"`,
 		"dev set":                              "expected DEV",
 		"dev set siw0":                         "expected one of name, netns, adaptive-moderation",
-		"dev set siw0 nome":                    `"nome": expected one of name, netns, adaptive-moderation`,
+		"dev set siw0 nome":                    `"nome": expected one of name, netns, adaptive-moderation; did you mean name?`,
 		"dev set siw0 name":                    "expected NEWNAME",
 		"dev set siw0 name a b":                `unexpected argument "b"`,
 		"dev set siw0 netns":                   "expected NETNS",
@@ -220,7 +222,7 @@ func TestChangesAsIproute2(t *testing.T) {
 		}
 		tool, kernel := clitest.Devices()
 		kernel.Netdevs, kernel.Types = []string{"vlan5"}, []string{"siw"}
-		tool.Net = &hosttest.Netdevs{All: []host.Netdev{hosttest.VLAN5}}
+		tool.Net = &hosttest.Netdevs{All: []addlink.Netdev{hosttest.VLAN5}}
 		runLine(tool, line, &hosttest.Netdevs{})
 		got := changing(kernel.Requests)
 		_, kernel = clitest.Devices()

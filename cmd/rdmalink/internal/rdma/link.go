@@ -42,11 +42,11 @@ func showLinks(_ context.Context, t *cli.Tool, w *cli.Words) error {
 	for _, port := range ports {
 		p.link(port, t.Details > 0)
 	}
-	return errors.Join(err, p.close())
+	return p.close(err)
 }
 
 // lastLink takes the name of a link, which may be left out and ends the line.
-func lastLink(w *cli.Words) (name string, port uint32, err error) {
+func lastLink(w *cli.Words) (name string, port int, err error) {
 	link, err := w.LastValue("DEV/PORT")
 	if link == "" || err != nil {
 		return "", 0, err
@@ -55,7 +55,7 @@ func lastLink(w *cli.Words) (name string, port uint32, err error) {
 }
 
 // splitLink splits NAME/PORT. Port 0 means all ports.
-func splitLink(word string) (name string, port uint32, err error) {
+func splitLink(word string) (name string, port int, err error) {
 	name, number, _ := strings.Cut(word, "/")
 	if name == "" {
 		return "", 0, cli.Expected(word, "the name of a device, or DEV/PORT")
@@ -67,11 +67,11 @@ func splitLink(word string) (name string, port uint32, err error) {
 	if err != nil || n == 0 {
 		return "", 0, cli.UsageError{Text: fmt.Sprintf("%q: the port must be a number from 1", word)}
 	}
-	return name, uint32(n), nil
+	return name, int(n), nil
 }
 
 // portsOf lists the ports of one device, or of all devices if name is empty.
-func portsOf(t *cli.Tool, name string, port uint32) ([]netlinkrdma.Port, error) {
+func portsOf(t *cli.Tool, name string, port int) ([]netlinkrdma.Port, error) {
 	if name == "" {
 		return allPorts(t)
 	}

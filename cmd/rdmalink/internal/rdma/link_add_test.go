@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli/clitest"
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -49,27 +49,27 @@ func TestAddMakesReady(t *testing.T) {
 	ipv4, ipv6 := netip.MustParseAddr("10.9.9.9"), netip.MustParseAddr("fd09::9")
 	for _, test := range []struct {
 		name, typ, netdev string
-		edit              func(d *host.Netdev, others []host.Netdev)
+		edit              func(d *addlink.Netdev, others []addlink.Netdev)
 		calls, notes      []string
 	}{
 		{"fresh lo", "siw", "lo", nil, []string{"addr lo 192.0.2.1/32", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), mac}},
-		{"lo of a fresh namespace", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Up, d.Addrs = false, nil },
+		{"lo of a fresh namespace", "siw", "lo", func(d *addlink.Netdev, _ []addlink.Netdev) { d.Up, d.Addrs = false, nil },
 			[]string{"addr lo 192.0.2.1/32", "up lo", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), fmt.Sprintf(up, "lo"), mac}},
-		{"lo with an address", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = append(d.Addrs, ipv4) }, []string{"mac lo"}, []string{mac}},
-		{"lo with IPv6 only", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = append(d.Addrs, ipv6) },
+		{"lo with an address", "siw", "lo", func(d *addlink.Netdev, _ []addlink.Netdev) { d.Addrs = append(d.Addrs, ipv4) }, []string{"mac lo"}, []string{mac}},
+		{"lo with IPv6 only", "siw", "lo", func(d *addlink.Netdev, _ []addlink.Netdev) { d.Addrs = append(d.Addrs, ipv6) },
 			[]string{"addr lo 192.0.2.1/32", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), mac}},
-		{"lo with a MAC", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.HasMAC = true }, []string{"addr lo 192.0.2.1/32"}, []string{fmt.Sprintf(addr, 1, "lo")}},
-		{"lo that has all", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.HasMAC, d.Addrs = true, []netip.Addr{ipv4} }, nil, nil},
+		{"lo with a MAC", "siw", "lo", func(d *addlink.Netdev, _ []addlink.Netdev) { d.MAC = hosttest.MAC }, []string{"addr lo 192.0.2.1/32"}, []string{fmt.Sprintf(addr, 1, "lo")}},
+		{"lo that has all", "siw", "lo", func(d *addlink.Netdev, _ []addlink.Netdev) { d.MAC, d.Addrs = hosttest.MAC, []netip.Addr{ipv4} }, nil, nil},
 		{"siw, bare", "siw", "bare", nil, []string{"addr bare 192.0.2.1/32", "up bare"}, []string{fmt.Sprintf(addr, 1, "bare"), fmt.Sprintf(up, "bare")}},
 		{"rxe, bare", "rxe", "bare", nil, []string{"addr bare 192.0.2.1/32", "up bare"}, []string{fmt.Sprintf(addr, 1, "bare"), fmt.Sprintf(up, "bare")}},
-		{"down", "rxe", "bare", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = []netip.Addr{ipv4} }, []string{"up bare"}, []string{fmt.Sprintf(up, "bare")}},
-		{"IPv6 only", "siw", "bare", func(d *host.Netdev, _ []host.Netdev) { d.Up, d.Addrs = true, []netip.Addr{ipv6} }, nil, nil},
-		{"address taken", "rxe", "bare", func(d *host.Netdev, others []host.Netdev) {
-			d.Up, others[0].Addrs = true, []netip.Addr{host.SpareAddr.Addr(), host.SpareAddr.Addr().Next()}
+		{"down", "rxe", "bare", func(d *addlink.Netdev, _ []addlink.Netdev) { d.Addrs = []netip.Addr{ipv4} }, []string{"up bare"}, []string{fmt.Sprintf(up, "bare")}},
+		{"IPv6 only", "siw", "bare", func(d *addlink.Netdev, _ []addlink.Netdev) { d.Up, d.Addrs = true, []netip.Addr{ipv6} }, nil, nil},
+		{"address taken", "rxe", "bare", func(d *addlink.Netdev, others []addlink.Netdev) {
+			d.Up, others[0].Addrs = true, []netip.Addr{addlink.SpareAddr.Addr(), addlink.SpareAddr.Addr().Next()}
 		}, []string{"addr bare 192.0.2.3/32"}, []string{fmt.Sprintf(addr, 3, "bare")}},
 	} {
 		tool, kernel, nets := clitest.Machine()
-		i := slices.IndexFunc(nets.All, func(d host.Netdev) bool { return d.Name == test.netdev })
+		i := slices.IndexFunc(nets.All, func(d addlink.Netdev) bool { return d.Name == test.netdev })
 		if test.edit != nil {
 			nets.All[i].Addrs = slices.Clone(nets.All[i].Addrs)
 			test.edit(&nets.All[i], nets.All)
@@ -122,7 +122,7 @@ func TestAddLeavesNothing(t *testing.T) {
 	fails := func(call string, errno syscall.Errno) func(*nltest.Kernel, *hosttest.Netdevs) {
 		return func(_ *nltest.Kernel, n *hosttest.Netdevs) { n.Fail = map[string]error{call: errno} }
 	}
-	const permission = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
+	const permission = "needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep\n"
 	for _, test := range []struct {
 		line  string
 		set   func(*nltest.Kernel, *hosttest.Netdevs)
@@ -138,9 +138,9 @@ func TestAddLeavesNothing(t *testing.T) {
 			[]string{"addr bare 192.0.2.1/32"}},
 		{"add new0 type siw netdev lo", fails("mac", syscall.EPERM), "add new0: fix lo: set its hardware address: operation not permitted (needs CAP_NET_ADMIN: run as root)\n",
 			[]string{"addr lo 192.0.2.1/32", "mac lo", "addr del lo 192.0.2.1/32"}},
-		{"add siw0 type siw netdev lo", func(*nltest.Kernel, *hosttest.Netdevs) {}, "add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n", nil},
+		{"add siw0 type siw netdev lo", func(*nltest.Kernel, *hosttest.Netdevs) {}, "add link siw0 type siw netdev lo: too many open files in system: the name siw0 is taken: choose another, or rdmalink del siw0\n", nil},
 		{"add new0 type foo netdev bare", func(*nltest.Kernel, *hosttest.Netdevs) {},
-			"add new0: the kernel has no link type \"foo\" and found no module rdma-link-foo for it, or the driver does not support bare. The types are siw and rxe (invalid argument)\n", nil},
+			"add link new0 type foo netdev bare: invalid argument: the kernel has no link type \"foo\" and found no module rdma-link-foo for it, or the driver does not support bare. The types are siw and rxe\n", nil},
 		{"add new0 type siw netdev bare", func(k *nltest.Kernel, n *hosttest.Netdevs) {
 			refused(k, n)
 			fails("addr del", syscall.EBUSY)(k, n)
@@ -163,6 +163,7 @@ func TestAddLeavesNothing(t *testing.T) {
 // hide hosts.
 func TestNoAddressFree(t *testing.T) {
 	tool, _, nets := clitest.Machine()
+	fixNet := netip.MustParsePrefix("192.0.2.0/24")
 	for a := fixNet.Addr(); fixNet.Contains(a); a = a.Next() {
 		nets.All[1].Addrs = append(slices.Clone(nets.All[1].Addrs), a)
 	}
@@ -223,7 +224,7 @@ func TestAddAndDelete(t *testing.T) {
 
 // TestErrors checks the text of every error.
 func TestErrors(t *testing.T) {
-	const permission = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
+	const permission = "needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep\n"
 	for _, test := range []struct {
 		line string
 		fail syscall.Errno // of the kernel's NEWLINK and DELLINK
@@ -233,19 +234,19 @@ func TestErrors(t *testing.T) {
 		{"add siw1 type siw netdev vlan5", syscall.EPERM, 1, "rdmalink: add link siw1 type siw netdev vlan5: " + permission},
 		{"del siw0", syscall.EPERM, 1, "rdmalink: delete link of siw0: " + permission},
 		{"add siw1 type siw netdev eth7", 0, 1, "rdmalink: add siw1: no network device \"eth7\" in this network namespace (available: lo, dummy0, bare, vlan5)\n"},
-		{"add siw1 type siw netdev vlan5", syscall.ENODEV, 1, "rdmalink: add siw1: network device vlan5 went away (no such device)\n"},
-		{"add siw0 type siw netdev vlan5", 0, 1, "rdmalink: add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n"},
-		{"add siw1 type siw netdev dummy0", 0, 1, "rdmalink: add siw1: dummy0 already has a link of type siw, and can have only one; on it is siw0 (file exists)\n"},
-		{"add foo0 type foo netdev dummy0", 0, 1, "rdmalink: add foo0: the kernel has no link type \"foo\" and found no module rdma-link-foo for it, or the driver does not support dummy0. The types are siw and rxe (invalid argument)\n"},
-		{"add siw1 type siw netdev vlan5", syscall.EINVAL, 1, "rdmalink: add siw1: the kernel has no link type \"siw\" and found no module rdma-link-siw for it, or the driver does not support vlan5. Try: modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW) (invalid argument)\n"},
-		{"add rxe1 type rxe netdev dummy0", syscall.EINVAL, 1, "rdmalink: add rxe1: the kernel has no link type \"rxe\" and found no module rdma-link-rxe for it, or the driver does not support dummy0. Try: modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE) (invalid argument)\n"},
-		{"add rxe1 type rxe netdev vlan5", syscall.EPERM, 1, "rdmalink: add rxe1: rxe does not support VLAN devices such as vlan5: add it on the device below (operation not permitted)\n"},
-		{"add rxe1 type rxe netdev dummy0", syscall.ENOENT, 1, "rdmalink: add rxe1: rxe needs the kernel's crc32: modprobe crc32_generic (no such file or directory)\n"},
-		{"add siw1 type siw netdev vlan5", syscall.EPROTONOSUPPORT, 1, "rdmalink: add link siw1 type siw netdev vlan5: no NETLINK_RDMA here (on linux: modprobe ib_core): protocol not supported\n"},
+		{"add siw1 type siw netdev vlan5", syscall.ENODEV, 1, "rdmalink: add link siw1 type siw netdev vlan5: no such device: there is no network device vlan5 in this network namespace\n"},
+		{"add siw0 type siw netdev vlan5", 0, 1, "rdmalink: add link siw0 type siw netdev vlan5: too many open files in system: the name siw0 is taken: choose another, or rdmalink del siw0\n"},
+		{"add siw1 type siw netdev dummy0", 0, 1, "rdmalink: add link siw1 type siw netdev dummy0: file exists: the name siw1 is taken, or dummy0 already has a link of type siw, and can have only one; on it is siw0\n"},
+		{"add foo0 type foo netdev dummy0", 0, 1, "rdmalink: add link foo0 type foo netdev dummy0: invalid argument: the kernel has no link type \"foo\" and found no module rdma-link-foo for it, or the driver does not support dummy0. The types are siw and rxe\n"},
+		{"add siw1 type siw netdev vlan5", syscall.EINVAL, 1, "rdmalink: add link siw1 type siw netdev vlan5: invalid argument: the kernel has no link type \"siw\" and found no module rdma-link-siw for it, or the driver does not support vlan5. Try: modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)\n"},
+		{"add rxe1 type rxe netdev dummy0", syscall.EINVAL, 1, "rdmalink: add link rxe1 type rxe netdev dummy0: invalid argument: the kernel has no link type \"rxe\" and found no module rdma-link-rxe for it, or the driver does not support dummy0. Try: modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)\n"},
+		{"add rxe1 type rxe netdev vlan5", syscall.EPERM, 1, "rdmalink: add link rxe1 type rxe netdev vlan5: " + strings.TrimSuffix(permission, "\n") + "; rxe also refuses VLANs so: add the link on the device below\n"},
+		{"add rxe1 type rxe netdev dummy0", syscall.ENOENT, 1, "rdmalink: add link rxe1 type rxe netdev dummy0: no such file or directory: rxe needs the kernel's crc32: modprobe crc32_generic\n"},
+		{"add siw1 type siw netdev vlan5", syscall.EPROTONOSUPPORT, 1, "rdmalink: add link siw1 type siw netdev vlan5: no NETLINK_RDMA here: protocol not supported: on Linux: modprobe ib_core\n"},
 		{"add siw%d type siw netdev vlan5", 0, 1, "rdmalink: add link siw%d type siw netdev vlan5: invalid name: the name contains a percent sign, a slash or a NUL (invalid argument)\n"},
-		{"del siw7", 0, 1, "rdmalink: delete siw7: no such RDMA device: \"siw7\" (available: siw0)\n"},
+		{"del siw7", 0, 1, "rdmalink: delete siw7: find RDMA device \"siw7\": no such RDMA device: there are siw0\n"},
 		{"del siw0", syscall.EINVAL, 1, "rdmalink: delete siw0: it belongs to hardware, or went away: only siw and rxe links can be deleted (invalid argument)\n"},
-		{"show siw7", 0, 1, "rdmalink: no such RDMA device: \"siw7\" (available: siw0)\n"},
+		{"show siw7", 0, 1, "rdmalink: find RDMA device \"siw7\": no such RDMA device: there are siw0\n"},
 		{"show siw0/2", 0, 1, "rdmalink: siw0 has no port 2, it has 1\n"},
 	} {
 		tool, kernel, nets := clitest.Machine()

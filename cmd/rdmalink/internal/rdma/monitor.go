@@ -57,7 +57,7 @@ func printEvent(t *cli.Tool, e netlinkrdma.Event) error {
 	if !t.JSON {
 		return t.Printf("%s\n", eventLine(e))
 	}
-	p := printer{out: bufio.NewWriter(t.Stdout), json: true, pretty: t.Pretty}
+	p := printer{out: bufio.NewWriter(t.Stdout), json: true, single: true, pretty: t.Pretty}
 	p.begin()
 	p.word("event_type", eventName(e.Type))
 	if e.DeviceName != "" {

@@ -131,7 +131,7 @@ func TestMonitorAsIproute2(t *testing.T) {
 // continues.
 func TestMonitorLoses(t *testing.T) {
 	got := monitored(t, "-j monitor", make([]netlinkrdma.Event, 100))
-	if got.Code != 0 || strings.Count(got.Out, "\n") != 16 || !strings.Contains(got.Err, "rdmalink: note: wait for an event of an RDMA device: events were lost (list the devices and ports again)") {
+	if got.Code != 0 || strings.Count(got.Out, "\n") != 16 || !strings.Contains(got.Err, "rdmalink: note: wait for an event of an RDMA device: events were lost: no buffer space available: list the devices and ports again") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -141,8 +141,8 @@ func TestMonitorFails(t *testing.T) {
 		kernel *nltest.Kernel
 		want   string
 	}{
-		{&nltest.Kernel{}, "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports periodically instead)\n"},
-		{&nltest.Kernel{Fail: map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}}, "no NETLINK_RDMA here (on linux: modprobe ib_core)"},
+		{&nltest.Kernel{}, "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does: list the devices and ports periodically instead\n"},
+		{&nltest.Kernel{Fail: map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}}, "no NETLINK_RDMA here: protocol not supported: on Linux: modprobe ib_core"},
 	} {
 		tool := &cli.Tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: test.kernel}}}
 		if got := runLine(tool, "monitor", &hosttest.Netdevs{}); got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, test.want) {

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -21,17 +22,13 @@ type printer struct {
 	oneline      bool              // in text: a backslash replaces a line break
 	b            []byte            // the current object; as JSON it begins with a comma
 	fields       int               // that the current object has so far
+	single       bool              // prints one object, outside of an array
 	begun        bool              // an object was printed
 	held         map[uint32][]byte // the objects that wait for flush, by place
 }
 
 func newPrinter(t *cli.Tool) *printer {
-	p := &printer{out: bufio.NewWriterSize(t.Stdout, 32<<10), json: t.JSON, pretty: t.Pretty, oneline: t.Oneline, held: make(map[uint32][]byte)}
-	if p.json {
-		p.out.WriteString("[")
-		p.space()
-	}
-	return p
+	return &printer{out: bufio.NewWriterSize(t.Stdout, 32<<10), json: t.JSON, pretty: t.Pretty, oneline: t.Oneline, held: make(map[uint32][]byte)}
 }
 
 // space prints the blank of pretty JSON.
@@ -41,15 +38,20 @@ func (p *printer) space() {
 	}
 }
 
-// close ends the output. It is called after an error too, so that JSON stays valid.
-func (p *printer) close() error {
-	if p.json {
-		if p.begun {
-			p.space()
-		}
+// close ends the output and joins err, the error of the command. After an error it prints the end of JSON that was
+// begun, so that it stays valid, but no list of nothing, which would mean that there is nothing.
+func (p *printer) close(err error) error {
+	switch {
+	case !p.json || !p.begun && err != nil:
+	case p.begun:
+		p.space()
+		p.out.WriteString("]\n")
+	default:
+		p.out.WriteString("[")
+		p.space()
 		p.out.WriteString("]\n")
 	}
-	return p.out.Flush()
+	return errors.Join(err, p.out.Flush())
 }
 
 // begin starts an object.
@@ -79,6 +81,10 @@ func (p *printer) end(place uint32) {
 
 func (p *printer) write(objects []byte) {
 	if p.json && !p.begun {
+		if !p.single {
+			p.out.WriteString("[")
+			p.space()
+		}
 		objects = objects[1:]
 	}
 	p.out.Write(objects)

@@ -124,11 +124,11 @@ func showResourceCounts(t *cli.Tool, name string) error {
 		p.end(0)
 		return nil
 	})
-	return errors.Join(err, p.close())
+	return p.close(err)
 }
 
-func dumpOptions(t *cli.Tool) *netlinkrdma.DumpOptions {
-	return &netlinkrdma.DumpOptions{DriverDetails: t.Details > 1}
+func dumpOptions(t *cli.Tool) *netlinkrdma.ListOptions {
+	return &netlinkrdma.ListOptions{DriverDetails: t.Details > 1}
 }
 
 // resourceShow lists the objects of one kind, one device after the other.
@@ -138,7 +138,7 @@ type resourceShow struct {
 	f        cli.Filters
 	kind     *resourceKind
 	dev      netlinkrdma.Device
-	port     uint32            // 0: all
+	port     int               // 0: all
 	portless bool              // DEV/-
 	noRaw    error             // the error of the first device without raw data
 	hadRaw   bool              // a device had raw data
@@ -172,7 +172,7 @@ func showFiltered(t *cli.Tool, k *resourceKind, f cli.Filters) (err error) {
 	if !s.hadRaw {
 		err = cmp.Or(err, s.noRaw)
 	}
-	return errors.Join(err, s.p.close())
+	return s.p.close(err)
 }
 
 func (s *resourceShow) device() error {
@@ -186,7 +186,7 @@ func (s *resourceShow) device() error {
 	return s.kind.show(s)
 }
 
-func (s *resourceShow) options() *netlinkrdma.DumpOptions {
+func (s *resourceShow) options() *netlinkrdma.ListOptions {
 	o := dumpOptions(s.t)
 	o.Port = s.port
 	return o
@@ -227,7 +227,7 @@ func (s *resourceShow) beginOnDevice() {
 }
 
 // beginOnLink starts an object that may belong to a port.
-func (s *resourceShow) beginOnLink(port uint32) {
+func (s *resourceShow) beginOnLink(port int) {
 	s.p.begin()
 	if s.p.json {
 		s.p.uint("ifindex", uint64(s.dev.Index))
@@ -249,7 +249,7 @@ func (s *resourceShow) beginOnLink(port uint32) {
 }
 
 // hasPort reports whether objects of this port were selected.
-func (s *resourceShow) hasPort(port uint32) bool {
+func (s *resourceShow) hasPort(port int) bool {
 	return (s.port == 0 || s.port == port) && (!s.portless || port == 0)
 }
 
@@ -354,10 +354,10 @@ func (s *resourceShow) showRaw() error {
 	var get func(uint32) ([]byte, error)
 	if s.kind.raw != netlinkrdma.RawQP || s.port != 0 {
 		get = func(number uint32) ([]byte, error) {
-			return s.t.RDMA.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
+			return s.t.RDMA.RawObject(s.dev.Index, s.kind.raw, s.port, number)
 		}
 	}
-	err := forEach(s, s.kind.number, s.t.RDMA.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
+	err := forEach(s, s.kind.number, s.t.RDMA.RawObjects(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
 	s.hadRaw = s.hadRaw || err == nil
 	if errors.Is(err, netlinkrdma.ErrNoRaw) {
 		s.noRaw = cmp.Or(s.noRaw, host.Named(s.dev, err))

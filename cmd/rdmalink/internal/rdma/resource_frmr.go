@@ -15,7 +15,7 @@ var frmrKeys = []cli.FilterKey{
 }
 
 func showFRMRPools(s *resourceShow) error {
-	return forEach(s, "", s.t.RDMA.DumpFRMRPools(s.dev.Index, s.options()), nil, s.frmrPool)
+	return forEach(s, "", s.t.RDMA.FRMRPools(s.dev.Index, s.options()), nil, s.frmrPool)
 }
 
 func (s *resourceShow) frmrPool(r netlinkrdma.FRMRPool) {

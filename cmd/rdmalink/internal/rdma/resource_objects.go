@@ -8,16 +8,22 @@ import (
 
 var qpKeys = []cli.FilterKey{
 	cli.WordKey("link"), cli.NumberKey("lqpn"), cli.NumberKey("rqpn"), cli.NumberKey("pid"), cli.NumberKey("sq-psn"), cli.NumberKey("rq-psn"),
-	cli.WordKey("type"), cli.WordKey("path-mig-state"), cli.WordKey("state"), cli.NumberKey("pdn"),
+	qpTypeKey("type"), cli.EnumKey("path-mig-state", valueWords[verbs.PathMigState]()...),
+	cli.EnumKey("state", valueWords[verbs.QPState]()...), cli.NumberKey("pdn"),
+}
+
+// qpTypeKey returns a filter for types of QPs.
+func qpTypeKey(name string) cli.FilterKey {
+	return cli.EnumKey(name, append(valueWords[verbs.QPType](), verbs.QPTypeDriver.String())...)
 }
 
 // showQP requests the QPs of all ports at once. QPs without a port come first.
 func showQP(s *resourceShow) error {
 	var get func(uint32) (netlinkrdma.QP, error)
 	if s.port != 0 {
-		get = func(lqpn uint32) (netlinkrdma.QP, error) { return s.t.RDMA.GetQP(s.dev.Index, s.port, lqpn) }
+		get = func(lqpn uint32) (netlinkrdma.QP, error) { return s.t.RDMA.QP(s.dev.Index, s.port, lqpn) }
 	}
-	return forEach(s, "lqpn", s.t.RDMA.DumpQP(s.dev.Index, s.options()), get, s.qp)
+	return forEach(s, "lqpn", s.t.RDMA.QPs(s.dev.Index, s.options()), get, s.qp)
 }
 
 func (s *resourceShow) qp(q netlinkrdma.QP) {
@@ -40,7 +46,7 @@ func (s *resourceShow) qp(q netlinkrdma.QP) {
 	s.optional("pdn", q.PDN)
 	s.owner(q.Owner)
 	s.driver(q.Driver)
-	s.p.end(q.Port)
+	s.p.end(uint32(q.Port))
 }
 
 func (s *resourceShow) passQP(q *netlinkrdma.QP) bool {
@@ -51,7 +57,8 @@ func (s *resourceShow) passQP(q *netlinkrdma.QP) bool {
 }
 
 var cmIDKeys = []cli.FilterKey{
-	cli.WordKey("link"), cli.NumberKey("lqpn"), cli.WordKey("qp-type"), cli.WordKey("state"), cli.WordKey("ps"), cli.NumberKey("pid"),
+	cli.WordKey("link"), cli.NumberKey("lqpn"), qpTypeKey("qp-type"), cli.EnumKey("state", valueWords[netlinkrdma.CMState]()...),
+	cli.EnumKey("ps", verbs.PortSpaceIPoIB.String(), verbs.PortSpaceIB.String(), verbs.PortSpaceTCP.String(), verbs.PortSpaceUDP.String()), cli.NumberKey("pid"),
 	cli.WordKey("src-addr"), cli.NumberKey("src-port"), cli.WordKey("dst-addr"), cli.NumberKey("dst-port"), cli.NumberKey("cm-idn"),
 }
 
@@ -59,10 +66,10 @@ func showCMID(s *resourceShow) error {
 	var get func(uint32) (netlinkrdma.CMID, error)
 	if s.port != 0 {
 		get = func(number uint32) (netlinkrdma.CMID, error) {
-			return s.t.RDMA.GetCMID(s.dev.Index, s.port, number)
+			return s.t.RDMA.CMID(s.dev.Index, s.port, number)
 		}
 	}
-	return forEach(s, "cm-idn", s.t.RDMA.DumpCMID(s.dev.Index, s.options()), get, s.cmID)
+	return forEach(s, "cm-idn", s.t.RDMA.CMIDs(s.dev.Index, s.options()), get, s.cmID)
 }
 
 func (s *resourceShow) cmID(m netlinkrdma.CMID) {
@@ -87,7 +94,7 @@ func (s *resourceShow) cmID(m netlinkrdma.CMID) {
 		s.p.word("dst-addr", m.Dst.String())
 	}
 	s.driver(m.Driver)
-	s.p.end(m.Port)
+	s.p.end(uint32(m.Port))
 }
 
 func (s *resourceShow) passCMID(m *netlinkrdma.CMID) bool {
@@ -107,12 +114,12 @@ func (s *resourceShow) passAddr(end string, a netlinkrdma.CMAddr) bool {
 }
 
 var cqKeys = []cli.FilterKey{
-	cli.WordKey("dev"), cli.NumberKey("users"), cli.WordKey("poll-ctx"), cli.NumberKey("pid"), cli.NumberKey("cqn"), cli.NumberKey("ctxn"),
+	cli.WordKey("dev"), cli.NumberKey("users"), cli.EnumKey("poll-ctx", valueWords[netlinkrdma.PollContext]()...), cli.NumberKey("pid"), cli.NumberKey("cqn"), cli.NumberKey("ctxn"),
 }
 
 func showCQ(s *resourceShow) error {
-	get := func(cqn uint32) (netlinkrdma.CQ, error) { return s.t.RDMA.GetCQ(s.dev.Index, cqn) }
-	return forEach(s, "cqn", s.t.RDMA.DumpCQ(s.dev.Index, s.options()), get, s.cq)
+	get := func(cqn uint32) (netlinkrdma.CQ, error) { return s.t.RDMA.CQ(s.dev.Index, cqn) }
+	return forEach(s, "cqn", s.t.RDMA.CQs(s.dev.Index, s.options()), get, s.cq)
 }
 
 func (s *resourceShow) cq(q netlinkrdma.CQ) {
@@ -145,8 +152,8 @@ var mrKeys = []cli.FilterKey{
 }
 
 func showMR(s *resourceShow) error {
-	get := func(mrn uint32) (netlinkrdma.MR, error) { return s.t.RDMA.GetMR(s.dev.Index, mrn) }
-	return forEach(s, "mrn", s.t.RDMA.DumpMR(s.dev.Index, s.options()), get, s.mr)
+	get := func(mrn uint32) (netlinkrdma.MR, error) { return s.t.RDMA.MR(s.dev.Index, mrn) }
+	return forEach(s, "mrn", s.t.RDMA.MRs(s.dev.Index, s.options()), get, s.mr)
 }
 
 func (s *resourceShow) mr(m netlinkrdma.MR) {
@@ -175,8 +182,8 @@ func (s *resourceShow) passMR(m *netlinkrdma.MR) bool {
 var pdKeys = []cli.FilterKey{cli.WordKey("dev"), cli.NumberKey("users"), cli.NumberKey("pid"), cli.NumberKey("ctxn"), cli.NumberKey("pdn")}
 
 func showPD(s *resourceShow) error {
-	get := func(pdn uint32) (netlinkrdma.PD, error) { return s.t.RDMA.GetPD(s.dev.Index, pdn) }
-	return forEach(s, "pdn", s.t.RDMA.DumpPD(s.dev.Index, s.options()), get, s.pd)
+	get := func(pdn uint32) (netlinkrdma.PD, error) { return s.t.RDMA.PD(s.dev.Index, pdn) }
+	return forEach(s, "pdn", s.t.RDMA.PDs(s.dev.Index, s.options()), get, s.pd)
 }
 
 func (s *resourceShow) pd(d netlinkrdma.PD) {
@@ -197,8 +204,8 @@ func (s *resourceShow) pd(d netlinkrdma.PD) {
 var contextKeys = []cli.FilterKey{cli.WordKey("dev"), cli.NumberKey("pid"), cli.NumberKey("ctxn")}
 
 func showContext(s *resourceShow) error {
-	get := func(ctxn uint32) (netlinkrdma.Context, error) { return s.t.RDMA.GetContext(s.dev.Index, ctxn) }
-	return forEach(s, "ctxn", s.t.RDMA.DumpContext(s.dev.Index, s.options()), get, s.context)
+	get := func(ctxn uint32) (netlinkrdma.Context, error) { return s.t.RDMA.Context(s.dev.Index, ctxn) }
+	return forEach(s, "ctxn", s.t.RDMA.Contexts(s.dev.Index, s.options()), get, s.context)
 }
 
 func (s *resourceShow) context(x netlinkrdma.Context) {
@@ -213,12 +220,12 @@ func (s *resourceShow) context(x netlinkrdma.Context) {
 }
 
 var srqKeys = []cli.FilterKey{
-	cli.WordKey("dev"), cli.NumberKey("pid"), cli.NumberKey("srqn"), cli.WordKey("type"), cli.NumberKey("pdn"), cli.NumberKey("cqn"), cli.NumberKey("lqpn"),
+	cli.WordKey("dev"), cli.NumberKey("pid"), cli.NumberKey("srqn"), cli.EnumKey("type", valueWords[netlinkrdma.SRQType]()...), cli.NumberKey("pdn"), cli.NumberKey("cqn"), cli.NumberKey("lqpn"),
 }
 
 func showSRQ(s *resourceShow) error {
-	get := func(srqn uint32) (netlinkrdma.SRQ, error) { return s.t.RDMA.GetSRQ(s.dev.Index, srqn) }
-	return forEach(s, "srqn", s.t.RDMA.DumpSRQ(s.dev.Index, s.options()), get, s.srq)
+	get := func(srqn uint32) (netlinkrdma.SRQ, error) { return s.t.RDMA.SRQ(s.dev.Index, srqn) }
+	return forEach(s, "srqn", s.t.RDMA.SRQs(s.dev.Index, s.options()), get, s.srq)
 }
 
 func (s *resourceShow) srq(r netlinkrdma.SRQ) {

@@ -260,7 +260,7 @@ func TestResourceRaw(t *testing.T) {
 // TestResourceNoRaw checks the error if no device has raw data.
 func TestResourceNoRaw(t *testing.T) {
 	tool, _ := clitest.Resources()
-	want := clitest.Result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver does not report raw data of its objects: invalid argument\n"}
+	want := clitest.Result{Code: 1, Out: "", Err: "rdmalink: list the raw SRQs of siw0: the driver does not report raw data of its objects: invalid argument\n"}
 	if diff := cmp.Diff(want, runLine(tool, "-j -r res show srq", &hosttest.Netdevs{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -278,12 +278,15 @@ func TestResourceErrors(t *testing.T) {
 		"res show qp pid 1-":           {Code: 2, Out: "", Err: "pid \"1-\": expected numbers and ranges of them, the lower end first: 1,2,5-9" + usage},
 		"res show qp pid 9-5":          {Code: 2, Out: "", Err: "pid \"9-5\": expected numbers and ranges of them, the lower end first: 1,2,5-9" + usage},
 		"res show qp pid 1 pid 2":      {Code: 2, Out: "", Err: "pid is given twice; one pid takes several values: 1,2,5-9" + usage},
+		"res show qp state FOO":        {Code: 2, Out: "", Err: "\"FOO\": expected one of RESET, INIT, RTR, RTS, SQD, SQE, ERR" + usage},
+		"res show qp state RTS,EER":    {Code: 2, Out: "", Err: "\"EER\": expected one of RESET, INIT, RTR, RTS, SQD, SQE, ERR; did you mean ERR?" + usage},
+		"res show cm_id ps UPD":        {Code: 2, Out: "", Err: "\"UPD\": expected one of IPoIB, IB, TCP, UDP; did you mean UDP?" + usage},
 		"res show qp link mlx5_0/x":    {Code: 2, Out: "", Err: "\"mlx5_0/x\": the port must be a number from 1" + usage},
 		"res show qp link mlx5_0/0":    {Code: 2, Out: "", Err: "\"mlx5_0/0\": the port must be a number from 1" + usage},
 		"res show qp link mlx5_0/3":    {Code: 1, Out: "", Err: "mlx5_0 has no port 3, it has 2\n"},
-		"-j res show qp link mlx5_0/3": {Code: 1, Out: "[]\n", Err: "mlx5_0 has no port 3, it has 2\n"},
-		"res show qp link mlx6":        {Code: 1, Out: "", Err: "no such RDMA device: \"mlx6\" (available: siw0, mlx5_0)\n"},
-		"res show cq dev mlx5_0/1":     {Code: 1, Out: "", Err: "no such RDMA device: \"mlx5_0/1\" (available: siw0, mlx5_0)\n"},
+		"-j res show qp link mlx5_0/3": {Code: 1, Out: "", Err: "mlx5_0 has no port 3, it has 2\n"},
+		"res show qp link mlx6":        {Code: 1, Out: "", Err: "find RDMA device \"mlx6\": no such RDMA device: there are siw0, mlx5_0\n"},
+		"res show cq dev mlx5_0/1":     {Code: 1, Out: "", Err: "find RDMA device \"mlx5_0/1\": no such RDMA device: there are siw0, mlx5_0\n"},
 		"res frob":                     {Code: 2, Out: "", Err: "\"frob\": expected one of show, set, help\nUsage: rdmalink resource [OPTIONS] COMMAND (more: rdmalink resource -h)\n"},
 	} {
 		tool, _ := clitest.Resources()
@@ -299,7 +302,7 @@ func TestResourceFails(t *testing.T) {
 	tool, kernel := clitest.Resources()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_RES_CQ_GET: syscall.EPERM}
 	got := runLine(tool, "-j res show cq", &hosttest.Netdevs{})
-	if got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "list the CQs of siw0: needs CAP_NET_ADMIN") {
+	if got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, "list the CQs of siw0: needs CAP_NET_ADMIN") {
 		t.Errorf("%+v", got)
 	}
 	tool.Stdout, tool.Stderr = brokenPipe{}, &strings.Builder{}

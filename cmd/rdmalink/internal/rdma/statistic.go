@@ -45,7 +45,7 @@ func linkWord(args, summary string, run func(context.Context, *cli.Tool, *cli.Wo
 }
 
 func showPortCounters(_ context.Context, t *cli.Tool, w *cli.Words) error {
-	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port uint32) error {
+	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port int) error {
 		counters, err := t.RDMA.PortCounters(d.Index, port)
 		if err != nil {
 			return err
@@ -60,25 +60,25 @@ func showPortCounters(_ context.Context, t *cli.Tool, w *cli.Words) error {
 
 // showPorts calls f to print each port of the link that the words name, or of all links. If
 // no link is named, it skips ports without statistics, because not every driver has them.
-func showPorts(t *cli.Tool, w *cli.Words, f func(p *printer, d netlinkrdma.Device, port uint32) error) error {
+func showPorts(t *cli.Tool, w *cli.Words, f func(p *printer, d netlinkrdma.Device, port int) error) error {
 	name, port, err := lastLink(w)
 	if err != nil {
 		return err
 	}
 	p := newPrinter(t)
-	err = forPorts(t, name, port, func(d netlinkrdma.Device, port uint32) error {
+	err = forPorts(t, name, port, func(d netlinkrdma.Device, port int) error {
 		err := f(p, d, port)
 		if name == "" && errors.Is(err, netlinkrdma.ErrNoStatistics) {
 			return nil
 		}
 		return err
 	})
-	return errors.Join(err, p.close())
+	return p.close(err)
 }
 
 // forPorts calls f for a port of the device, or for all of its ports if port is 0, or for the
 // ports of all devices if name is empty.
-func forPorts(t *cli.Tool, name string, port uint32, f func(d netlinkrdma.Device, port uint32) error) error {
+func forPorts(t *cli.Tool, name string, port int, f func(d netlinkrdma.Device, port int) error) error {
 	return t.ForDevices(name, func(d netlinkrdma.Device) error {
 		if port > d.Ports {
 			return noPort(d, port)
@@ -97,7 +97,7 @@ func forPorts(t *cli.Tool, name string, port uint32, f func(d netlinkrdma.Device
 }
 
 // port prints the name of a link.
-func (p *printer) port(device string, port uint32) {
+func (p *printer) port(device string, port int) {
 	if p.json {
 		p.word("ifname", device)
 		p.uint("port", uint64(port))
@@ -136,8 +136,8 @@ func statMRCommand(above ...string) cli.Command {
 }
 
 func showMRCounters(s *resourceShow) error {
-	get := func(mrn uint32) (netlinkrdma.MRCounters, error) { return s.t.RDMA.GetMRCounters(s.dev.Index, mrn) }
-	err := forEach(s, "mrn", s.t.RDMA.DumpMRCounters(s.dev.Index, s.options()), get, s.mrCounters)
+	get := func(mrn uint32) (netlinkrdma.MRCounters, error) { return s.t.RDMA.MRCounters(s.dev.Index, mrn) }
+	err := forEach(s, "mrn", s.t.RDMA.AllMRCounters(s.dev.Index, s.options()), get, s.mrCounters)
 	return s.unlessNamed("dev", err)
 }
 
@@ -190,7 +190,7 @@ func showSupported(_ context.Context, t *cli.Tool, w *cli.Words) error {
 // showOptional prints the names of the counters for which want returns true. It skips a port
 // without any.
 func showOptional(t *cli.Tool, w *cli.Words, key string, want func(netlinkrdma.CounterStatus) bool) error {
-	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port uint32) error {
+	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port int) error {
 		list, err := t.RDMA.CounterStatus(d.Index, port)
 		if err != nil {
 			return err
@@ -234,7 +234,7 @@ func statQPModeCommand() cli.Command {
 }
 
 func showCounterMode(_ context.Context, t *cli.Tool, w *cli.Words) error {
-	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port uint32) error {
+	return showPorts(t, w, func(p *printer, d netlinkrdma.Device, port int) error {
 		setting, err := t.RDMA.CounterMode(d.Index, port)
 		if err != nil {
 			return err
@@ -293,7 +293,7 @@ func setAutoCounters(_ context.Context, t *cli.Tool, w *cli.Words) error {
 	if err != nil {
 		return err
 	}
-	return forPorts(t, name, port, func(d netlinkrdma.Device, port uint32) error {
+	return forPorts(t, name, port, func(d netlinkrdma.Device, port int) error {
 		return t.RDMA.SetAutoCounters(d.Index, port, by, o)
 	})
 }
@@ -384,13 +384,13 @@ func setOptional(t *cli.Tool, w *cli.Words, named bool) error {
 	if err := w.End(); err != nil {
 		return err
 	}
-	return forPorts(t, name, port, func(d netlinkrdma.Device, port uint32) error {
+	return forPorts(t, name, port, func(d netlinkrdma.Device, port int) error {
 		return t.RDMA.SetOptionalCounters(d.Index, port, on...)
 	})
 }
 
 // onePort takes DEV/PORT, and requires the port.
-func onePort(w *cli.Words) (name string, port uint32, err error) {
+func onePort(w *cli.Words) (name string, port int, err error) {
 	link, err := w.Value("DEV/PORT")
 	if err != nil {
 		return "", 0, err

@@ -37,7 +37,7 @@ QPs does.`,
 	}
 }
 
-var qpCounterKeys = []cli.FilterKey{cli.NumberKey("cntn"), cli.NumberKey("lqpn"), cli.NumberKey("pid"), cli.WordKey("qp-type")}
+var qpCounterKeys = []cli.FilterKey{cli.NumberKey("cntn"), cli.NumberKey("lqpn"), cli.NumberKey("pid"), qpTypeKey("qp-type")}
 
 // showQPCounters takes the name of a link first, which other objects take as a filter.
 func showQPCounters(_ context.Context, t *cli.Tool, w *cli.Words) error {
@@ -60,7 +60,7 @@ func showQPCounters(_ context.Context, t *cli.Tool, w *cli.Words) error {
 
 // listQPCounters requests the counters of all ports at once.
 func listQPCounters(s *resourceShow) error {
-	err := forEach(s, "cntn", s.t.RDMA.DumpQPCounter(s.dev.Index, s.options()), nil, s.qpCounter)
+	err := forEach(s, "cntn", s.t.RDMA.QPCounters(s.dev.Index, s.options()), nil, s.qpCounter)
 	return s.unlessNamed("link", err)
 }
 
@@ -81,7 +81,7 @@ func (s *resourceShow) qpCounter(q netlinkrdma.QPCounter) {
 		s.p.newline()
 		s.p.text("LQPN: <" + qpnList(q.LQPN) + ">")
 	}
-	s.p.end(q.Port)
+	s.p.end(uint32(q.Port))
 }
 
 func qpnList(list []netlinkrdma.QPRange) string {
@@ -110,9 +110,9 @@ func statQPBindCommand() cli.Command {
 }
 
 func bindQP(_ context.Context, t *cli.Tool, w *cli.Words) error {
-	return binding(t, w, "lqpn", func(d netlinkrdma.Device, port uint32, n bindNumbers) error {
+	return binding(t, w, "lqpn", func(d netlinkrdma.Device, port int, n bindNumbers) error {
 		if n.counter.Known {
-			return t.RDMA.BindToCounter(d.Index, port, n.qp.Value, n.counter.Value)
+			return t.RDMA.BindToCounter(d.Index, port, n.qp.Value, netlinkrdma.CounterID(n.counter.Value))
 		}
 		_, err := t.RDMA.BindCounter(d.Index, port, n.qp.Value)
 		return err
@@ -129,11 +129,11 @@ func statQPUnbindCommand() cli.Command {
 }
 
 func unbindQP(_ context.Context, t *cli.Tool, w *cli.Words) error {
-	return binding(t, w, "cntn", func(d netlinkrdma.Device, port uint32, n bindNumbers) error {
+	return binding(t, w, "cntn", func(d netlinkrdma.Device, port int, n bindNumbers) error {
 		if n.qp.Known {
-			return t.RDMA.UnbindCounter(d.Index, port, n.qp.Value, n.counter.Value)
+			return t.RDMA.UnbindCounter(d.Index, port, n.qp.Value, netlinkrdma.CounterID(n.counter.Value))
 		}
-		c, err := t.RDMA.GetQPCounter(d.Index, port, n.counter.Value)
+		c, err := t.RDMA.QPCounter(d.Index, port, netlinkrdma.CounterID(n.counter.Value))
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ type bindNumbers struct{ qp, counter netlinkrdma.Opt[uint32] }
 
 // binding takes the port and the numbers from the command line, and passes them to f.
 // must names the number that has to be given.
-func binding(t *cli.Tool, w *cli.Words, must string, f func(d netlinkrdma.Device, port uint32, n bindNumbers) error) error {
+func binding(t *cli.Tool, w *cli.Words, must string, f func(d netlinkrdma.Device, port int, n bindNumbers) error) error {
 	name, port, err := onePort(w)
 	if err != nil {
 		return err
@@ -171,5 +171,5 @@ func binding(t *cli.Tool, w *cli.Words, must string, f func(d netlinkrdma.Device
 	var n bindNumbers
 	n.qp.Value, n.qp.Known = given.Exact("lqpn")
 	n.counter.Value, n.counter.Known = given.Exact("cntn")
-	return forPorts(t, name, port, func(d netlinkrdma.Device, port uint32) error { return f(d, port, n) })
+	return forPorts(t, name, port, func(d netlinkrdma.Device, port int) error { return f(d, port, n) })
 }

@@ -56,7 +56,7 @@ func showSystem(_ context.Context, t *cli.Tool, w *cli.Words) error {
 	p.onOff("copy-on-fork", s.CopyOnFork)
 	p.b = bytes.TrimSuffix(p.b, []byte(" ")) // only this line of iproute2 has no blank at the end
 	p.end(0)
-	return p.close()
+	return p.close(nil)
 }
 
 func setSystemCommand() cli.Command {

@@ -70,9 +70,9 @@ func TestSystemErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"system set netns shared", syscall.EBUSY, 1, "set netns mode shared: device or resource busy (other network namespaces exist; set it before any is created, or with option netns_mode of module ib_core)"},
-		{"system set privileged-qkey on", syscall.EINVAL, 1, "set privileged Q_Keys to true: invalid argument (this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1)"},
-		{"system set privileged-qkey on", syscall.EPERM, 1, "set privileged Q_Keys to true: needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted"},
+		{"system set netns shared", syscall.EBUSY, 1, "set netns mode shared: device or resource busy: other network namespaces exist; set it before any is created, or with option netns_mode of module ib_core"},
+		{"system set privileged-qkey on", syscall.EINVAL, 1, "set privileged Q_Keys to true: invalid argument: this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1"},
+		{"system set privileged-qkey on", syscall.EPERM, 1, "set privileged Q_Keys to true: needs CAP_NET_ADMIN in the initial user namespace: operation not permitted: run as root, or setcap cap_net_admin+ep"},
 		{"system frob", 0, 2, `"frob": expected one of show, set, help`},
 		{"system show frob", 0, 2, `"frob": expected one of netns, privileged-qkey, monitor`},
 		{"system show netns netns", 0, 2, `unexpected argument "netns"`},

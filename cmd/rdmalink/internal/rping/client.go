@@ -133,6 +133,9 @@ func (l *Link) Close() error { return l.end.conn.Close() }
 // ErrMismatch is the result of a ping whose data came back changed.
 var ErrMismatch = errors.New("data mismatch: what came back is not what was sent")
 
+// ErrProtocol matches the error of a peer that speaks another protocol.
+var ErrProtocol = errors.New("the peer is not rping")
+
 // Ping makes the server read the data and write it back. It returns the data that came
 // back, which is valid until the next call. The connection is unusable after an error.
 func (l *Link) Ping(ctx context.Context) (back []byte, err error) {

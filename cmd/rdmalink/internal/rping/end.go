@@ -95,7 +95,7 @@ func (e *end) recv(ctx context.Context) (info, error) {
 		return info{}, err
 	}
 	if wc.ByteLen != infoSize {
-		return info{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, infoSize)
+		return info{}, fmt.Errorf("%w: a message of %d bytes, not rping's %d", ErrProtocol, wc.ByteLen, infoSize)
 	}
 	info := decodeInfo(e.messages.Bytes()[infoSize:])
 	e.debug("received: %v", info)
@@ -207,7 +207,7 @@ type request struct {
 type requests struct{ *rdmacm.Listener }
 
 func listen(_ context.Context, address string) (listener, error) {
-	l, err := rdmacm.Listen(address)
+	l, err := rdmacm.Listen(context.Background(), address)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func TestRpingUsageErrors(t *testing.T) {
 		"-s 10.0.0.1":                `"10.0.0.1": ` + any,
 		"-s -":                       `"-": ` + any,
 		"-s --":                      `"--": ` + any,
-		"-s --polled":                `"--polled": ` + any,
+		"-s --polled":                `"--polled": ` + any + "; did you mean --poll?",
 		"-s -p 0":                    `"0": the port must be a number from 1 to 65535`,
 		"-s -p http":                 `"http": the port must be a number from 1 to 65535`,
 		"-s -C -1":                   `"-1": the count must be a number from 0 to 2147483647`,

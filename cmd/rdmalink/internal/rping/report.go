@@ -25,7 +25,7 @@ type report struct {
 
 func (r *session) begin(role string, e *end) *report {
 	conn := e.conn
-	e.debug("connected: %v to %v over %s, QP %#x", conn.LocalAddr(), conn.RemoteAddr(), conn.Device().Info().Name, conn.QP().Num())
+	e.debug("connected: %v to %v over %s, QP %#x", conn.LocalAddr(), conn.RemoteAddr(), conn.Device().Info().Name, conn.QP().QPN())
 	return &report{
 		Role: role, Local: conn.LocalAddr(), Peer: conn.RemoteAddr(), Device: conn.Device().Info().Name,
 		session: r, start: time.Now(),

@@ -25,7 +25,8 @@ with RDMA WRITE. Short messages synchronize the two.
             any size
   -v        print the ping data
   -V        client: compare the data that is returned with the data sent
-  -P        server: serve any number of clients, 256 at a time, until interrupted
+  -P        server: serve any number of clients, 256 at a time, about half of them
+            of one address, until interrupted
   -q        create the queue pair and change its states with separate calls,
             instead of with Dial and Accept; the peer sees no difference
   -d        print each step to standard error

@@ -57,7 +57,8 @@ func (r *session) listenAddress() string {
 	return r.address()
 }
 
-// mostClients is how many clients are served at a time. Others are refused.
+// mostClients is how many clients are served at a time. Others are refused, and so are those of an address that has its
+// share of the places.
 const mostClients = 256
 
 // serveAll serves clients concurrently. The failure of a client does not affect the
@@ -67,7 +68,7 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	defer stop() // a client must not delay the end of a server whose listener has failed
-	slots := make(chan struct{}, mostClients)
+	places := cli.NewPlaces(mostClients)
 	for {
 		request, err := l.Next(ctx)
 		switch {
@@ -79,15 +80,14 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 			r.Note("%s", cli.PlainLine(err))
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			r.Note("client %s: refused: already serving %d clients, the limit", request.from, mostClients)
+		from := request.from.Addr()
+		if err := places.Take(from); err != nil {
+			r.Note("client %s: refused: %v", request.from, err)
 			_ = request.reject() // a client that has left needs no refusal
 			continue
 		}
 		clients.Go(func() {
-			defer func() { <-slots }()
+			defer places.Leave(from)
 			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
 				r.Note("client %s: %s", request.from, cli.PlainLine(err))
 			}

@@ -16,7 +16,6 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/verbs"
 )
 
 // serving runs a server on devices in software. It returns a client's session, and a
@@ -53,9 +52,6 @@ func stranger(t *testing.T, server string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.id, err = c.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
-		t.Fatal(err)
-	}
 	if err := c.ask(t.Context(), netip.AddrPortFrom(netip.MustParseAddr(server), Port)); err != nil {
 		t.Fatal(err)
 	}
@@ -66,19 +62,7 @@ func stranger(t *testing.T, server string) {
 
 // ask asks for a connection up to the server's answer.
 func (c *ownConn) ask(ctx context.Context, server netip.AddrPort) error {
-	if err := c.id.ResolveAddr(netip.AddrPort{}, server, resolveLimit); err != nil {
-		return err
-	}
-	if err := c.want(ctx, rdmacm.EventAddrResolved); err != nil {
-		return err
-	}
-	if err := c.id.ResolveRoute(resolveLimit); err != nil {
-		return err
-	}
-	if err := c.want(ctx, rdmacm.EventRouteResolved); err != nil {
-		return err
-	}
-	if err := c.make(); err != nil {
+	if err := c.resolve(ctx, server, netip.AddrPort{}); err != nil {
 		return err
 	}
 	if err := c.id.Connect(ctx, ownParam(c)); err != nil {
@@ -117,6 +101,7 @@ func (c *crowd) Next(ctx context.Context) (*request, error) {
 	}
 	c.left--
 	return &request{
+		from:   netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(c.left >> 8), byte(c.left)}), 1),
 		accept: func(ctx context.Context, _ *end) error { <-ctx.Done(); return ctx.Err() },
 		reject: func() error { c.rejected++; return nil },
 	}, nil

@@ -4,4 +4,4 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-var older = map[int]func(*call) result{}
+var older = map[int]handler{}

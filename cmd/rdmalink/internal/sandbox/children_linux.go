@@ -10,6 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// reap reaps the children that have ended, and reports how one of them did, if it has.
+func reap(command int) (status unix.WaitStatus, ok bool) {
+	for {
+		var s unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &s, unix.WNOHANG, nil); {
+		case err == unix.EINTR:
+		case err != nil || pid == 0:
+			return status, ok
+		case pid == command:
+			status, ok = s, true
+		}
+	}
+}
+
 // endChildren kills the processes that the command left running, and waits until they have ended. The
 // children of a process that ends become children of this process, and the tracer may reap the former
 // first. A blocking wait4 would then wait for a child that was never killed, so endChildren polls.

@@ -2,15 +2,15 @@ package sandbox
 
 import "testing"
 
-// TestClock: libmlx5 says when completions were, and has CQs that raise an event for several.
-func TestClock(t *testing.T) {
+// TestClockOnCores: libmlx5 says when completions were, and has CQs that raise an event for several.
+func TestClockOnCores(t *testing.T) {
 	long(t)
 	onCores(t, func(t *testing.T, c core) { asItShouldBe(t, c, "clock.c", "-lmlx5") })
 }
 
-// TestNull checks libmlx5's regions without memory. libmlx5 discards data that a completion
+// TestNullOnCores checks libmlx5's regions without memory. libmlx5 discards data that a completion
 // carries for them.
-func TestNull(t *testing.T) {
+func TestNullOnCores(t *testing.T) {
 	long(t)
 	onCores(t, func(t *testing.T, c core) { asItShouldBe(t, c, "null.c") })
 }

@@ -45,7 +45,7 @@ func (c *call) openCM(flags int) result {
 		own.Close()
 		return failed(err)
 	}
-	m.channel.(kernel.Watchable).Watch(m.changed)
+	m.channel.(kernel.Watchable).Watch(c.leader(), m.changed)
 	if err := c.files.add(theirs, m); err != nil {
 		m.close()
 		return failed(err)
@@ -54,6 +54,8 @@ func (c *call) openCM(flags int) result {
 }
 
 func (m *cm) node() node { return cmNode }
+
+func (m *cm) descriptor() *os.File { return m.pipe }
 
 func (m *cm) close() {
 	m.end()
@@ -85,17 +87,36 @@ func (m *cm) take(c *call, b []byte) result {
 	if h.Cmd == abi.RDMA_USER_CM_CMD_SET_OPTION {
 		return done(len(b), m.option(c.process, in))
 	}
-	if !m.wantsIP6(h, in) {
-		in = localize(h, in, m.addr)
+	own := m.addr
+	if m.wantsIP6(h, in) {
+		own = netip.AddrFrom16(own.As16())
 	}
+	any := isAny(h, in)
+	in = localize(h, in, own)
 	q := cmCommand{c, len(b), in, make([]byte, h.Out), responseAddress(h, b[header:])}
 	switch {
 	case h.Cmd == abi.RDMA_USER_CM_CMD_BIND && isAFIB(b):
 		return q.done(nil)
 	case h.Cmd == abi.RDMA_USER_CM_CMD_GET_EVENT:
 		return m.event(q)
+	case h.Cmd == abi.RDMA_USER_CM_CMD_LISTEN:
+		m.bindFirst(q.in, own)
 	}
-	return q.done(m.channel.Command(q.in, q.out))
+	err := m.channel.Command(q.in, q.out)
+	if any && err == syscall.EADDRINUSE {
+		err = syscall.EADDRNOTAVAIL // an ID has the port at one address or at all
+	}
+	return q.done(err)
+}
+
+// bindFirst binds an ID that is to listen. If it is bound already, that fails.
+func (m *cm) bindFirst(in []byte, own netip.Addr) {
+	var l abi.RdmaUcmListen
+	copy(abi.Bytes(&l), in[8:])
+	b := abi.RdmaUcmBind{Id: l.Id}
+	b.Addr[0] = afInet
+	h := abi.RdmaUcmCmdHdr{Cmd: abi.RDMA_USER_CM_CMD_BIND}
+	_ = m.channel.Command(localize(h, slices.Concat(abi.Bytes(&h), abi.Bytes(&b)), own), nil)
 }
 
 // option passes an option's value on, and takes note of RDMA_OPTION_ID_AFONLY.
@@ -109,20 +130,32 @@ func (m *cm) option(p *process, in []byte) error {
 	if err := p.read(o.Optval, value); err != nil {
 		return err
 	}
-	if o.Level == abi.RDMA_OPTION_ID && o.Optname == abi.RDMA_OPTION_ID_AFONLY {
+	err := m.channel.Command(in, value)
+	if err == nil && o.Level == abi.RDMA_OPTION_ID && o.Optname == abi.RDMA_OPTION_ID_AFONLY {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.onlyIP6[o.Id] = slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
+		if slices.ContainsFunc(value, func(b byte) bool { return b != 0 }) {
+			m.onlyIP6[o.Id] = true
+		} else {
+			delete(m.onlyIP6, o.Id)
+		}
 	}
-	return m.channel.Command(in, value)
+	return err
 }
 
-// wantsIP6 reports whether an ID is bound to IPv6 addresses only. A machine has none, so
-// such an ID gets no other address.
+// wantsIP6 reports whether a command binds an ID to IPv6 addresses only. A machine has none, so such an ID
+// gets the machine's address as a mapped one: nobody reaches it, and it may have the port of an ID that
+// is bound to IPv4 addresses.
 func (m *cm) wantsIP6(h abi.RdmaUcmCmdHdr, in []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return h.Cmd == abi.RDMA_USER_CM_CMD_BIND && in[bindAddr] == afInet6 && m.onlyIP6[binary.NativeEndian.Uint32(in[bindID:])]
+	switch h.Cmd {
+	case abi.RDMA_USER_CM_CMD_BIND:
+		return in[bindAddr] == afInet6 && m.onlyIP6[binary.NativeEndian.Uint32(in[bindID:])]
+	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
+		delete(m.onlyIP6, binary.NativeEndian.Uint32(in[destroyID:]))
+	}
+	return false
 }
 
 // cmCommand is a command on its way.

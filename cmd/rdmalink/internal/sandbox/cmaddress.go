@@ -12,6 +12,7 @@ const mostCommand = 512
 // Where addresses stand in commands, behind the header.
 const (
 	bindID         = 8
+	destroyID      = 8 + 8 // behind the response's address
 	bindAddr       = 8 + 8
 	resolveSource  = 8 + 16
 	resolveSize    = 8 + 8 // of the source
@@ -45,18 +46,32 @@ func localize(h abi.RdmaUcmCmdHdr, in []byte, own netip.Addr) []byte {
 	return in
 }
 
-// setLocal changes a struct sockaddr_in or sockaddr_in6. The port stays.
-func setLocal(b []byte, own netip.Addr) {
-	var a netip.Addr
+// isAny reports whether a command binds to all addresses.
+func isAny(h abi.RdmaUcmCmdHdr, in []byte) bool {
+	return h.Cmd == abi.RDMA_USER_CM_CMD_BIND && parseAddr(in[bindAddr:]).IsUnspecified()
+}
+
+// parseAddr returns the address of a struct sockaddr_in or sockaddr_in6. Others have the zero address.
+func parseAddr(b []byte) netip.Addr {
 	switch b[0] {
 	case afInet:
-		a = netip.AddrFrom4([4]byte(b[4:8]))
+		return netip.AddrFrom4([4]byte(b[4:8]))
 	case afInet6:
-		a = netip.AddrFrom16([16]byte(b[8:24])).Unmap()
+		return netip.AddrFrom16([16]byte(b[8:24])).Unmap()
 	}
-	if a.IsUnspecified() || a.IsLoopback() {
+	return netip.Addr{}
+}
+
+// setLocal changes a struct sockaddr_in or sockaddr_in6. The port stays.
+func setLocal(b []byte, own netip.Addr) {
+	if a := parseAddr(b); a.IsUnspecified() || a.IsLoopback() {
 		clear(b[4:28])
 		b[0], b[1] = afInet, 0
-		copy(b[4:], own.AsSlice())
+		if own.Is4() {
+			copy(b[4:], own.AsSlice())
+		} else {
+			b[0] = afInet6
+			copy(b[8:], own.AsSlice())
+		}
 	}
 }

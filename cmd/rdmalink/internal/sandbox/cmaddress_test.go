@@ -38,6 +38,17 @@ func TestLocalize(t *testing.T) {
 	}
 }
 
+// TestLocalizeIP6: an ID that is bound to all IPv6 addresses, and no others, stays of that family.
+func TestLocalizeIP6(t *testing.T) {
+	own := netip.MustParseAddr("::ffff:198.51.100.1")
+	in := make([]byte, 8+mostCommand)
+	copy(in[bindAddr:], sockaddr(netip.MustParseAddrPort("[::]:7174")))
+	in = localize(abi.RdmaUcmCmdHdr{Cmd: abi.RDMA_USER_CM_CMD_BIND}, in, own)
+	if got := in[bindAddr:][:28]; string(got) != string(sockaddr(netip.AddrPortFrom(own, 7174))) {
+		t.Errorf("%x", got)
+	}
+}
+
 // TestLocalizeSource: an ID that is bound to nothing leaves from its own machine.
 func TestLocalizeSource(t *testing.T) {
 	own := netip.MustParseAddr("198.51.100.2")

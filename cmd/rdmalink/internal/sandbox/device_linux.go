@@ -25,12 +25,19 @@ type device struct {
 
 	supervisor *supervisor
 	registers  registers
+	locked     *locked // guarded by the supervisor's lock
 
-	mu   sync.Mutex // one call at a time
-	made *events    // by the call under way
+	mu     sync.Mutex // one call at a time
+	made   *events    // by the call under way
+	caller *process   // of the call under way
 }
 
 func (c *call) openDevice(is node, flags int) result {
+	m := c.machine()
+	of := m.device(is)
+	if of == nil {
+		return result{errno: syscall.ENXIO}
+	}
 	own, theirs, err := c.files.memory()
 	if err != nil {
 		return failed(err)
@@ -41,23 +48,27 @@ func (c *call) openDevice(is node, flags int) result {
 		own.Close()
 		return failed(err)
 	}
-	m := c.machine()
-	d := &device{is: is, supervisor: c.supervisor, memory: own, owner: owner}
+	d := &device{is: is, supervisor: c.supervisor, memory: own, owner: owner, locked: c.lockedBy(owner)}
 	// The memory of the program that runs now, also after another one took its place.
 	err = owner.openMemory()
 	var f ioctl.File
 	if err == nil {
-		f, err = m.OpenDevice(m.device.char.Path(), 0)
+		f, err = m.OpenDevice(of.char.Path(), 0)
 	}
 	if err != nil {
 		own.Close()
+		c.unlocked(owner)
 		owner.close()
 		return failed(err)
 	}
 	d.kernel = f.(*fakeverbs.Kernel)
 	d.registers.kernel = d.kernel
-	c.opened(m, d)
-	d.kernel.User, d.kernel.Share, d.kernel.Inode = userMemory{owner}, d.share, owner.inode
+	c.opened(of, d)
+	if m.fabric != nil {
+		m.fabric.watch(of)
+	}
+	d.kernel.User, d.kernel.Share, d.kernel.Inode = userMemory{owner, c.files.dir + "/"}, d.share, owner.inode
+	d.kernel.Pin, d.kernel.Owner, d.kernel.Unseen = d.pin, owner.id, d.registers.unseen
 	d.kernel.Channel = func(fd int32) (fakeverbs.Events, error) { return d.newEvents(c.files, fd) }
 	if err := c.files.add(theirs, d); err != nil {
 		d.close()
@@ -68,6 +79,8 @@ func (c *call) openDevice(is node, flags int) result {
 
 func (d *device) node() node { return d.is }
 
+func (d *device) descriptor() *os.File { return d.memory }
+
 func (d *device) close() {
 	d.registers.close()
 	d.supervisor.forget(d)
@@ -75,6 +88,7 @@ func (d *device) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memory.Close()
+	d.supervisor.unlocked(d.owner)
 	d.owner.close()
 }
 
@@ -121,6 +135,7 @@ func (d *device) mapRegisters(offset int64, length int) error {
 	page, err := d.share(offset, length)
 	if err == nil {
 		d.registers.add(offset, page)
+		d.supervisor.watching.Do(func() { go d.supervisor.watch() })
 	}
 	return err
 }
@@ -152,7 +167,7 @@ func (c *call) ioctl() result {
 	if err := c.translate(q); err != nil {
 		return failed(err)
 	}
-	d.made = nil
+	d.made, d.caller = nil, c.process
 	if err := q.Do(d.kernel); err != nil {
 		return failed(err)
 	}

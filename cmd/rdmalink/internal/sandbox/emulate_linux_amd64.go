@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,31 @@ func (p *process) code(addr uint64) []byte {
 func generalRegisters(r *unix.PtraceRegs) [16]*uint64 {
 	return [16]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi,
 		&r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}
+}
+
+// callInstead makes a thread that stopped at the end of a system call carry out others with one argument, and return
+// the result of the first. step runs the thread to the begin of a call, and then to its end.
+func callInstead(thread int, calls []int, arg int, step func() error) error {
+	var before, regs unix.PtraceRegs
+	if err := unix.PtraceGetRegs(thread, &before); err != nil {
+		return err
+	}
+	after := before
+	after.Orig_rax = ^uint64(0) // nothing is to be restarted
+	for i, nr := range calls {
+		regs = after
+		regs.Rip -= 2 // the instruction SYSCALL
+		regs.Rax, regs.Rdi = uint64(nr), uint64(arg)
+		err := errors.Join(unix.PtraceSetRegs(thread, &regs), step(), step(), unix.PtraceGetRegs(thread, &regs))
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			before.Rax = regs.Rax
+		}
+	}
+	after.Rax = before.Rax
+	return unix.PtraceSetRegs(thread, &after)
 }
 
 const canTrap = true

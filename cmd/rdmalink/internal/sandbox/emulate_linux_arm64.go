@@ -6,4 +6,6 @@ import "github.com/goverbs/goverbs/verbs"
 // tests.
 func emulate(*process) (stored []byte, err error) { return nil, verbs.ErrNotSupported }
 
+func callInstead(int, []int, int, func() error) error { return verbs.ErrNotSupported }
+
 const canTrap = false

@@ -37,6 +37,8 @@ func (d *device) newEvents(files *files, fd int32) (*events, error) {
 
 func (e *events) node() node { return node{mode: unix.S_IFREG | 0o600} }
 
+func (e *events) descriptor() *os.File { return e.pipe }
+
 // close handles the end of the last reader.
 func (e *events) close() {
 	e.d.kernel.CloseChannel(e.fd)

@@ -21,7 +21,7 @@ type fabricTool struct {
 // LID of h16.
 var fabricTools = []fabricTool{
 	{"ibstat", "State: Active"},
-	{"ibstat -l", "subnet0"},
+	{"ibstat -l", "mlx5_0"},
 	{"ibaddr", "GID fe80::10:1 LID start"},
 	{"ibnetdiscover", `"h16"`},
 	{"ibnetdiscover -p", `'h16'`},
@@ -134,6 +134,38 @@ func TestFabricPing(t *testing.T) {
 	}
 }
 
+// TestFabricVerbs: the device of an adapter has verbs. Its LID and state are those of the subnet, and programs on two hosts
+// reach each other by LID.
+func TestFabricVerbs(t *testing.T) {
+	long(t)
+	for _, program := range []string{"ibstat", "ibnetdiscover", "ibportstate", "ibv_devinfo", "ibv_asyncwatch", "ibv_rc_pingpong", "ib_write_bw"} {
+		need(t, program)
+	}
+	options := []string{"--fabric", "fat-tree:4x2"}
+	out, err := inside(t, options, "sh", "-c", "ibnetdiscover; export "+hostVariable+"=h8; ibstat; ibv_devinfo -v")
+	for _, want := range []string{`"h8" lid 14 4xEDR`, "Base lid: 14\n", "CA 'mlx5_0'", "Port GUID: 0x000000000010000f\n", "port_lid:\t\t14\n", "PORT_ACTIVE", "sm_lid:\t\t\t1\n",
+		"GID[  0]:\t\tfe80:0000:0000:0000:0000:0000:0010:000f\n", "node_guid:\t\t\t0000:0000:0010:000e\n", "25.0 Gbps (32)"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("no %q: %v\n%s", want, err, out)
+		}
+	}
+	// A client tries until the server is there.
+	for _, line := range []string{"ibv_rc_pingpong -n 20", "ibv_ud_pingpong -n 20", "ib_write_bw -n 20", "ib_read_lat -n 20"} {
+		line += " -p " + freePort(t)
+		out, err := inside(t, options, "sh", "-c", fmt.Sprintf("%s=h8 %s & until client=$(%s localhost 2>&1); do kill -0 $! || exit 1; sleep 0.1; done; wait $! && echo \"$client\"", hostVariable, line, line))
+		if err != nil || !regexp.MustCompile(`LID (0x0*1|1)\b`).MatchString(out) || !regexp.MustCompile(`LID (0x0*e|14)\b`).MatchString(out) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+	// Port 2 of the switch with LID 8 leads to h8.
+	file := filepath.Join(t.TempDir(), "events")
+	out, err = inside(t, options, "sh", "-c", fmt.Sprintf(
+		"%[1]s=h8 stdbuf -oL ibv_asyncwatch > %[2]s & until grep -q FD %[2]s; do kill -0 $! || exit 1; sleep 0.01; done; ibportstate 8 2 disable; until grep -q IBV_EVENT_PORT_ERR %[2]s; do kill -0 $! || exit 1; sleep 0.01; done; kill $!; %[1]s=h8 ibv_devinfo", hostVariable, file))
+	if err != nil || !strings.Contains(out, "PORT_DOWN") {
+		t.Errorf("a port that is disabled: %v\n%s", err, out)
+	}
+}
+
 // TestFabricStates checks that sysfs follows the subnet: without a subnet manager the port has no LID.
 func TestFabricStates(t *testing.T) {
 	long(t)
@@ -155,7 +187,7 @@ func TestFabricStates(t *testing.T) {
 	if err != nil || !strings.Contains(out, "Port 1:") || !strings.Contains(out, "Port 2:") || !strings.Contains(out, "State: Active") || !strings.Contains(out, "State: Down") {
 		t.Errorf("the second of two ports: %v\n%s", err, out)
 	}
-	for topology, want := range map[string]string{"fat-tree:3": "expected fat-tree:RADIXxLEVELS", "fat-tree:3x2": "radix", "dragonfly:1": "expected dragonfly:", "/nowhere": "no such file"} {
+	for topology, want := range map[string]string{"fat-tree:3": "expected fat-tree:RADIXxLEVELS", "fat-tree:3x2": "radix", "dragonfly:1": "expected dragonfly:", "/nowhere": "no such file", "fat-treee:4x2": "expected a file, fat-tree:"} {
 		if out, err := inside(t, []string{"--fabric", topology}, "true"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %s", topology, err, out)
 		}

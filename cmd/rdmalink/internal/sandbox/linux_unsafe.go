@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"runtime"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -77,40 +78,21 @@ func inject(listener int, a *addFD) (int, error) {
 	return int(fd), nil
 }
 
-// wakeHere makes the kernel run the supervisor on the caller's CPU, because they take
-// turns.
-func wakeHere(listener int) {
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+// setFlags sets the listener's flags. Kernels before 6.6 have none.
+func setFlags(listener int, flags uintptr) {
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, flags)
 }
 
-// mapQuery is struct procmap_query of Linux 6.11.
-type mapQuery struct {
-	Size, Flags          uint64
-	Addr                 uint64
-	From, To             uint64
-	MapFlags, PageSize   uint64
-	Offset               uint64
-	Inode                uint64
-	DevMajor, DevMinor   uint32
-	NameSize, IDSize     uint32
-	NameAddr, BuildIDFor uint64
-}
-
-// ioctlQueryMap is PROCMAP_QUERY, and mapReadable a bit of mapQuery.MapFlags. Package unix lacks them.
-const (
-	ioctlQueryMap = 0xc0686611
-	mapReadable   = 1
-)
-
-// queryMap looks up the mapping at an address in a process's maps, and its file's name. It
-// returns ENOTTY if the kernel does not support this.
-func queryMap(fd int, q *mapQuery, name []byte) error {
-	q.Size, q.NameSize = uint64(unsafe.Sizeof(*q)), uint32(len(name))
-	var pinned runtime.Pinner
-	defer pinned.Unpin()
-	pinned.Pin(&name[0])
-	q.NameAddr = uint64(uintptr(unsafe.Pointer(&name[0])))
-	return control(fd, ioctlQueryMap, unsafe.Pointer(q))
+// sleep sleeps a few microseconds. Go's scheduler takes the thread for one that runs: to hand its place to another thread, and back,
+// takes as long as such a sleep.
+func sleep(d time.Duration) {
+	if runtime.GOMAXPROCS(0) == 1 { // there is no other place
+		pause := unix.NsecToTimespec(int64(d))
+		_ = unix.Nanosleep(&pause, nil)
+		return
+	}
+	pause := unix.NsecToTimespec(int64(d))
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 }
 
 // seize makes the calling thread the tracer of another thread, without stopping it.
@@ -149,6 +131,24 @@ type floatingPoint struct {
 func getFloatingPoint(thread int, fp *floatingPoint) error {
 	const getFPRegs = 14 // package unix has it on amd64 only
 	return fetch(getFPRegs, thread, unsafe.Pointer(fp))
+}
+
+// signalMask returns the signals that a stopped thread blocks.
+func signalMask(thread int) (mask uint64, err error) {
+	err = maskOrder(0x420a, thread, &mask) // PTRACE_GETSIGMASK, which package unix lacks
+	return mask, err
+}
+
+func setSignalMask(thread int, mask uint64) error {
+	return maskOrder(0x420b, thread, &mask) // PTRACE_SETSIGMASK
+}
+
+func maskOrder(request, thread int, mask *uint64) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(thread), unsafe.Sizeof(*mask), uintptr(unsafe.Pointer(mask)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // order makes a ptrace(2) call with a number.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -33,27 +34,36 @@ type header struct {
 	PID    uint32
 }
 
-// answerDatagram answers the requests of a datagram as the kernel does: a datagram for each
-// message. It stops at the first header that is none.
-func answerDatagram(k netlinkrdma.Kernel, port uint32, datagram []byte) (answers [][]byte) {
-	for len(datagram) >= messageHeader {
-		var h header
-		copy(abi.Bytes(&h), datagram)
-		if h.Length < messageHeader || uint64(h.Length) > uint64(len(datagram)) {
-			break
-		}
-		answers = append(answers, answerMessage(k, port, h, datagram[messageHeader:h.Length])...)
-		datagram = datagram[min(len(datagram), int(h.Length+3)&^3):]
-	}
-	return answers
+// netlinkRequest is a message from a process.
+type netlinkRequest struct {
+	header
+	body []byte
 }
 
+// splitDatagram yields the messages of a datagram. It stops at the first malformed header.
+func splitDatagram(datagram []byte) iter.Seq[netlinkRequest] {
+	return func(yield func(netlinkRequest) bool) {
+		for len(datagram) >= messageHeader {
+			var h header
+			copy(abi.Bytes(&h), datagram)
+			if h.Length < messageHeader || uint64(h.Length) > uint64(len(datagram)) || !yield(netlinkRequest{h, datagram[messageHeader:h.Length]}) {
+				return
+			}
+			datagram = datagram[min(len(datagram), int(h.Length+3)&^3):]
+		}
+	}
+}
+
+// isDump reports whether a message asks for a list.
+func (h header) isDump() bool { return h.Flags&flagDump == flagDump }
+
+// answerMessage answers a message as the kernel does: each answer is a datagram.
 func answerMessage(k netlinkrdma.Kernel, port uint32, h header, body []byte) (answers [][]byte) {
 	reply := header{Type: h.Type, Seq: h.Seq, PID: port}
 	if h.Type&^0x3ff != nldev {
 		return [][]byte{errorMessage(reply, h, syscall.EINVAL)}
 	}
-	req := netlinkrdma.Request{Op: h.Type & 0x3ff, Dump: h.Flags&flagDump == flagDump, Attrs: attributes(body)}
+	req := netlinkrdma.Request{Op: h.Type & 0x3ff, Dump: h.isDump(), Attrs: attributes(body)}
 	payloads, err := k.Execute(req)
 	if err != nil {
 		return [][]byte{errorMessage(reply, h, err)}

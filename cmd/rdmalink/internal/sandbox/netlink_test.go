@@ -37,6 +37,13 @@ func types(t *testing.T, messages [][]byte) (all []uint16) {
 	return all
 }
 
+func answerDatagram(k netlinkrdma.Kernel, port uint32, b []byte) (answers [][]byte) {
+	for q := range splitDatagram(b) {
+		answers = append(answers, answerMessage(k, port, q.header, q.body)...)
+	}
+	return answers
+}
+
 func TestAnswerDatagram(t *testing.T) {
 	const get = nldev | abi.RDMA_NLDEV_CMD_GET
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -13,25 +14,32 @@ func TestOptions(t *testing.T) {
 		"-d erdma -r f -- true":                 {kind: "erdma", hosts: 1, record: "f", command: []string{"true"}},
 		"--trap -d erdma -- true":               {kind: "erdma", hosts: 1, trap: true, command: []string{"true"}},
 		"-f fat-tree:4x2 --no-sm -- true":       {fabric: "fat-tree:4x2", noSM: true, command: []string{"true"}},
+		"--netns -- true":                       {kind: "rxe", hosts: 1, netns: true, command: []string{"true"}},
+		"--wire 192.0.2.1,192.0.2.2 -- true":    {kind: "rxe", hosts: 2, wire: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}, command: []string{"true"}},
 		"-d siw -n2 -- true":                    {kind: "siw", hosts: 2, command: []string{"true"}},
 	} {
 		got, err := parseOptions(strings.Fields(line))
-		if err != nil || got.kind != want.kind || got.hosts != want.hosts || got.record != want.record || got.trap != want.trap || got.fabric != want.fabric || got.noSM != want.noSM || !slices.Equal(got.command, want.command) {
+		if err != nil || got.kind != want.kind || got.hosts != want.hosts || got.record != want.record || got.trap != want.trap || got.fabric != want.fabric || got.noSM != want.noSM || got.netns != want.netns || !slices.Equal(got.wire, want.wire) || !slices.Equal(got.command, want.command) {
 			t.Errorf("%s: %+v, %v", line, got, err)
 		}
 	}
 	for line, want := range map[string]string{
-		"":                    "expected -- and the command",
-		"ibv_devinfo":         "expected -- and the command",
-		"--":                  "expected -- and the command",
-		"word -- true":        `unexpected argument "word" before --`,
-		"-d mlx4 -- true":     "expected one of rxe, siw, erdma, erdma-old, erdma-roce, mlx5",
-		"--hosts 0 -- true":   "hosts",
-		"--hosts x -- true":   "hosts",
-		"--loud -- true":      "loud",
-		"--no-sm -- true":     "--no-sm goes with --fabric",
-		"-f x -d siw -- true": "--fabric goes without --device",
-		"-t -d siw -- true":   "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
+		"":                                 "expected -- and the command",
+		"ibv_devinfo":                      "expected -- and the command",
+		"--":                               "expected -- and the command",
+		"word -- true":                     `unexpected argument "word" before --`,
+		"-d mlx4 -- true":                  "expected one of rxe, siw, erdma, erdma-old, erdma-roce, mlx5",
+		"--hosts 0 -- true":                "hosts",
+		"--hosts x -- true":                "hosts",
+		"--loud -- true":                   "loud",
+		"--no-sm -- true":                  "--no-sm goes with --fabric",
+		"-f x --netns -- true":             "--fabric goes without",
+		"-f x -d siw -- true":              "--fabric goes without --device",
+		"--wire 192.0.2.1 -d siw -- true":  "--wire goes with --device rxe or mlx5",
+		"--wire 192.0.2.1 -n2 -- true":     "--hosts 2, but --wire has 1 addresses",
+		"--wire 0.0.0.0 -- true":           "not the address of an interface",
+		"--wire 192.0.2.1 --netns -- true": "--wire goes without --fabric, --profile and --netns",
+		"-t -d siw -- true":                "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
 		if _, err := parseOptions(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)

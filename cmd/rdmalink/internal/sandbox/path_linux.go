@@ -2,8 +2,9 @@ package sandbox
 
 import (
 	"fmt"
-	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,11 +20,23 @@ var shown = []string{
 	"/dev/infiniband", "/sys/class/infiniband", "/sys/class/infiniband_cm", "/sys/class/infiniband_mad",
 	"/sys/class/infiniband_ucma", "/sys/class/infiniband_verbs", "/sys/class/misc/rdma_cm",
 	"/sys/devices/virtual/infiniband", "/sys/devices/virtual/infiniband_verbs",
+	pciRoot, "/sys/bus/pci/devices/" + pciDomain + ":00:01.0",
+	pciDrivers + "efa", pciDrivers + "erdma", pciDrivers + "mlx5_core",
 }
 
-// covered reports whether an absolute path is in one of the directories.
-func covered(path string) bool {
-	for _, s := range shown {
+// profileShown are those that are besides with a profile, where the machine has its own PCI devices.
+var profileShown = []string{"/sys/bus/pci/devices"}
+
+// covered reports whether an absolute path is in one of the directories, with or without a profile.
+func covered(path string, profile bool) bool {
+	if profile && strings.HasPrefix(path, pciDomains) {
+		return true
+	}
+	dirs := shown
+	if profile {
+		dirs = slices.Concat(shown, profileShown)
+	}
+	for _, s := range dirs {
 		if path == s || strings.HasPrefix(path, s) && path[len(s)] == '/' {
 			return true
 		}
@@ -32,29 +45,36 @@ func covered(path string) bool {
 }
 
 // may reports whether the sandbox may show a path that is not clean yet. It is a quick check.
-func may(path string) bool {
-	return strings.Contains(path, "infiniband") || strings.Contains(path, "rdma_cm")
+func may(path string, profile bool) bool {
+	return strings.Contains(path, "infiniband") || strings.Contains(path, "rdma_cm") || strings.Contains(path, pciDomain) ||
+		strings.Contains(path, "pci/drivers") || profile && strings.Contains(path, "pci")
 }
 
-// path reads the path of a call, and reports whether the sandbox shows it. A path
-// relative to an open directory of the sandbox needs no translation.
-func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
+// path reads the path of a call, and reports whether the sandbox has to find it: it shows the path, or the path leads
+// out of a directory that it shows. A path may be relative to the root: hwloc opens all files in this way.
+func (c *call) path(dirfd int32, arg int) (path string, finds bool) {
 	path, err := c.text(c.Args[arg])
-	if err != nil || !may(path) {
+	if err != nil || path == "" || filepath.IsAbs(path) && !may(path, c.profile) {
 		return "", false
 	}
+	ours := false
 	if !filepath.IsAbs(path) {
+		dir := "cwd"
 		if dirfd != unix.AT_FDCWD {
-			return "", false
+			dir = fmt.Sprintf("fd/%d", dirfd)
 		}
-		path = filepath.Join(c.directory(), path)
+		dir, ours = c.shownAt(c.directory(dir))
+		path = filepath.Join(dir, path)
 	}
 	path = filepath.Clean(path)
-	return path, covered(path)
+	return path, ours || covered(path, c.profile)
 }
 
-// behind returns the place where the sandbox keeps the file that it shows at a path.
+// behind returns the place where the sandbox keeps the file that it shows at a path. Other paths are the machine's.
 func (c *call) behind(path string) string {
+	if !covered(path, c.profile) {
+		return path
+	}
 	m := c.machine()
 	if m.fabric != nil && strings.HasPrefix(path, "/sys/") {
 		if err := m.fabric.refresh(); err != nil {
@@ -74,7 +94,11 @@ func (c *call) machine() *machine {
 		}
 		return m
 	}
-	return c.hosts[hostNumber(c.getenv(hostVariable), len(c.hosts))-1]
+	n, err := hostNumber(c.getenv(hostVariable), len(c.hosts))
+	if err != nil {
+		c.fail(err)
+	}
+	return c.hosts[n-1]
 }
 
 // Each of these carries out a call on a path that the sandbox shows.
@@ -93,10 +117,16 @@ func (c *call) openat2() result {
 func (c *call) openPath(dirfd int32, arg, flags int) result {
 	path, ok := c.path(dirfd, arg)
 	if !ok {
+		if r, isOne := c.reopen(arg, flags); isOne {
+			return r
+		}
 		return resume
 	}
 	if is, ok := c.machine().nodes[path]; ok && flags&unix.O_PATH == 0 {
 		return c.openNode(is, flags)
+	}
+	if flags&unix.O_PATH != 0 { // nobody can be given such a descriptor; one for reading can do more
+		flags &= unix.O_CLOEXEC | unix.O_DIRECTORY | unix.O_NOFOLLOW
 	}
 	fd, err := unix.Open(c.behind(path), flags&^(unix.O_CREAT|unix.O_TRUNC)|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -201,77 +231,112 @@ func (c *call) openNode(is node, flags int) result {
 	if is == cmNode {
 		return c.openCM(flags)
 	}
-	if f := c.machine().fabric; f != nil {
+	if f := c.machine().fabric; f != nil && f.ports[is] != nil {
 		p := f.ports[is]
 		if is == p.issm {
 			return c.openISSM(p, flags)
 		}
 		return c.openUmad(p, flags)
 	}
-	if is.major != verbsNode(0).major {
-		return result{errno: syscall.ENXIO}
-	}
 	return c.openDevice(is, flags)
 }
 
 // plant creates the files in which processes read about devices.
-func (m *machine) plant() error {
-	files := map[string]string{
-		"/sys/class/infiniband_verbs/abi_version": "6",
-		"/sys/class/misc/rdma_cm/abi_version":     strconv.Itoa(cmABI),
-		"/sys/class/misc/rdma_cm/dev":             fmt.Sprintf("%d:%d", cmNode.major, cmNode.minor),
+func (m *machine) plant(p *profile) error {
+	t := newTree()
+	t.files["/sys/class/infiniband_verbs/abi_version"] = "6"
+	t.files["/sys/class/misc/rdma_cm/abi_version"] = strconv.Itoa(cmABI)
+	t.files["/sys/class/misc/rdma_cm/dev"] = fmt.Sprintf("%d:%d", cmNode.major, cmNode.minor)
+	if p != nil {
+		for _, n := range p.pci {
+			for name, text := range n.files {
+				t.files[n.path+"/"+name] = text
+			}
+			t.link(pciBus+path.Base(n.path), n.path)
+		}
 	}
-	m.device.plant(files)
-	files["/sys/class/infiniband/"+m.device.Name+"/"+AddressFile] = m.addr.String()
+	for _, d := range m.devices {
+		t.files[d.plant(t)+AddressFile] = d.own.Addrs()[0].String()
+	}
 	for path := range m.nodes {
-		files[path] = ""
+		t.files[path] = ""
 	}
-	for path, text := range files {
-		path = m.behind(path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if text != "" {
-			text += "\n"
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.plant(m.behind)
 }
 
-func (d verbsDevice) plant(files map[string]string) {
-	verbs, ib := "/sys/class/infiniband_verbs/"+d.name()+"/", "/sys/class/infiniband/"+d.Name+"/"
+// plant adds the files of the device, and returns its directory.
+func (d *verbsDevice) plant(t tree) (ib string) {
+	verbs, ib := d.directories(t)
 	is := verbsNode(d.n)
-	files[verbs+"abi_version"] = strconv.FormatUint(d.char.ABI, 10)
-	files[verbs+"dev"] = fmt.Sprintf("%d:%d", is.major, is.minor)
-	files[verbs+"ibdev"] = d.Name
-	files[ib+"node_type"] = nodeType(d.NodeType)
-	files[ib+"node_guid"] = colons(d.NodeGUID)
-	files[ib+"sys_image_guid"] = colons(d.SysImageGUID)
-	files[ib+"fw_ver"] = d.FWVersion
-	files[ib+"node_desc"] = d.Name
+	t.files[verbs+"abi_version"] = strconv.FormatUint(d.char.ABI, 10)
+	t.files[verbs+"dev"] = fmt.Sprintf("%d:%d", is.major, is.minor)
+	t.files[verbs+"ibdev"] = d.Name
+	t.files[ib+"node_type"] = nodeType(d.NodeType)
+	t.files[ib+"node_guid"] = colons(d.NodeGUID)
+	t.files[ib+"sys_image_guid"] = colons(d.SysImageGUID)
+	t.files[ib+"fw_ver"] = d.FWVersion
+	t.files[ib+"node_desc"] = d.Name
 	for port := range d.Ports {
-		d.plantPort(files, fmt.Sprintf("%sports/%d/", ib, port+1))
+		d.plantPort(t, fmt.Sprintf("%sports/%d/", ib, port+1))
+	}
+	return ib
+}
+
+// portUp and portDown are the files of a port that follow its link.
+var (
+	portUp   = map[string]string{"state": "4: ACTIVE", "phys_state": "5: LinkUp"}
+	portDown = map[string]string{"state": "1: DOWN", "phys_state": "3: Disabled"}
+)
+
+func (d *verbsDevice) plantPort(t tree, dir string) {
+	link, p := "Ethernet", &d.model.Limits.Port
+	switch {
+	case p.LinkLayer == 0:
+		link = "Unknown"
+	case d.model.IsInfiniBand():
+		link = "InfiniBand"
+	}
+	for name, text := range map[string]string{
+		"rate": d.rate, "link_layer": link,
+		"lid": fmt.Sprintf("0x%x", p.Lid), "lid_mask_count": strconv.Itoa(int(p.Lmc)), "sm_lid": "0x0", "sm_sl": "0", "cap_mask": "0x00010000",
+	} {
+		t.files[dir+name] = text
+	}
+	for name, text := range portUp {
+		t.files[dir+name] = text
+	}
+	if d.NodeType != verbs.NodeRNIC {
+		t.files[dir+"pkeys/0"] = "0xffff"
+	}
+	for i, gid := range d.model.GIDs() {
+		t.files[fmt.Sprintf("%sgids/%d", dir, i)] = gidText(gid)
+		t.files[fmt.Sprintf("%sgid_attrs/types/%d", dir, i)] = d.gidType()
 	}
 }
 
-func (d verbsDevice) plantPort(files map[string]string, dir string) {
-	for name, text := range map[string]string{
-		"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "2.5 Gb/sec (1X SDR)", "link_layer": "Ethernet",
-		"lid": "0x0", "lid_mask_count": "0", "sm_lid": "0x0", "sm_sl": "0", "cap_mask": "0x00010000",
-	} {
-		files[dir+name] = text
+// gidType returns the type of all GIDs of the device, as sysfs has it.
+func (d *verbsDevice) gidType() string {
+	if d.model.IsRoCE() {
+		return "RoCE v2"
 	}
-	if d.NodeType == verbs.NodeCA {
-		files[dir+"pkeys/0"] = "0xffff"
+	return "IB/RoCE v1"
+}
+
+// gidText writes a GID as sysfs does.
+func gidText(g verbs.GID) string {
+	var words [8]string
+	for i := range words {
+		words[i] = fmt.Sprintf("%02x%02x", g[2*i], g[2*i+1])
 	}
+	return strings.Join(words[:], ":")
 }
 
 func nodeType(t verbs.NodeType) string {
-	if t == verbs.NodeRNIC {
+	switch t {
+	case verbs.NodeRNIC:
 		return "4: RNIC"
+	case verbs.NodeUnspecified:
+		return "7: unspecified"
 	}
 	return "1: CA"
 }

@@ -18,16 +18,16 @@ func TestCovered(t *testing.T) {
 		"":                                     false,
 		"/sys/devices/virtual/infiniband_verbs/x/dev": true,
 	} {
-		if got := covered(path); got != want {
+		if got := covered(path, false); got != want {
 			t.Errorf("%q: %v", path, got)
 		}
 	}
 }
 
 func TestHostNumber(t *testing.T) {
-	for value, want := range map[string]int{"": 1, "2": 2, "3": 3, "4": 1, "0": 1, "-1": 1, "two": 1} {
-		if got := hostNumber(value, 3); got != want {
-			t.Errorf("%q: %d, want %d", value, got, want)
+	for value, want := range map[string]int{"": 1, "2": 2, "3": 3, "4": 0, "0": 0, "-1": 0, "two": 0} {
+		if got, err := hostNumber(value, 3); (err != nil) != (want == 0) || err == nil && got != want {
+			t.Errorf("%q: %d, %v, want %d", value, got, err, want)
 		}
 	}
 }

@@ -155,6 +155,23 @@ func peerTestsOfVariants(t *testing.T, c core) {
 	}
 }
 
+// TestPeerTestsOfEFA runs rdma-core's tests of EFA. All pass.
+func TestPeerTestsOfEFA(t *testing.T) {
+	long(t)
+	onCores(t, func(t *testing.T, c core) {
+		line := append([]string{"env", "MODULES=test_efa"}, peerLine(t, unpacked(t, c), "efa_0", "0")...)
+		out, err := c.inside(t, []string{"-d", "efa"}, line...)
+		passed := strings.Count(out, "\tok\t")
+		least := 16
+		if c.isNewest() {
+			least = 21
+		}
+		if err != nil || passed < least || strings.Contains(out, "\tfailed\t") || strings.Contains(out, "\tskipped\t") {
+			t.Errorf("%d passed, want %d: %v\n%s", passed, least, err, out)
+		}
+	})
+}
+
 // TestPeerTable checks that the results on soft RoCE and soft iWARP equal those on Linux 6.12,
 // which another table holds.
 func TestPeerTable(t *testing.T) {

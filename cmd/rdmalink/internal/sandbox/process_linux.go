@@ -1,21 +1,21 @@
 package sandbox
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/procmaps"
 )
 
 // process is a process of the sandbox, identified by one of its threads, as its open directory in
@@ -32,6 +32,13 @@ type process struct {
 	once   sync.Once
 	memory *os.File // /proc/ID/mem, of the program that the process ran when its memory was first used
 	err    error
+
+	tgid atomic.Int64 // the number of the process, once it is known
+
+	// calls means that the thread is in a call, or was before: one goroutine uses this, and the memory is of the program that
+	// runs now.
+	calls   bool
+	environ []byte // of that program, once it is known
 }
 
 // openProcess opens the process that has a number now. The caller must check afterwards that the
@@ -74,7 +81,7 @@ func (p *process) in(do func(dir int) error) error {
 // open opens a file of the process's directory.
 func (p *process) open(name string, flags int) (f *os.File, err error) {
 	err = p.in(func(dir int) error {
-		fd, err := unix.Openat(dir, living(dir, name), flags|unix.O_CLOEXEC, 0)
+		fd, err := unix.Openat(dir, p.living(dir, name), flags|unix.O_CLOEXEC, 0)
 		if err == nil {
 			f = os.NewFile(uintptr(fd), name)
 		}
@@ -110,14 +117,25 @@ func (p *process) copy(how func(*os.File, []byte, int64) (int, error), addr uint
 	if err := p.openMemory(); err != nil {
 		return err
 	}
-	switch _, err := how(p.memory, b, int64(addr)); {
+	n, err := how(p.memory, b, int64(addr))
+	if p.calls && n == 0 && isEnd(err) { // another program has taken the place of the one whose memory this was
+		_ = p.memory.Close()
+		p.once, p.environ = sync.Once{}, nil
+		if err := p.openMemory(); err != nil {
+			return err
+		}
+		_, err = how(p.memory, b, int64(addr))
+	}
+	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case isEnd(err):
 		return unix.ESRCH
 	}
 	return unix.EFAULT
 }
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // readFile reads a file of the process's directory. It returns nothing if the file does not exist.
 func (p *process) readFile(name string) []byte {
@@ -132,14 +150,14 @@ func (p *process) readFile(name string) []byte {
 
 // status returns the result of stat(2) for a file in the process's directory.
 func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
-	err = p.in(func(dir int) error { return unix.Fstatat(dir, living(dir, name), &st, flags) })
+	err = p.in(func(dir int) error { return unix.Fstatat(dir, p.living(dir, name), &st, flags) })
 	return st, err
 }
 
 // living returns where a file of a process's directory is. The first thread of a process may end before
 // the others, and then only their directories show the memory and the descriptors.
-func living(dir int, name string) string {
-	if runs(dir, ".") {
+func (p *process) living(dir int, name string) string {
+	if p.calls || runs(dir, ".") {
 		return name
 	}
 	tasks, err := unix.Openat(dir, "task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -155,6 +173,16 @@ func living(dir int, name string) string {
 		}
 	}
 	return name
+}
+
+// isThere reports whether the thread has not ended.
+func (p *process) isThere() bool {
+	return p.in(func(dir int) error {
+		if !runs(dir, ".") {
+			return unix.ESRCH
+		}
+		return nil
+	}) == nil
 }
 
 // runs reports whether a thread has not ended: it has a current directory then.
@@ -207,20 +235,52 @@ func (p *process) file(fd int32) (fileID, error) {
 // fileID names a file.
 type fileID struct{ dev, ino uint64 }
 
-// freeFD returns a number for one of our descriptors.
-func (p *process) freeFD() int {
-	for fd := firstFD; ; fd++ {
-		if _, err := p.status(fmt.Sprintf("fd/%d", fd), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fd
+// has reports whether the process has a descriptor of that number.
+func (p *process) has(fd int) bool {
+	_, err := p.status(fmt.Sprintf("fd/%d", fd), unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil
+}
+
+// freeFD returns a number from first on that no descriptor has. The numbers of those that have one mostly follow
+// each other, so their end is found in few looks.
+func (p *process) freeFD(first int) int {
+	if !p.has(first) {
+		return first
+	}
+	used, step := first, 1
+	for ; p.has(used + step); step *= 2 {
+		used += step
+	}
+	free := used + step
+	for free-used > 1 {
+		if middle := (used + free) / 2; p.has(middle) {
+			used = middle
+		} else {
+			free = middle
 		}
 	}
+	return free
+}
+
+// threads returns the number of threads of the process.
+func (p *process) threads() int {
+	const others = 2 // links to a directory without directories
+	st, err := p.status("task", 0)
+	if err != nil {
+		return 0
+	}
+	return int(st.Nlink) - others
 }
 
 // leader returns the number of the process that a thread belongs to.
 func (p *process) leader() int {
+	if id := p.tgid.Load(); id != 0 {
+		return int(id)
+	}
 	tgid := p.id
 	for line := range bytes.Lines(p.readFile("status")) {
 		if _, err := fmt.Sscanf(string(line), "Tgid: %d", &tgid); err == nil {
+			p.tgid.Store(int64(tgid))
 			break
 		}
 	}
@@ -229,7 +289,14 @@ func (p *process) leader() int {
 
 // getenv reads a variable of the environment that the process was started with.
 func (p *process) getenv(name string) string {
-	for v := range bytes.SplitSeq(p.readFile("environ"), []byte{0}) {
+	environ := p.environ
+	if environ == nil {
+		environ = p.readFile("environ")
+	}
+	if p.calls {
+		p.environ = environ
+	}
+	for v := range bytes.SplitSeq(environ, []byte{0}) {
 		if value, ok := bytes.CutPrefix(v, []byte(name+"=")); ok {
 			return string(value)
 		}
@@ -237,98 +304,72 @@ func (p *process) getenv(name string) string {
 	return ""
 }
 
-// directory returns the directory to which a relative path of the process refers.
-func (p *process) directory() string {
-	path := "/"
+// directory returns the directory to which a relative path of the process refers, by the name of its link.
+func (p *process) directory(name string) string { return cmp.Or(p.link(name), "/") }
+
+// link returns where a symbolic link of the process's directory leads, or nothing if the process is gone.
+func (p *process) link(name string) (to string) {
 	_ = p.in(func(dir int) error {
 		b := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(dir, "cwd", b)
+		n, err := unix.Readlinkat(dir, name, b)
 		if err == nil {
-			path = string(b[:n])
+			to = string(b[:n])
 		}
 		return err
 	})
-	return path
+	return to
 }
 
-// mapping is a line of /proc/PID/maps.
-type mapping struct {
-	from, to uint64
-	readable bool
-	offset   int64 // in the file
-	inode    uint64
-	path     string
-}
+// maps opens the list of the process's mappings.
+func (p *process) maps() (*os.File, error) { return p.open("maps", unix.O_RDONLY) }
 
-func parseMapping(line string) (m mapping, ok bool) {
-	words := strings.Fields(line)
-	if len(words) < 5 {
-		return m, false
-	}
-	from, to, _ := strings.Cut(words[0], "-")
-	var bad [4]error
-	m.from, bad[0] = strconv.ParseUint(from, 16, 64)
-	m.to, bad[1] = strconv.ParseUint(to, 16, 64)
-	m.offset, bad[2] = strconv.ParseInt(words[2], 16, 64)
-	m.inode, bad[3] = strconv.ParseUint(words[4], 10, 64)
-	m.readable = words[1][0] == 'r'
-	if i := strings.IndexByte(line, '/'); i >= 0 {
-		m.path = line[i:]
-	}
-	return m, errors.Join(bad[:]...) == nil
-}
+// mounts opens the list of the mounts that the process sees.
+func (p *process) mounts() (*os.File, error) { return p.open("mountinfo", unix.O_RDONLY) }
 
-// mapping returns the mapping at an address; none if the process is gone. Linux 6.11 and newer
-// look it up; on older kernels all lines before it have to be read.
-func (p *process) mapping(addr uint64) (m mapping, ok bool) {
-	f, err := p.open("maps", unix.O_RDONLY)
+// mapping returns the mapping at an address; none if the process is gone.
+func (p *process) mapping(addr uint64) (m procmaps.Mapping, ok bool) {
+	f, err := p.maps()
 	if err != nil {
 		return m, false
 	}
 	defer f.Close()
-	if m, err = queryMapping(f, addr); err != unix.ENOTTY {
-		return m, err == nil
-	}
-	return findMapping(f, addr)
-}
-
-func findMapping(maps io.Reader, addr uint64) (m mapping, ok bool) {
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		if m, ok = parseMapping(lines.Text()); ok && m.from <= addr && addr < m.to {
-			return m, true
-		}
-	}
-	return mapping{}, false
-}
-
-// queryMapping asks the kernel for the mapping at an address.
-func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
-	var name [unix.PathMax]byte
-	q := mapQuery{Addr: addr}
-	if err := queryMap(int(maps.Fd()), &q, name[:]); err != nil {
-		return m, err
-	}
-	path, _, _ := bytes.Cut(name[:], []byte{0})
-	return mapping{from: q.From, to: q.To, readable: q.MapFlags&mapReadable != 0, offset: int64(q.Offset), inode: q.Inode, path: string(path)}, nil
+	return procmaps.Find(f, addr)
 }
 
 // userMemory is the memory of a process as a device accesses it. It implements
 // fakeverbs.Memory. The kernel copies words for loads and stores. The system calls order
 // them: a store is visible to the accesses after it.
-type userMemory struct{ *process }
+type userMemory struct {
+	*process
+	ours string // the directory of the sandbox's own files
+}
 
 // Check checks for mappings without a gap.
-func (m userMemory) Check(addr, length uint64) error {
+func (m userMemory) Check(addr, length uint64) error { return m.walk(addr, length, false, nil) }
+
+// walk calls do, if it is set, with the mappings that contain a piece of memory. It returns EFAULT if a device may not
+// hold all of it, to read or, with write, to write it.
+func (m userMemory) walk(addr, length uint64, write bool, do func(*procmaps.Mapping)) error {
 	end := addr + length
 	if end < addr {
 		return syscall.EFAULT
 	}
-	for addr < end {
-		o, ok := m.mapping(addr)
-		if !ok || !o.readable {
-			return syscall.EFAULT
+	f, err := m.maps()
+	if err != nil {
+		return syscall.EFAULT
+	}
+	defer f.Close()
+	for o := range procmaps.Range(f, addr, end) {
+		if !o.Pinnable(write, m.mounts) {
+			break
 		}
-		addr = o.to
+		if do != nil {
+			do(&o)
+		}
+		addr = o.To
+	}
+	if addr < end {
+		return syscall.EFAULT
 	}
 	return nil
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestRawEthernet sends Ethernet frames with perftest and rdma-core's provider to a receiver
+// TestRawEthernetOnCores sends Ethernet frames with perftest and rdma-core's provider to a receiver
 // with a matching rule. The sender does not know when the receiver is ready, so it sends until
 // the receiver has enough frames.
-func TestRawEthernet(t *testing.T) {
+func TestRawEthernetOnCores(t *testing.T) {
 	long(t)
 	const program = "raw_ethernet_bw -d mlx5_0 -n 500 -s 64 "
 	need(t, strings.Fields(program)[0])

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeefa "github.com/goverbs/goverbs/internal/fakeverbs/efa"
 	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/mmap"
@@ -24,18 +26,22 @@ import (
 // and the pages are not polled.
 type registers struct {
 	kernel *fakeverbs.Kernel
+	polled sync.Map // of *registerPage, by key; the model looks here while mu is held
 
 	mu    sync.Mutex // guards the fields below
 	pages []*registerPage
-	stop  chan struct{}
-	idle  sync.WaitGroup
 }
 
 // registerPage is one of them.
 type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
-	seen []byte       // the content at the last poll
+	seen []byte       // the content at the last poll; written with both locks
+
+	mu      sync.Mutex // guards the fields below; held for moments only
+	passing bool       // a store is being passed to the model
+	at      int        // where it was
+	v       uint64
 }
 
 // The interval between two polls is busy, or quiet after that many polls without a change.
@@ -52,16 +58,14 @@ func (r *registers) trap(key int64) {
 	r.pages = append(r.pages, &registerPage{key: key})
 }
 
-// add starts polling a page.
+// add makes a page one of those that are polled.
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len())})
+	p := &registerPage{key: key, page: page, seen: make([]byte, page.Len())}
+	r.pages = append(r.pages, p)
+	r.polled.Store(key, p)
 	slices.SortFunc(r.pages, func(a, b *registerPage) int { return int(a.key - b.key) })
-	if r.stop == nil {
-		r.stop = make(chan struct{})
-		r.idle.Go(r.watch)
-	}
 }
 
 // has reports whether a page is known: a process may map it again.
@@ -78,25 +82,32 @@ func (r *registers) hasBelow(key int64) bool {
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key < key })
 }
 
-// watch polls the pages until stop is closed. Go's timers take a millisecond in an idle
+// watch polls the pages of all openings until the sandbox ends. Go's timers take a millisecond in an idle
 // process, so watch sleeps on a thread of its own, which ends with it.
-func (r *registers) watch() {
+func (s *supervisor) watch() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // nanoseconds, of 50 µs
-	for same := 0; ; same++ {
-		select {
-		case <-r.stop:
-			return
+	shortSlice()
+	for same := 0; !s.ended.Load(); same++ {
+		switch {
+		case same > patience:
+			pause := unix.NsecToTimespec(int64(quiet))
+			_ = unix.Nanosleep(&pause, nil)
 		default:
+			sleep(busy)
 		}
-		pause := unix.NsecToTimespec(int64(busy))
-		if same > patience {
-			pause = unix.NsecToTimespec(int64(quiet))
-		}
-		_ = unix.Nanosleep(&pause, nil)
-		if r.look() {
+		if s.look() {
 			same = 0
 		}
+	}
+}
+
+// shortSlice makes the kernel, from Linux 6.12 on, prefer the calling thread to programs that poll without a pause: it
+// runs for moments only.
+func shortSlice() {
+	if a, err := unix.SchedGetAttr(0, 0); err == nil {
+		a.Runtime = uint64(100 * time.Microsecond)
+		_ = unix.SchedSetAttr(0, a, 0)
 	}
 }
 
@@ -128,43 +139,75 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 			return any // it is unmapped
 		}
 		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
-			// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
-			// one's. No doorbell is the complement of another, so the same store shows again.
-			if word.CompareAndSwap(v, ^v) {
-				binary.NativeEndian.PutUint64(p.seen[at:], ^v)
-			} else {
-				binary.NativeEndian.PutUint64(p.seen[at:], v)
-			}
+			p.take(word, at, v)
 			others()
 			k.Store(p.key, at, 8, v)
+			p.passed()
 			any = true
 		}
 	}
 	return any
 }
 
+// take begins to pass a store on.
+func (p *registerPage) take(word *atomic.Uint64, at int, v uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A queue pair may have the number of one that was destroyed, and then its first doorbell is that
+	// one's. No doorbell is the complement of another, so the same store shows again.
+	if word.CompareAndSwap(v, ^v) {
+		binary.NativeEndian.PutUint64(p.seen[at:], ^v)
+	} else {
+		binary.NativeEndian.PutUint64(p.seen[at:], v)
+	}
+	p.passing, p.at, p.v = true, at, v
+}
+
+func (p *registerPage) passed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passing = false
+}
+
+// unseen returns the store to a register that has not reached the model.
+func (r *registers) unseen(key int64, at int) (v uint64, ok bool) {
+	if p, ok := r.polled.Load(key); ok {
+		return p.(*registerPage).unseen(at)
+	}
+	return 0, false
+}
+
+func (p *registerPage) unseen(at int) (v uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	word, err := p.page.Word64(at)
+	if err != nil {
+		return 0, false // it is unmapped
+	}
+	if v = word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
+		return v, true
+	}
+	return p.v, p.passing && p.at == at
+}
+
 // close polls a last time.
 func (r *registers) close() {
 	r.look()
 	r.mu.Lock()
-	stop := r.stop
-	r.mu.Unlock()
-	if stop != nil {
-		close(stop)
-		r.idle.Wait()
-	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.pages {
 		if p.page != nil {
+			p.mu.Lock()
 			_ = p.page.Close()
+			p.mu.Unlock()
 		}
 	}
+	r.pages = nil
 }
 
 // opened records an open device, so that the errors of its programs are reported at the
 // end.
-func (s *supervisor) opened(m *machine, d *device) {
+func (s *supervisor) opened(of *verbsDevice, d *device) {
 	// Polled registers are reported late, see registers.
 	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
 		o.Late, o.OldRecords = !s.trap, true
@@ -176,10 +219,16 @@ func (s *supervisor) opened(m *machine, d *device) {
 		o.Late, o.OldBytes = !s.trap, true
 		o.StaticUARs, o.CQEVersion0, o.InlineHeaders = s.old, s.old, s.old
 	}
+	if o := fakeefa.OptionsOf(d.kernel); o != nil {
+		o.Late, o.OldBytes = !s.trap, true
+		if s.old {
+			o.Kernel, o.SubCQs, o.MaxTxBatch, o.MinSQWR = fakeefa.Linux61, 2, 16, 16
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.opened = d.kernel
-	s.openings = append(s.openings, d)
+	of.opened = d.kernel
+	s.openings = append(slices.Clone(s.openings), d)
 	if s.recorder != nil {
 		s.recorder.Attach(d.kernel)
 	}
@@ -188,18 +237,19 @@ func (s *supervisor) opened(m *machine, d *device) {
 func (s *supervisor) forget(d *device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.openings = slices.DeleteFunc(s.openings, func(other *device) bool { return other == d })
+	s.openings = slices.DeleteFunc(slices.Clone(s.openings), func(other *device) bool { return other == d })
 }
 
-// look passes all stores so far to the devices. A card would have seen them before the
+// look passes all stores so far to the devices, and reports whether there were any. A card would have seen them before the
 // call that the kernel carries out next.
-func (s *supervisor) look() {
+func (s *supervisor) look() (any bool) {
 	s.mu.Lock()
-	openings := slices.Clone(s.openings)
+	openings := s.openings
 	s.mu.Unlock()
 	for _, d := range openings {
-		d.registers.look()
+		any = d.registers.look() || any
 	}
+	return any
 }
 
 // violations returns an error that names each misuse of a device, or nil.
@@ -208,14 +258,20 @@ func (s *supervisor) violations() error {
 	defer s.mu.Unlock()
 	var different []string
 	times := make(map[string]int)
-	for _, m := range s.hosts {
-		if m.opened == nil {
-			continue
-		}
-		for _, v := range m.opened.Violations() {
-			v = m.device.Name + ": " + v
-			if times[v]++; times[v] == 1 {
-				different = append(different, v)
+	hosts := s.hosts
+	if s.fabric != nil {
+		hosts = s.fabric.all()
+	}
+	for _, m := range hosts {
+		for _, d := range m.devices {
+			if d.opened == nil {
+				continue
+			}
+			for _, v := range d.opened.Violations() {
+				v = d.Name + ": " + v
+				if times[v]++; times[v] == 1 {
+					different = append(different, v)
+				}
 			}
 		}
 	}

@@ -33,3 +33,47 @@ func TestSameStore(t *testing.T) {
 		}
 	}
 }
+
+// TestUnseen: the model finds a store that was not polled, and one that is being passed to it.
+func TestUnseen(t *testing.T) {
+	page, err := mmap.Anonymous(os.Getpagesize(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, err := page.Word64(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := new(fakeverbs.Kernel)
+	kernel.Close()
+	p := &registerPage{key: 7, page: page, seen: make([]byte, page.Len())}
+	var r registers
+	r.polled.Store(p.key, p)
+	want := func(value uint64, there bool) {
+		t.Helper()
+		if v, ok := r.unseen(7, 64); ok != there || ok && v != value {
+			t.Errorf("%#x, %t; want %#x, %t", v, ok, value, there)
+		}
+		if v, ok := r.unseen(7, 72); ok {
+			t.Errorf("%#x is next to it", v)
+		}
+	}
+	want(0, false)
+	word.Store(3)
+	want(3, true)
+	p.look(kernel, func() {
+		want(3, true)
+		word.Store(5)
+		want(5, true)
+	})
+	want(5, true)
+	p.look(kernel, func() { want(5, true) })
+	want(0, false)
+	if _, ok := r.unseen(8, 64); ok {
+		t.Error("a page that is not there has a store")
+	}
+	page.Close()
+	if _, ok := r.unseen(7, 64); ok {
+		t.Error("a page that is unmapped has a store")
+	}
+}

@@ -14,7 +14,7 @@ import (
 // and libibverbs of Debian 12 has none either. Of a dma-buf only the request is compared, because the
 // sandbox registers no memory but that of its programs.
 var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
-	{"mlx5", opening, "", "libmlx5 and provider/mlx5 request different things; TestScript compares their requests to the driver"},
+	{"mlx5", opening, "", "libmlx5 and provider/mlx5 request different things; TestScriptOnCores compares their requests to the driver"},
 	{"mlx5", `(asks.SRQ_CREATE .*) 5:4=31`, "$1 5:4=15", "libmlx5 makes SRQs of twice the size, for page faults"},
 	{"mlx5", `(asks.QP_CREATE .*)[23]c 9:8=`, "${1}20 9:8=", "libmlx5 asks for the inline data that a WQE has room for; the driver looks at its own bytes"},
 	{"mlx5", `(asks.CREATE_FLOW .*) 4096:8=private`, "$1", "libmlx5 passes a list of counters, which is empty"},
@@ -39,9 +39,9 @@ const opening = `(?m)^.* asks.(GET_CONTEXT|QUERY_DEVICE|QUERY_PORT|QUERY_GID_ENT
 // ofStack are bytes of DM_ALLOC that libmlx5 passes as it finds them on its stack.
 var ofStack = regexp.MustCompile(`(?m)^(.* calls DM_ALLOC\.in) more=\w+$`)
 
-// TestRequests checks that libibverbs and package uverbs make the same kernel requests for
+// TestRequestsOnCores checks that libibverbs and package uverbs make the same kernel requests for
 // each verb: object, method, attributes, lengths and values.
-func TestRequests(t *testing.T) {
+func TestRequestsOnCores(t *testing.T) {
 	long(t)
 	onCores(t, requests)
 }

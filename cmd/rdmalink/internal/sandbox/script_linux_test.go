@@ -12,19 +12,19 @@ import (
 	"github.com/goverbs/goverbs/internal/record"
 )
 
-// TestScript runs the same script with rdma-core's providers and with ours, and compares the
+// TestScriptOnCores runs the same script with rdma-core's providers and with ours, and compares the
 // data exchanged with driver and device. Extended CQs and QPs of libibverbs (ibv_wr_*) exchange the same
 // data as others. When polling, the sandbox sees only some of the stores
 // to registers; when trapping, it sees all. libmlx5 puts short messages in completions unless
 // its environment disables that.
-func TestScript(t *testing.T) {
+func TestScriptOnCores(t *testing.T) {
 	long(t)
 	onCores(t, scripts)
 }
 
 func scripts(t *testing.T, core core) {
 	const root = "../../../../"
-	program := core.compiled(t, root+"test/sandbox/script.c")
+	program := core.compiled(t, root+"test/sandbox/script.c", "-lefa", "-lmlx5")
 	newest := len(core.env) > 0
 	var records []string // lines of them, which eRDMA's provider of rdma-core 44 fills with other values
 	if !newest {
@@ -45,6 +45,7 @@ func scripts(t *testing.T, core core) {
 		{"mlx5", "provider/mlx5/testdata/script-short.rec", []string{program, "mlx5-all"}},
 		{"mlx5", "provider/mlx5/testdata/script-128.rec", []string{"env", "MLX5_CQE_SIZE=128", program, "mlx5"}}, // READs in long completions go astray in libmlx5 before 2026
 		{"mlx5", "provider/mlx5/testdata/script-xrc.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-xrc"}},
+		{"mlx5", "provider/mlx5/testdata/script-dc.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-dc"}},
 		{"mlx5", "provider/mlx5/testdata/script.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ex"}},
 		{"mlx5", "provider/mlx5/testdata/script-ud.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ex-ud"}},
 		{"mlx5", "provider/mlx5/testdata/script-raw.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-raw"}},
@@ -52,8 +53,11 @@ func scripts(t *testing.T, core core) {
 		{"mlx5", "provider/mlx5/testdata/script-uc.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-uc"}},
 		{"mlx5", "provider/mlx5/testdata/script-ud.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5-ud"}},
 		{"mlx5-old", "provider/mlx5/testdata/script-old.rec", []string{"env", "MLX5_SCATTER_TO_CQE=0", program, "mlx5"}},
+		{"efa", "provider/efa/testdata/script.rec", []string{program, "efa"}},
+		{"efa-old", "provider/efa/testdata/script-old.rec", []string{program, "efa-old"}},
+		{"efa-old", "provider/efa/testdata/script-ud.rec", []string{program, "efa-ud"}},
 	} {
-		if slices.Contains(c.line, "erdma-65") && !newest {
+		if (slices.Contains(c.line, "erdma-65") || strings.HasPrefix(c.kind, "efa")) && !newest {
 			continue
 		}
 		registers := slices.Contains(withRegisters, c.kind)

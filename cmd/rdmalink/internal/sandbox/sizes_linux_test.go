@@ -17,9 +17,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSizes checks, for a thousand random queue sizes, that libmlx5 and provider/mlx5 grant
+// TestSizesOnCores checks, for a thousand random queue sizes, that libmlx5 and provider/mlx5 grant
 // the same, refuse the same, and request the same from the kernel.
-func TestSizes(t *testing.T) {
+func TestSizesOnCores(t *testing.T) {
 	long(t)
 	onCores(t, sizes)
 }

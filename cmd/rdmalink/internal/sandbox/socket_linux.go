@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"slices"
 	"sync"
@@ -9,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// socket is a socket of NETLINK_RDMA. It receives replies only, and no events, because
-// the sandbox's devices do not change.
+// socket is a socket of NETLINK_RDMA. It receives replies only, and no events.
 type socket struct {
 	m    *machine
 	port uint32
@@ -20,8 +21,18 @@ type socket struct {
 
 	mu        sync.Mutex
 	datagrams [][]byte
+	size      int      // of datagrams, as the kernel counts it
+	rest      [][]byte // of a dump, which goes on when datagrams were received
+	overrun   bool     // an answer was lost
 	waiting   []waiting
 }
+
+// receiveBuffer is the size of answers that wait, and truesize that of an answer without its data. A datagram to the
+// kernel may be as long as the answers.
+const (
+	receiveBuffer = 212992
+	truesize      = 768
+)
 
 // waiting is a receive that blocks.
 type waiting struct {
@@ -41,6 +52,8 @@ type message struct {
 }
 
 func (s *socket) node() node { return socketNode }
+
+func (s *socket) descriptor() *os.File { return s.pipe }
 
 func (s *socket) close() {
 	s.mu.Lock()
@@ -87,7 +100,7 @@ func (c *call) getsockopt() result {
 	var v uint32
 	switch int(c.Args[2]) {
 	case unix.SO_RCVBUF, unix.SO_SNDBUF:
-		v = 212992
+		v = receiveBuffer
 	case unix.SO_TYPE:
 		v = unix.SOCK_RAW
 	case unix.SO_DOMAIN:
@@ -131,7 +144,7 @@ func (c *call) sendto() result {
 	switch {
 	case !ok:
 		return resume
-	case c.Args[2] > longest:
+	case c.Args[2] > receiveBuffer:
 		return result{errno: syscall.EMSGSIZE}
 	}
 	b := make([]byte, c.Args[2])
@@ -170,14 +183,49 @@ type messageHdr struct {
 	_             uint32
 }
 
-// take handles a datagram from the process. Like the kernel, it answers within the call.
+// take handles a datagram from the process. Like the kernel, it answers within the call, and the removal
+// of a device waits until nobody uses it.
 func (s *socket) take(c *call, b []byte) result {
-	answers := answerDatagram(s.m.netlink, s.port, b)
+	if len(b) > receiveBuffer {
+		return result{errno: syscall.EMSGSIZE}
+	}
+	for q := range splitDatagram(b) {
+		if q.Type != nldev|abi.RDMA_NLDEV_CMD_DELLINK {
+			continue
+		}
+		if d := s.m.remove(attributes(q.body)); d != nil {
+			return c.later(context.Background(), func(ctx context.Context) (result, bool) {
+				if !s.m.awaitRemoved(ctx, d) {
+					return result{}, false
+				}
+				return s.answer(removed{s.m.netlink}, b), true
+			})
+		}
+	}
+	return s.answer(s.m.netlink, b)
+}
+
+// removed is the kernel that has removed a device.
+type removed struct{ netlinkrdma.Kernel }
+
+// Execute implements netlinkrdma.Kernel.
+func (k removed) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	if req.Op == abi.RDMA_NLDEV_CMD_DELLINK {
+		return nil, nil
+	}
+	return k.Kernel.Execute(req)
+}
+
+// answer queues the answers to a datagram, and hands them to receives that wait.
+func (s *socket) answer(all netlinkrdma.Kernel, b []byte) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.datagrams = append(s.datagrams, answers...)
-	for range answers {
-		_, _ = unix.Write(int(s.pipe.Fd()), []byte{0})
+	for q := range splitDatagram(b) {
+		k := all
+		if len(s.rest) > 0 && q.isDump() {
+			k = unfinished{}
+		}
+		s.queue(answerMessage(k, s.port, q.header, q.body), q.isDump())
 	}
 	for len(s.waiting) > 0 && len(s.datagrams) > 0 {
 		w := s.waiting[0]
@@ -189,6 +237,31 @@ func (s *socket) take(c *call, b []byte) result {
 		}
 	}
 	return done(len(b), nil)
+}
+
+// unfinished is the kernel for a socket with an unfinished dump.
+type unfinished struct{}
+
+// Execute implements netlinkrdma.Kernel.
+func (unfinished) Execute(netlinkrdma.Request) ([][]byte, error) { return nil, syscall.EBUSY }
+
+// queue keeps answers for the process while there is room. The rest of a dump waits for room, and other answers are
+// lost. s is locked.
+func (s *socket) queue(answers [][]byte, dump bool) {
+	for i, a := range answers {
+		switch {
+		case s.size <= receiveBuffer:
+			s.size += len(a) + truesize
+			s.datagrams = append(s.datagrams, a)
+			_, _ = unix.Write(int(s.pipe.Fd()), []byte{0})
+		case dump && len(s.rest) == 0 && len(answers) > 1:
+			s.rest = answers[i:]
+			return
+		default:
+			s.overrun = true
+			return
+		}
+	}
 }
 
 func (c *call) recvfrom() result {
@@ -217,7 +290,11 @@ func (c *call) recvmsg() result {
 func (s *socket) receive(c *call, to message) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.datagrams) > 0 {
+	switch {
+	case s.overrun:
+		s.overrun = false
+		return result{errno: syscall.ENOBUFS}
+	case len(s.datagrams) > 0:
 		return s.deliver(c, to)
 	}
 	if to.flags&unix.MSG_DONTWAIT != 0 || c.nonblocking(c.fd(0)) {
@@ -258,7 +335,12 @@ func (s *socket) deliver(c *call, to message) result {
 	}
 	if to.flags&unix.MSG_PEEK == 0 {
 		s.datagrams = s.datagrams[1:]
+		s.size -= len(d) + truesize
 		_, _ = unix.Read(int(s.pipe.Fd()), make([]byte, 1))
+		if rest := s.rest; s.size <= receiveBuffer/2 && len(rest) > 0 {
+			s.rest = nil
+			s.queue(rest, true)
+		}
 	}
 	if to.flags&unix.MSG_TRUNC != 0 {
 		n = len(d)

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,18 +21,31 @@ type supervisor struct {
 	listener int
 	hosts    []*machine
 	fabric   *fabric // of --fabric, in place of hosts; or nil
+	faults   *faults // of hosts; nil for fabric
+	wire     *wire   // of --wire, or nil
 	files    *files
 	trap     bool // a tracer sees all stores to registers
-	old      bool // mlx5-old, erdma-old
+	netns    bool // an interface has the addresses of the hosts
+	profile  bool // the PCI devices are those of a profile
+	old      bool // mlx5-old, erdma-old, efa-old
 
-	receiving sync.Mutex // the next call
+	receiving sync.Mutex    // the next call
+	current   atomic.Uint64 // the call that is answered while receiving is held, or 0
+	relieving atomic.Bool   // relieve runs
+	callers   callers
+
 	numbering sync.Mutex // a descriptor, from the search for a free number until it is given
+	lastGiven int        // the newest number; numbering guards it
+
+	watching sync.Once
+	ended    atomic.Bool // no process is left
 
 	mu       sync.Mutex       // guards the fields below
 	recorder *record.Recorder // nil: nothing is recorded
-	openings []*device
-	stops    map[int]bool // the processes that signals stop, with a tracer
-	failed   error        // of the sandbox itself
+	openings []*device        // replaced, never changed
+	locked   map[int]*locked  // by the number of the process
+	stops    map[int]bool     // the processes that signals stop, with a tracer
+	failed   error            // of the sandbox itself
 }
 
 // workers is the number of calls that are answered concurrently. A call that has to wait
@@ -39,26 +54,64 @@ const workers = 4
 
 // serve answers calls until no process is left.
 func (s *supervisor) serve() {
-	wakeHere(s.listener)
 	var busy sync.WaitGroup
 	for range workers {
 		busy.Go(s.work)
 	}
 	busy.Wait()
+	s.ended.Store(true)
+	s.callers.forget()
 	_ = unix.Close(s.listener)
 }
 
+// work answers calls until no process is left.
 func (s *supervisor) work() {
 	for {
-		var n notification
-		err := s.next(&n)
-		switch {
-		case errors.Is(err, unix.ENOENT): // the caller was killed
-		case err != nil:
-			return
-		default:
-			s.answer(n)
+		s.receiving.Lock()
+		for {
+			n, err := s.next()
+			if err != nil {
+				s.receiving.Unlock()
+				return
+			}
+			if !s.answerFirst(n) {
+				break
+			}
 		}
+	}
+}
+
+// answerFirst answers a call before the next one is received, because waking another thread for that takes longer than most
+// calls. It reports false if the call took so long that another worker receives now.
+func (s *supervisor) answerFirst(n notification) bool {
+	s.current.Store(n.ID)
+	if s.relieving.CompareAndSwap(false, true) {
+		go s.relieve()
+	}
+	s.answer(n)
+	return s.current.CompareAndSwap(n.ID, 0)
+}
+
+// longCall is the time after which a call no longer keeps the others waiting.
+const longCall = 20 * time.Millisecond
+
+// relieve has another worker receive if a call takes long. It may wait for memory that another thread of
+// the program provides, whose calls have to be answered (userfaultfd(2), FUSE).
+func (s *supervisor) relieve() {
+	for last := uint64(0); ; {
+		time.Sleep(longCall)
+		id := s.current.Load()
+		switch {
+		case id == 0 && last == 0:
+			s.relieving.Store(false)
+			if s.current.Load() == 0 || !s.relieving.CompareAndSwap(false, true) { // a call may have begun before
+				return
+			}
+		case id != 0 && id == last && s.current.CompareAndSwap(id, 0):
+			s.receiving.Unlock()
+			id = 0
+		}
+		last = id
 	}
 }
 
@@ -75,20 +128,25 @@ func (s *supervisor) answer(n notification) {
 
 // next receives a call, or returns io.EOF when no process is left under the filter. Kernels
 // differ in whether receiving itself ever ends then, so it is polled for.
-func (s *supervisor) next(n *notification) error {
-	s.receiving.Lock()
-	defer s.receiving.Unlock()
+//
+// The kernel is to run this thread on the caller's CPU, because the caller waits now. It is not to run the caller on this
+// thread's afterwards: two programs that poll, each on a CPU of its own, would meet on one.
+func (s *supervisor) next() (n notification, err error) {
 	p := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
 	for {
+		setFlags(s.listener, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 		_, err := unix.Poll(p, -1)
+		setFlags(s.listener, 0)
 		switch {
 		case err == unix.EINTR:
+			continue
 		case err != nil:
-			return err
+			return n, err
 		case p[0].Revents&unix.POLLIN == 0:
-			return io.EOF
-		default:
-			return receive(s.listener, n)
+			return n, io.EOF
+		}
+		if err := receive(s.listener, &n); err != unix.ENOENT { // the caller was killed
+			return n, err
 		}
 	}
 }
@@ -103,11 +161,21 @@ type call struct {
 // accept opens the process that makes a call. It returns ESRCH if the process was killed
 // in the meantime.
 func (s *supervisor) accept(n notification) (*call, error) {
+	if p := s.callers.take(int(n.PID)); p != nil {
+		// A thread that was there before the call and has not ended is the caller: no other has its number.
+		if p.isThere() {
+			return &call{s, n, p}, nil
+		}
+		p.close()
+	}
 	p, err := openProcess(int(n.PID))
 	c := &call{s, n, p}
 	if err == nil && !c.waits() {
 		p.close()
 		err = unix.ESRCH
+	}
+	if err == nil {
+		p.calls = true
 	}
 	return c, err
 }
@@ -161,7 +229,7 @@ func (c *call) answer(r result) {
 		return
 	}
 	if c.process != nil {
-		c.process.close()
+		c.callers.keep(c.process)
 	}
 	resp := response{ID: c.ID, Val: r.value, Error: -int32(r.errno)}
 	if r.resume {
@@ -179,15 +247,83 @@ func (c *call) give(fd int, closeOnExec bool) (int, error) {
 	return inject(c.listener, &a)
 }
 
-// giveOurs gives the caller a descriptor at a number whose calls the supervisor sees.
+// giveOurs gives the caller a descriptor at a number whose calls the supervisor sees. The kernel can be asked for
+// the lowest free number or for a certain one, whose descriptor it replaces. So the number must be one that no other
+// thread of the process can get meanwhile, or one that the process has for this purpose.
 func (c *call) giveOurs(fd int, closeOnExec bool) (int, error) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
-	a := addFD{ID: c.ID, Src: uint32(fd), Flags: unix.SECCOMP_ADDFD_FLAG_SETFD, New: uint32(c.freeFD())}
+	if c.threads() == 1 {
+		return c.giveNext(fd, closeOnExec, firstFD)
+	}
+	for n := firstReserved; n < firstReserved+reserved; n++ {
+		if id, err := c.file(int32(n)); err == nil && id == c.files.reservedID {
+			return c.giveAt(fd, n, closeOnExec)
+		}
+	}
+	// Other threads get the lowest free numbers, so they have to open very many files to come from below the margin to
+	// this half of the numbers. If they are there already, the lowest number is the sandbox's, too.
+	var limit unix.Rlimit
+	if err := unix.Prlimit(c.id, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		return -1, err
+	}
+	half := int(max(firstFD, min(limit.Cur/2, farFD)))
+	if !c.has(half - margin) {
+		return c.giveNext(fd, closeOnExec, half)
+	}
+	for range margin {
+		n, err := c.give(fd, closeOnExec)
+		if err != nil || n >= firstFD {
+			return n, err
+		}
+		// It is one that was closed meanwhile. The process keeps it, so that the next one is another.
+		if _, err := c.giveAt(int(c.files.reserve.Fd()), n, true); err != nil {
+			return -1, err
+		}
+	}
+	return -1, unix.EMFILE
+}
+
+// Programs may wait for numbers up to 1023 by select(2), so a process that has one of ours before it has threads
+// gets a few more for later.
+const (
+	firstReserved = 1008
+	reserved      = 16
+	farFD         = 1 << 15
+	margin        = 128
+)
+
+// giveNext gives the caller a descriptor at a free number from first on.
+func (c *call) giveNext(fd int, closeOnExec bool, first int) (int, error) {
+	if !c.has(firstReserved+reserved-1) && first == firstFD {
+		for n := firstReserved; n < firstReserved+reserved; n++ {
+			if c.has(n) {
+				continue
+			}
+			if _, err := c.giveAt(int(c.files.reserve.Fd()), n, true); err != nil {
+				break // the limit is lower
+			}
+		}
+	}
+	n := c.lastGiven + 1
+	if n <= first || !c.has(c.lastGiven) || c.has(n) {
+		n = c.freeFD(first)
+	}
+	c.lastGiven = n
+	return c.giveAt(fd, n, closeOnExec)
+}
+
+// giveAt gives the caller a descriptor at a number.
+func (c *call) giveAt(fd, n int, closeOnExec bool) (int, error) {
+	a := addFD{ID: c.ID, Src: uint32(fd), Flags: unix.SECCOMP_ADDFD_FLAG_SETFD, New: uint32(n)}
 	if closeOnExec {
 		a.NewFlag = unix.O_CLOEXEC
 	}
-	return inject(c.listener, &a)
+	n, err := inject(c.listener, &a)
+	if err == unix.EBADF {
+		err = unix.EMFILE // the number is not below the limit
+	}
+	return n, err
 }
 
 // handler answers a system call under some conditions.
@@ -200,6 +336,8 @@ func on(fdArg int, answer func(*call) result, also ...condition) handler {
 	return handler{ours(0, fdArg, also...).conditions, answer}
 }
 
+var dupLow = on(0, (*call).dupLow, condition{1, 0, firstFD - 1})
+
 // handlers are the system calls that the supervisor answers. Those with paths all come to
 // it, because a filter can't read memory.
 var handlers = map[int][]handler{
@@ -210,6 +348,11 @@ var handlers = map[int][]handler{
 	unix.SYS_FACCESSAT:  {{nil, (*call).faccessat}},
 	unix.SYS_FACCESSAT2: {{nil, (*call).faccessat}},
 	unix.SYS_READLINKAT: {{nil, (*call).readlinkat}},
+	unix.SYS_CHDIR:      {{nil, (*call).chdir}},
+	unix.SYS_GETCWD:     {{nil, (*call).getcwd}},
+
+	unix.SYS_EXECVE:   {{nil, (*call).exec}},
+	unix.SYS_EXECVEAT: {{nil, (*call).exec}},
 
 	unix.SYS_GETXATTR:   {{nil, (*call).xattr}},
 	unix.SYS_LGETXATTR:  {{nil, (*call).xattr}},
@@ -229,6 +372,7 @@ var handlers = map[int][]handler{
 	unix.SYS_READ:   {on(0, (*call).readFile)},
 	unix.SYS_MMAP:   {on(4, (*call).mmap)},
 	unix.SYS_DUP:    {on(0, (*call).dup)},
+	unix.SYS_DUP3:   {dupLow},
 	unix.SYS_FCNTL: {
 		on(0, (*call).dup, is(1, unix.F_DUPFD)),
 		on(0, (*call).dup, is(1, unix.F_DUPFD_CLOEXEC)),
@@ -250,7 +394,7 @@ var handlers = map[int][]handler{
 var table = func() map[int][]handler {
 	all := maps.Clone(handlers)
 	for nr, answer := range older {
-		all[nr] = []handler{{nil, answer}}
+		all[nr] = []handler{answer}
 	}
 	return all
 }()

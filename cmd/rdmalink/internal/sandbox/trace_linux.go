@@ -4,9 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os/exec"
 	"runtime"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,19 +13,15 @@ import (
 // Those pages are beyond the end of the device's file: a store to one raises SIGBUS, which
 // the tracer intercepts. It carries out the store for the process and resumes the process
 // behind it.
-//
-// As their tracer it is notified of the end of every process, including the command.
 type tracer struct {
-	s       *supervisor
-	command int
-	ended   chan unix.WaitStatus // of the command
-	done    chan struct{}        // closed when all processes have ended
+	s    *supervisor
+	done chan struct{} // closed when all processes have ended
 }
 
 // trace begins to watch a thread that is about to become the command. An error says that
 // there can be no tracer.
 func (s *supervisor) trace(l *launched) (*tracer, error) {
-	t := &tracer{s: s, command: l.process, ended: make(chan unix.WaitStatus, 1), done: make(chan struct{})}
+	t := &tracer{s: s, done: make(chan struct{})}
 	seized := make(chan error)
 	go func() {
 		runtime.LockOSThread() // only this thread may give orders
@@ -43,19 +37,12 @@ func (s *supervisor) trace(l *launched) (*tracer, error) {
 	return t, nil
 }
 
-// wait waits for the command, because exec.Cmd gets no notification.
-func (t *tracer) wait(c *exec.Cmd) error {
-	status := <-t.ended
-	_ = c.Wait()
-	return exitCode(syscall.WaitStatus(status))
-}
-
 // watch resumes stopped processes until all have ended.
 func (t *tracer) watch() {
 	defer close(t.done)
 	for {
 		var status unix.WaitStatus
-		thread, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		thread, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil) // those that this thread traces
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -64,9 +51,6 @@ func (t *tracer) watch() {
 			t.resume(thread, status)
 		default:
 			t.s.setStopped(thread, false)
-			if thread == t.command {
-				t.ended <- status
-			}
 		}
 	}
 }
@@ -155,7 +139,9 @@ func (s *supervisor) register(p *process, addr uint64) (d *device, key int64, of
 func (s *supervisor) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = errors.Join(s.failed, err)
+	if s.failed == nil { // a program may repeat what failed without end
+		s.failed = err
+	}
 }
 
 func (s *supervisor) failure() error {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -108,6 +108,8 @@ func (c *call) openUmad(p *fabricPort, flags int) result {
 }
 
 func (u *umadFile) node() node { return u.is }
+
+func (u *umadFile) descriptor() *os.File { return u.pipe }
 
 func (u *umadFile) close() {
 	u.end()
@@ -450,16 +452,20 @@ type issmFile struct {
 	is     node
 	port   mad.Port
 	holder io.Closer
+	memory *os.File // an empty file
 	freed  func()
 }
 
 func (f *issmFile) node() node { return f.is }
+
+func (f *issmFile) descriptor() *os.File { return f.memory }
 
 func (f *issmFile) close() {
 	if f.holder != nil {
 		_ = f.holder.Close()
 	}
 	_ = f.port.Close()
+	f.memory.Close()
 	f.freed()
 }
 
@@ -503,8 +509,8 @@ func (c *call) openTakenISSM(p *fabricPort, flags int) result {
 		f.close()
 		return failed(err)
 	}
-	own.Close()
 	defer theirs.Close()
+	f.memory = own
 	if err := c.files.add(theirs, f); err != nil {
 		f.close()
 		return failed(err)

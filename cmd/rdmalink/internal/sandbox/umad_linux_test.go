@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/mad"
+	"github.com/goverbs/goverbs/ib/mad"
 )
 
 // insideFabric is set for the process of the test that runs in the sandbox.
@@ -223,7 +223,7 @@ func testTimeout(t *testing.T) {
 
 func testISSM(t *testing.T) {
 	isSM := func() bool {
-		mask, err := os.ReadFile("/sys/class/infiniband/subnet0/ports/1/cap_mask")
+		mask, err := os.ReadFile("/sys/class/infiniband/mlx5_0/ports/1/cap_mask")
 		if err != nil || len(mask) < 10 {
 			t.Fatal(err, string(mask))
 		}

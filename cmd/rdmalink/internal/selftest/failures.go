@@ -3,6 +3,7 @@ package selftest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -110,11 +111,7 @@ func (p *pair) sendTo(recv []verbs.SGE, size int) (verbs.SendWR, error) {
 
 // another registers memory that allows less, in the protection domain of the pair.
 func (p *pair) another(access verbs.Access) (*uverbs.MR, error) {
-	mr, err := p.pd.AllocMR(4096, access, nil)
-	if err == nil {
-		p.keep(mr.Close)
-	}
-	return mr, err
+	return p.pd.AllocMR(4096, access, nil)
 }
 
 // The mistakes. Soft RoCE flushes a send with a mistake of its own memory. eRDMA knows access errors of
@@ -176,12 +173,12 @@ var (
 			return p.sendTo([]verbs.SGE{mr.SGE(0, 16)}, 16)
 		}}
 	noReceive = mistake{want: verbs.StatusRNRRetryExcErr, erdma: nowhere,
-		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RNRRetry, a.MinRNRTimer = 2, 1 }},
+		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RNRRetry, a.RNRTimer = 2, 10*time.Microsecond }},
 		request: func(p *pair) (verbs.SendWR, error) {
 			return verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}, nil
 		}}
 	noAnswer = mistake{want: verbs.StatusRetryExcErr,
-		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RetryCnt, a.Timeout = 2, 8 }},
+		pairOptions: pairOptions{tune: func(a *verbs.QPAttr) { a.RetryCnt, a.AckTimeout = 2, time.Millisecond }},
 		request: func(p *pair) (verbs.SendWR, error) {
 			return p.write(), p.ends[1].qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
 		}}
@@ -220,7 +217,6 @@ var (
 		if err != nil {
 			return verbs.SendWR{}, err
 		}
-		p.keep(mw.Close)
 		return verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64,
 			Access: verbs.AccessRemoteWrite}}, nil
 	}}

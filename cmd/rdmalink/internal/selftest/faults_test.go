@@ -139,6 +139,7 @@ const (
 	uc  = uint64(abi.IB_UVERBS_QPT_UC)
 	ud  = uint64(abi.IB_UVERBS_QPT_UD)
 	ini = uint64(abi.IB_UVERBS_QPT_XRC_INI)
+	dci = uint64(abi.IB_UVERBS_QPT_DRIVER)
 	raw = 0 // completions of frames have a tag in place of the queue pair
 )
 
@@ -167,21 +168,21 @@ var faults = []fault{
 			}
 		})
 	}, []string{"RC SEND with immediate", "RC WRITE with immediate", "UC SEND with immediate", "UC WRITE with immediate", "UD SEND with immediate",
-		"XRC SEND with immediate", "XRC WRITE with immediate"}},
+		"XRC SEND with immediate", "XRC WRITE with immediate", "DC SEND with immediate", "DC WRITE with immediate"}},
 	{"a SEND with immediate data completes as one without", func(p *planter) {
 		p.cqe(func(_ uint64, b []byte) {
 			if opcode(b) == receivedImm {
 				b[63] = b[63]&0xf | received<<4
 			}
 		})
-	}, []string{"RC SEND with immediate", "UC SEND with immediate", "UD SEND with immediate", "XRC SEND with immediate"}},
+	}, []string{"RC SEND with immediate", "UC SEND with immediate", "UD SEND with immediate", "XRC SEND with immediate", "DC SEND with immediate"}},
 	{"a receive of more than 1 KiB counts a byte too few", func(p *planter) {
 		p.cqe(func(typ uint64, b []byte) {
 			if opcode(b) == received && typ != raw && binary.BigEndian.Uint32(b[44:]) > 1024 {
 				add(b[44:], ^uint32(0))
 			}
 		})
-	}, []string{"RC SEND", "RC in both directions", "UC SEND", "UD SEND", "XRC SEND", "SRQ"}},
+	}, []string{"RC SEND", "RC in both directions", "UC SEND", "UD SEND", "XRC SEND", "DC SEND", "SRQ"}},
 	{"completions of UC name no queue pair", func(p *planter) {
 		p.cqe(func(typ uint64, b []byte) {
 			if typ == uc {
@@ -273,9 +274,9 @@ var faults = []fault{
 			}
 		})
 	}, []string{"RC fence"}},
-	{"FETCH_ADD adds one more", func(p *planter) {
-		p.sqe(func(_ uint64, b []byte) {
-			if b[3] == opAdd {
+	{"FETCH_ADD of RC adds one more", func(p *planter) {
+		p.sqe(func(typ uint64, b []byte) {
+			if typ == rc && b[3] == opAdd {
 				at := len(b) - 32
 				binary.BigEndian.PutUint64(b[at:], binary.BigEndian.Uint64(b[at:])+1)
 			}
@@ -312,6 +313,13 @@ var faults = []fault{
 			}
 		})
 	}, []string{"XRC SEND"}},
+	{"requests of DC have half of the key", func(p *planter) {
+		p.sqe(func(typ uint64, b []byte) {
+			if typ == dci {
+				clear(b[16:20])
+			}
+		})
+	}, []string{"DC SEND", "DC SEND with immediate", "DC WRITE", "DC WRITE with immediate", "DC READ", "DC COMPARE_SWAP", "DC FETCH_ADD"}},
 	{"a datagram's Q_Key is not compared", func(p *planter) {
 		p.sqe(func(typ uint64, b []byte) {
 			if typ == ud {
@@ -339,7 +347,7 @@ var faults = []fault{
 				add(b[28:], 8)
 			}
 		})
-	}, []string{"XRC SEND", "XRC SEND with immediate", "SRQ", "SRQ, last receive"}},
+	}, []string{"XRC SEND", "XRC SEND with immediate", "DC SEND", "DC SEND with immediate", "SRQ", "SRQ, last receive"}},
 
 	// Doorbells.
 	{"doorbells of lists are lost behind the 1024th block", func(p *planter) {

@@ -25,7 +25,6 @@ var (
 
 const (
 	framePort   = 5791 // of the first receiver
-	frameHeads  = 14 + 20 + 8
 	frameRoom   = 2048
 	frameLayout = 0x0800 // IPv4
 )
@@ -34,13 +33,13 @@ const (
 // another, and not to itself.
 type framer struct {
 	*bed
-	dev    *uverbs.Device
-	pd, at *uverbs.PD // of the sender and of receivers
-	qp     *uverbs.QP
-	mr     *uverbs.MR
-	mac    [6]byte
-	port   uint16 // of the receiver; the next one is free too
-	next   uint64
+	from *uverbs.Endpoint
+	at   *uverbs.PD // of receivers
+	qp   *uverbs.QP
+	mr   *uverbs.MR
+	mac  [6]byte
+	port uint16 // of the receiver; the next one is free too
+	next uint64
 }
 
 // newFramer needs a port on Ethernet, and CAP_NET_RAW.
@@ -57,23 +56,23 @@ func (b *bed) newFramer() (f *framer, err error) {
 	if f.mac, err = b.portMAC(); err != nil {
 		return nil, err
 	}
-	if f.dev, err = b.open(); err != nil {
+	dev, err := b.open()
+	if err != nil {
 		return nil, err
 	}
-	b.keep(f.dev.Close)
-	if f.pd, err = f.dev.AllocPD(); err != nil {
+	b.keep(dev.Close)
+	receivers, err := b.endpoint(b.dev, nil)
+	if err != nil {
 		return nil, err
 	}
-	b.keep(f.pd.Close)
-	if f.at, err = b.dev.AllocPD(); err != nil {
+	f.at = receivers.PD
+	if f.from, err = b.endpoint(dev, frameQueues(nil, uverbs.CQOptions{})); err != nil {
 		return nil, err
 	}
-	b.keep(f.at.Close)
-	if f.mr, err = f.pd.AllocMR(frameRoom, verbs.AccessLocalWrite, nil); err != nil {
+	if f.mr, err = f.from.PD.AllocMR(frameRoom, verbs.AccessLocalWrite, nil); err != nil {
 		return nil, err
 	}
-	b.keep(f.mr.Close)
-	f.qp, err = f.queue(f.dev, f.pd, &uverbs.CQOptions{}, 0)
+	f.qp, err = f.queue(f.from, 0)
 	return f, err
 }
 
@@ -92,22 +91,14 @@ func (b *bed) portMAC() (mac [6]byte, err error) {
 	return mac, none("no GID has the port's MAC address")
 }
 
-// queue creates a raw packet queue pair that is ready, and the CQ of its receives with options.
-func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, recv *uverbs.CQOptions, flags verbs.QPFlags) (*uverbs.QP, error) {
-	var cqs [2]*uverbs.CQ
-	for i, o := range []*uverbs.CQOptions{{}, recv} {
-		ch, err := dev.CreateCompChannel()
-		if err != nil {
-			return nil, err
-		}
-		f.keep(ch.Close)
-		o.Channel = ch
-		if cqs[i], err = dev.CreateCQ(2*depth, o); err != nil {
-			return nil, err
-		}
-		f.keep(cqs[i].Close)
-	}
-	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: cqs[0], RecvCQ: cqs[1], Flags: flags,
+// frameQueues are the CQs of queue.
+func frameQueues(pd *uverbs.PD, cq uverbs.CQOptions) *uverbs.EndpointOptions {
+	return &uverbs.EndpointOptions{PD: pd, SendCQEntries: 2 * depth, RecvCQEntries: 2 * depth, CQ: cq}
+}
+
+// queue creates a raw packet queue pair that is ready.
+func (f *framer) queue(at *uverbs.Endpoint, flags verbs.QPFlags) (*uverbs.QP, error) {
+	qp, err := at.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, Flags: flags,
 		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 1}})
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		return nil, none("raw packets need CAP_NET_RAW")
@@ -115,7 +106,6 @@ func (f *framer) queue(dev *uverbs.Device, pd *uverbs.PD, recv *uverbs.CQOptions
 	if err != nil {
 		return nil, err
 	}
-	f.keep(qp.Close)
 	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.bed.port}), qp.Connect(nil))
 }
 
@@ -132,17 +122,20 @@ func (f *framer) newSink(cq *uverbs.CQ) (s *sink, err error) {
 	if s.mr, err = f.at.AllocMR(depth*frameRoom, verbs.AccessLocalWrite, nil); err != nil {
 		return nil, err
 	}
-	f.keep(s.mr.Close)
 	return s, nil
 }
 
 // receiver creates a queue pair that receives what specs ask for.
 func (f *framer) receiver(specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
-	return f.receiverWith(&uverbs.CQOptions{}, 0, specs...)
+	return f.receiverWith(uverbs.CQOptions{}, 0, specs...)
 }
 
-func (f *framer) receiverWith(recv *uverbs.CQOptions, flags verbs.QPFlags, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
-	qp, err := f.queue(f.bed.dev, f.at, recv, flags)
+func (f *framer) receiverWith(cq uverbs.CQOptions, flags verbs.QPFlags, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
+	at, err := f.endpoint(f.bed.dev, frameQueues(f.at, cq))
+	if err != nil {
+		return nil, nil, err
+	}
+	qp, err := f.queue(at, flags)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +150,6 @@ func (f *framer) receiverWith(recv *uverbs.CQOptions, flags verbs.QPFlags, specs
 	if err != nil {
 		return nil, nil, err
 	}
-	f.keep(rule.Close)
 	return s, rule, nil
 }
 
@@ -440,7 +432,7 @@ func packetFields(b *bed) (string, error) {
 		return "", err
 	}
 	const tag = 0xabcde
-	s, _, err := f.receiverWith(&uverbs.CQOptions{Ext: verbs.WCExtFlowTag | verbs.WCExtChecksum}, 0,
+	s, _, err := f.receiverWith(uverbs.CQOptions{Ext: verbs.WCExtFlowTag | verbs.WCExtChecksum}, 0,
 		f.ether(), ipv4(frameFrom, frameTo), udp(f.port), flow.Tag(tag))
 	if err != nil {
 		return "", err
@@ -475,7 +467,7 @@ func (b *bed) tagged(flags verbs.QPFlags) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o := &uverbs.CQOptions{}
+	o := uverbs.CQOptions{}
 	if flags != 0 {
 		o.Ext = verbs.WCExtVLAN
 	}
@@ -525,12 +517,11 @@ func segmentation(b *bed) (string, error) {
 	}
 	const heads, mss, packets = 14 + 20 + 20, 300, 4
 	const payload = (packets-1)*mss + 100
-	o := uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: f.qp.SendCQ(), RecvCQ: f.qp.RecvCQ(), MaxTSOHeader: heads,
+	o := uverbs.QPOptions{Type: verbs.QPTypeRawPacket, MaxTSOHeader: heads,
 		Cap: verbs.QPCap{MaxSendWR: depth, MaxSendSGE: 2}}
-	if f.qp, err = f.pd.CreateQP(&o); err != nil {
+	if f.qp, err = f.from.CreateQP(&o); err != nil {
 		return "", err
 	}
-	b.keep(f.qp.Close)
 	if err := errors.Join(f.qp.Init(&verbs.QPAttr{Port: b.port}), f.qp.Connect(nil)); err != nil {
 		return "", err
 	}
@@ -637,21 +628,20 @@ func spread(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cq, err := b.cq(0)
+	at, err := b.endpoint(b.dev, &uverbs.EndpointOptions{PD: f.at, SendCQEntries: 2 * depth})
 	if err != nil {
 		return "", err
 	}
-	s, err := f.newSink(cq)
+	s, err := f.newSink(at.RecvCQ)
 	if err != nil {
 		return "", err
 	}
 	const queues, each = 4, 8
 	var wqs [queues]*uverbs.WQ
 	for i := range wqs {
-		if wqs[i], err = f.at.CreateWQ(&uverbs.WQOptions{MaxWR: each, MaxSGE: 1, CQ: cq}); err != nil {
+		if wqs[i], err = f.at.CreateWQ(&uverbs.WQOptions{MaxWR: each, MaxSGE: 1, CQ: at.RecvCQ}); err != nil {
 			return "", err
 		}
-		b.keep(wqs[i].Close)
 		if err := wqs[i].Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err != nil {
 			return "", err
 		}
@@ -663,18 +653,15 @@ func spread(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b.keep(table.Close)
 	qp, err := f.at.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: rss.Hash{Function: rss.Toeplitz, Key: hashKey,
 		Fields: rss.SrcIPv4 | rss.DstIPv4 | rss.SrcPortUDP | rss.DstPortUDP}})
 	if err != nil {
 		return "", err
 	}
-	b.keep(qp.Close)
-	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
+	_, err = qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
 	if err != nil {
 		return "", err
 	}
-	b.keep(rule.Close)
 	var got [queues]int
 	const frames = 16
 	for i := range frames {

@@ -24,11 +24,7 @@ func (p *pair) window(typ verbs.MWType) (*uverbs.MW, error) {
 	if !p.dev.Supports(verbs.QPTypeRC, verbs.OpBindMW) {
 		return nil, none("there are no memory windows")
 	}
-	mw, err := p.ends[1].qp.PD().AllocMW(typ)
-	if err == nil {
-		p.keep(mw.Close)
-	}
-	return mw, err
+	return p.ends[1].qp.PD().AllocMW(typ)
 }
 
 // own waits for a completion of a request that the second end posted itself.

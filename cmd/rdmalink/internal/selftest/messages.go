@@ -9,16 +9,20 @@ import (
 )
 
 // sizes lists message sizes at the limits of requests, segments and packets.
-func (p *pair) sizes() (all []int) {
+func (p *pair) sizes(op verbs.Opcode) (all []int) {
 	mtu, most := p.link.ActiveMTU.Bytes(), longest
 	switch p.typ {
 	case verbs.QPTypeUC:
 		most = 16 * mtu
 	case verbs.QPTypeUD:
 		most = mtu
+	case verbs.QPTypeSRD:
+		if op == verbs.OpSend || op == verbs.OpSendImm {
+			most = min(most, int(p.link.MaxMsgSize))
+		}
 	}
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 1000, mtu - 1, mtu, mtu + 1, 2*mtu + 3, longest} {
-		if n <= most && (n > 0 || !p.iwarp()) {
+		if n <= most && (n > 0 || !p.iwarp() && !p.takesOneSGE(op)) {
 			all = append(all, n)
 		}
 	}
@@ -43,10 +47,10 @@ func messages(typ verbs.QPType, op verbs.Opcode) func(*bed) (string, error) {
 				return message{op: op, size: size, pieces: p.pieces(op)}, size >= 16 && p.pieces(op) > 1
 			},
 			func(size int) (message, bool) {
-				return message{op: op, size: size, inline: true}, size > 0 && op != verbs.OpRDMARead && size <= int(p.ends[0].qp.Cap().MaxInline)
+				return message{op: op, size: size, inline: true}, size > 0 && op != verbs.OpRDMARead && !p.takesOneSGE(op) && size <= int(p.ends[0].qp.Cap().MaxInline)
 			},
 		} {
-			for _, size := range p.sizes() {
+			for _, size := range p.sizes(op) {
 				m, ok := form(size)
 				if !ok {
 					continue
@@ -57,8 +61,8 @@ func messages(typ verbs.QPType, op verbs.Opcode) func(*bed) (string, error) {
 				n++
 			}
 		}
-		detail := fmt.Sprintf("%d messages, to %d bytes", n, slices.Max(p.sizes()))
-		if op != verbs.OpRDMARead {
+		detail := fmt.Sprintf("%d messages, to %d bytes", n, slices.Max(p.sizes(op)))
+		if op != verbs.OpRDMARead && !p.takesOneSGE(op) {
 			detail += fmt.Sprintf(", inline to %d", p.ends[0].qp.Cap().MaxInline)
 		}
 		return detail, nil
@@ -92,13 +96,21 @@ func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != v
 // pieces returns the largest number of pieces of a message's memory, at most four.
 func (p *pair) pieces(op verbs.Opcode) int {
 	most := p.sges
-	if p.typ == verbs.QPTypeXRCInitiator {
+	if p.hasTarget() {
 		most = min(most, p.attr.MaxSRQSGE)
 	}
-	if op == verbs.OpRDMARead {
+	if op == verbs.OpRDMARead || p.takesOneSGE(op) {
 		most = min(most, p.attr.MaxSGERead)
 	}
 	return int(most)
+}
+
+// isAddressed reports whether each work request names the peer.
+func (p *pair) isAddressed() bool { return p.typ == verbs.QPTypeUD || p.typ == verbs.QPTypeSRD }
+
+// takesOneSGE reports whether an operation needs exactly one piece of memory, as reads and writes of SRD do.
+func (p *pair) takesOneSGE(op verbs.Opcode) bool {
+	return p.typ == verbs.QPTypeSRD && op != verbs.OpSend && op != verbs.OpSendImm
 }
 
 // sgl names memory of an end, in pieces of different lengths.
@@ -138,7 +150,11 @@ func (p *pair) message(m message) error {
 		header = grh
 	}
 	if takesRecv(m.op) {
-		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-header, m.size+header, m.pieces)}); err != nil {
+		room := m.size + header
+		if p.typ == verbs.QPTypeSRD {
+			room = max(room, 1) // a receive without memory is refused
+		}
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-header, room, m.pieces)}); err != nil {
 			return err
 		}
 	}
@@ -161,14 +177,14 @@ func (p *pair) message(m message) error {
 func (p *pair) received(wc *verbs.WC, m message, header int) error {
 	withImm := m.op == verbs.OpSendImm || m.op == verbs.OpRDMAWriteImm
 	switch {
-	case wc.QPN != p.ends[1].qp.Num():
-		return fmt.Errorf("the receive is of QP %d, not %d", wc.QPN, p.ends[1].qp.Num())
+	case wc.QPN != p.ends[1].qp.QPN():
+		return fmt.Errorf("the receive is of QP %d, not %d", wc.QPN, p.ends[1].qp.QPN())
 	case int(wc.ByteLen) != m.size+header:
 		return fmt.Errorf("the receive has %d bytes, not %d", wc.ByteLen, m.size+header)
 	case withImm && (wc.Flags&verbs.WCWithImm == 0 || wc.Imm != immediate):
 		return fmt.Errorf("the immediate data is %#x (flags %#x), not %#x", wc.Imm, wc.Flags, uint32(immediate))
-	case p.typ == verbs.QPTypeUD && wc.SrcQP != p.ends[0].qp.Num():
-		return fmt.Errorf("the datagram is of QP %d, not %d", wc.SrcQP, p.ends[0].qp.Num())
+	case p.isAddressed() && wc.SrcQPN != p.ends[0].qp.QPN():
+		return fmt.Errorf("the datagram is of QP %d, not %d", wc.SrcQPN, p.ends[0].qp.QPN())
 	}
 	return nil
 }
@@ -178,6 +194,9 @@ func replies(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeUD)
 	if err != nil {
 		return "", err
+	}
+	if p.hasSRD() {
+		return "", none("completions of EFA name a sender by its address handle, which only a program has")
 	}
 	from, to := &p.ends[0], &p.ends[1]
 	const size, times = 100, 5
@@ -202,7 +221,7 @@ func replies(b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		reply := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: to.sgl(0, size, 1), AH: ah, RemoteQPN: wcs[0].SrcQP, RemoteQKey: qkey}
+		reply := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: to.sgl(0, size, 1), AH: ah, RemoteQPN: wcs[0].SrcQPN, RemoteQKey: qkey}
 		_, err = to.qp.PostSend([]verbs.SendWR{reply})
 		if err := errors.Join(p.own("reply", err), ah.Close()); err != nil {
 			return "", err
@@ -210,8 +229,8 @@ func replies(b *bed) (string, error) {
 		if wcs, err = p.wait(from.recvs, 1); err != nil {
 			return "", err
 		}
-		if wcs[0].SrcQP != to.qp.Num() {
-			return "", fmt.Errorf("the reply is of QP %d, not %d", wcs[0].SrcQP, to.qp.Num())
+		if wcs[0].SrcQPN != to.qp.QPN() {
+			return "", fmt.Errorf("the reply is of QP %d, not %d", wcs[0].SrcQPN, to.qp.QPN())
 		}
 		if err := p.same("a reply", from.target(size), slices.Clone(to.source(size))); err != nil {
 			return "", err

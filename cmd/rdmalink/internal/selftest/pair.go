@@ -19,6 +19,8 @@ const (
 	grh     = 40             // bytes in front of a datagram
 	qkey    = 0x11111111
 	longest = 256 << 10
+	// efaInline is what all EFA devices can send inline, but in no write.
+	efaInline = 32
 )
 
 // end is one of two queue pairs that are connected to each other.
@@ -41,14 +43,14 @@ type pair struct {
 	sges uint32 // of a work request
 	ends [2]end
 	srq  *uverbs.SRQ // of the second
-	ah   *verbs.AH   // of datagrams
+	ah   *uverbs.AH  // of datagrams, and of DC
 	next uint64      // WRID
 }
 
 // pairOptions describe a pair.
 type pairOptions struct {
 	typ    verbs.QPType
-	srq    bool                  // the second queue pair has one; that of an XRC target always does
+	srq    bool                  // the second queue pair has one; that of an XRC target and a DCT always does
 	inline uint32                // bytes of a message; 0 is the usual
 	ext    verbs.WCExtMask       // of the completions of sends
 	tune   func(a *verbs.QPAttr) // changes the attributes of both connected queue pairs
@@ -57,7 +59,13 @@ type pairOptions struct {
 
 // access returns the access rights that the device supports.
 func (b *bed) access() verbs.Access {
-	a := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+	a := verbs.AccessLocalWrite
+	if !b.hasSRD() || b.dev.Supports(verbs.QPTypeSRD, verbs.OpRDMAWrite) {
+		a |= verbs.AccessRemoteWrite
+	}
+	if !b.hasSRD() || b.dev.Supports(verbs.QPTypeSRD, verbs.OpRDMARead) {
+		a |= verbs.AccessRemoteRead
+	}
 	if b.attr.AtomicCap != verbs.AtomicNone {
 		a |= verbs.AccessRemoteAtomic
 	}
@@ -75,15 +83,14 @@ func (b *bed) pairWith(o pairOptions) (_ *pair, err error) {
 		return nil, none("there are no %v queue pairs", o.typ)
 	}
 	p := &pair{bed: b, pairOptions: o, sges: min(b.attr.MaxSGE, 4)}
-	if p.pd, err = b.dev.AllocPD(); err != nil {
+	all, err := b.endpoint(b.dev, nil)
+	if err != nil {
 		return nil, err
 	}
-	b.keep(p.pd.Close)
-	if o.srq {
+	if p.pd = all.PD; o.srq {
 		if p.srq, err = p.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 1}); err != nil {
 			return nil, err
 		}
-		b.keep(p.srq.Close)
 	}
 	if b.iwarp() {
 		err = p.dial()
@@ -98,7 +105,6 @@ func (b *bed) pairWith(o pairOptions) (_ *pair, err error) {
 		if e.mr, err = p.pd.AllocMR(2*half, b.access(), nil); err != nil {
 			return nil, err
 		}
-		b.keep(e.mr.Close)
 		e.mem = e.mr.Bytes()
 	}
 	return p, nil
@@ -107,71 +113,65 @@ func (b *bed) pairWith(o pairOptions) (_ *pair, err error) {
 func (p *pair) options(second bool) uverbs.QPOptions {
 	o := uverbs.QPOptions{Type: p.typ, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: p.sges, MaxRecvSGE: p.sges,
 		MaxInline: cmp.Or(p.inline, inline)}}
+	if p.hasSRD() {
+		o.Cap.MaxInline = efaInline
+	}
 	if second && p.srq != nil {
 		o.SRQ = p.srq
 	}
-	if p.typ == verbs.QPTypeXRCInitiator {
+	if p.hasTarget() {
 		o.Cap.MaxRecvWR, o.Cap.MaxRecvSGE = 0, 0
 	}
 	return o
 }
 
-// cq creates a CQ with a channel of its own.
-func (b *bed) cq(ext verbs.WCExtMask) (*uverbs.CQ, error) {
-	ch, err := b.dev.CreateCompChannel()
-	if err != nil {
-		return nil, err
-	}
-	b.keep(ch.Close)
-	cq, err := b.dev.CreateCQ(2*depth, &uverbs.CQOptions{Channel: ch, Ext: ext})
-	if err != nil {
-		return nil, err
-	}
-	b.keep(cq.Close)
-	return cq, nil
-}
-
 // join connects by hand.
-func (p *pair) join() error {
+func (p *pair) join() (err error) {
 	for i := range p.ends {
 		if err := p.create(i); err != nil {
 			return err
 		}
 	}
-	if err := p.connect(); err != nil || p.typ != verbs.QPTypeUD {
+	if err = p.connect(); err != nil || !p.isAddressed() && p.typ != verbs.QPTypeDCI {
 		return err
 	}
-	ah, err := p.pd.CreateAH(p.path())
-	if err == nil {
-		p.ah = ah
-		p.keep(ah.Close)
-	}
+	p.ah, err = p.pd.CreateAH(p.path())
 	return err
 }
 
 // create creates a queue pair with its CQs.
 func (p *pair) create(i int) (err error) {
 	e := &p.ends[i]
-	o := p.options(i == 1)
-	if o.SendCQ, err = p.cq(p.ext); err != nil {
+	own, err := p.endpoint(p.dev, &uverbs.EndpointOptions{PD: p.pd, SendCQEntries: 2 * depth, RecvCQEntries: 2 * depth, CQ: uverbs.CQOptions{Ext: p.ext}})
+	if err != nil {
 		return err
 	}
-	if e.recvs, err = p.cq(0); err != nil {
-		return err
-	}
-	switch {
-	case p.typ != verbs.QPTypeXRCInitiator:
-		o.RecvCQ = e.recvs
-		e.qp, err = p.pd.CreateQP(&o)
-	case i == 0:
-		e.qp, err = p.pd.CreateQP(&o)
+	e.recvs = own.RecvCQ
+	switch o := p.options(i == 1); {
+	case !p.hasTarget() || i == 0:
+		e.qp, err = own.CreateQP(&o)
+	case p.typ == verbs.QPTypeDCI:
+		e.qp, err = p.dct(own)
 	default:
 		e.qp, err = p.target(e.recvs)
 	}
-	if err == nil {
-		p.keep(e.qp.Close)
-	}
 	return err
+}
+
+// hasTarget reports whether the first queue pair only sends, and the second only receives.
+func (p *pair) hasTarget() bool {
+	return p.typ == verbs.QPTypeXRCInitiator || p.typ == verbs.QPTypeDCI
+}
+
+// dcKey is the key of DCTs.
+const dcKey = 0x1122334455667788
+
+// dct creates the target of a DCI, and its SRQ.
+func (p *pair) dct(own *uverbs.Endpoint) (_ *uverbs.QP, err error) {
+	if p.srq, err = p.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: min(p.sges, p.attr.MaxSRQSGE)}); err != nil {
+		return nil, err
+	}
+	return own.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCT, SRQ: p.srq, DCKey: dcKey})
 }
 
 // target creates the target of an XRC initiator, and an SRQ of their domain.
@@ -185,7 +185,11 @@ func (p *pair) target(cq *uverbs.CQ) (*uverbs.QP, error) {
 		return nil, err
 	}
 	p.keep(p.srq.Close)
-	return domain.CreateQP()
+	qp, err := domain.CreateQP()
+	if err == nil {
+		p.keep(qp.Close)
+	}
+	return qp, err
 }
 
 // firstPSN is the number of the first packet of a connection.
@@ -215,7 +219,7 @@ func (p *pair) connect() error {
 
 // connected returns the attributes that connect a queue pair to the other.
 func (p *pair) connected(i int) *verbs.QPAttr {
-	a := &verbs.QPAttr{Port: p.port, AH: *p.path(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: firstPSN, SQPSN: firstPSN,
+	a := &verbs.QPAttr{Port: p.port, AH: *p.path(), DestQPN: p.ends[1-i].qp.QPN(), RQPSN: firstPSN, SQPSN: firstPSN,
 		MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))}
 	if p.tune != nil {
 		p.tune(a)
@@ -302,7 +306,8 @@ func (p *pair) wait(cq *uverbs.CQ, n int) ([]verbs.WC, error) {
 func (p *pair) post(wrs ...verbs.SendWR) error {
 	for i := range wrs {
 		if p.ah != nil {
-			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.Num(), cmp.Or(wrs[i].RemoteQKey, qkey)
+			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.QPN(), cmp.Or(wrs[i].RemoteQKey, qkey)
+			wrs[i].DCKey = dcKey
 		}
 		if p.typ == verbs.QPTypeXRCInitiator {
 			wrs[i].SRQN = p.srq.Num()
@@ -362,7 +367,7 @@ func (p *pair) same(what string, got, want []byte) error {
 
 // isReliable reports whether the completion of a write comes after its data.
 func (p *pair) isReliable() bool {
-	return p.typ == verbs.QPTypeRC || p.typ == verbs.QPTypeXRCInitiator
+	return p.typ == verbs.QPTypeRC || p.hasTarget() || p.typ == verbs.QPTypeSRD
 }
 
 func differ(what string, got, want []byte) error {
@@ -383,7 +388,7 @@ func attributes(b *bed) (string, error) {
 		return "", none("the kernel's driver for eRDMA keeps none but those of the connection")
 	}
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, tune: func(a *verbs.QPAttr) {
-		a.Timeout, a.RetryCnt, a.RNRRetry, a.MinRNRTimer = 15, 5, 4, 13
+		a.AckTimeout, a.RetryCnt, a.RNRRetry, a.RNRTimer = 4096<<15, 5, 4, 960*time.Microsecond
 	}})
 	if err != nil {
 		return "", err
@@ -403,13 +408,13 @@ func attributes(b *bed) (string, error) {
 			{"peer's number", got.DestQPN, want.DestQPN},
 			{"packet number of receives", got.RQPSN, want.RQPSN},
 			{"packet number of sends", got.SQPSN, want.SQPSN},
-			{"time-out", got.Timeout, want.Timeout},
+			{"time-out", got.AckTimeout, want.AckTimeout},
 			{"retry count", got.RetryCnt, want.RetryCnt},
 			{"RNR retry count", got.RNRRetry, want.RNRRetry},
-			{"RNR timer", got.MinRNRTimer, want.MinRNRTimer},
+			{"RNR timer", got.RNRTimer, want.RNRTimer},
 		} {
 			if c.got != c.want {
-				return "", fmt.Errorf("the %s of queue pair %d is %v, and was set to %v", c.name, p.ends[i].qp.Num(), c.got, c.want)
+				return "", fmt.Errorf("the %s of queue pair %d is %v, and was set to %v", c.name, p.ends[i].qp.QPN(), c.got, c.want)
 			}
 		}
 	}

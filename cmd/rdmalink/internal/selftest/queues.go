@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -26,7 +25,7 @@ func sharedReceives(b *bed) (string, error) {
 }
 
 // asynchronous waits for an event of the second end's SRQ or queue pair.
-func (p *pair) asynchronous(ctx context.Context, want uverbs.EventType) error {
+func (p *pair) asynchronous(ctx context.Context, want verbs.EventType) error {
 	for {
 		got, err := p.dev.AsyncEvent(ctx)
 		switch {
@@ -65,7 +64,7 @@ func limitEvent(b *bed) (string, error) {
 				return "", err
 			}
 		}
-		if err := p.asynchronous(p.ctx, uverbs.EventSRQLimitReached); err != nil {
+		if err := p.asynchronous(p.ctx, verbs.EventSRQLimitReached); err != nil {
 			return "", err
 		}
 		if _, err := p.wait(p.ends[1].recvs, limit); err != nil {
@@ -97,7 +96,7 @@ func lastReceive(b *bed) (string, error) {
 		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
-	err = p.asynchronous(ctx, uverbs.EventQPLastWQEReached)
+	err = p.asynchronous(ctx, verbs.EventQPLastWQEReached)
 	if soft && errors.Is(err, context.DeadlineExceeded) {
 		return "", none("soft RoCE of this kernel does not report it")
 	}

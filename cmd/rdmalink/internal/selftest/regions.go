@@ -35,7 +35,6 @@ func otherAddress(b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		p.keep(mr.Close)
 		if err := p.there(fmt.Sprintf("a region at %#x", iova), iova+100, mr.RKey(), size-100); err != nil {
 			return "", err
 		}
@@ -57,7 +56,7 @@ func changedRights(b *bed) (string, error) {
 		return "", err
 	}
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
-	if err := mr.Rereg(uverbs.ReregOptions{Access: &access}); err != nil {
+	if err := mr.Rereg(&uverbs.ReregOptions{Access: &access}); err != nil {
 		return "", err
 	}
 	if err := p.there("the region", mr.Addr(), mr.RKey(), 4096); err != nil {
@@ -76,7 +75,6 @@ func noMemory(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p.keep(null.Close)
 	from, to := &p.ends[0], &p.ends[1]
 	const size, gap = 100, 40
 	p.fill(from.source(size))
@@ -101,7 +99,7 @@ func deviceMemory(b *bed) (string, error) {
 		return "", err
 	}
 	size := int(min(b.attr.MaxDMSize, 2048))
-	dm, err := b.dev.AllocDM(uint64(size), 0)
+	dm, err := b.dev.AllocDM(size, 0)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +164,6 @@ func onDemand(b *bed) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		p.keep(mr.Close)
 		if err := p.there("memory on demand", mr.Addr(), mr.RKey(), size); err != nil {
 			return "", err
 		}
@@ -190,7 +187,6 @@ func wholeSpace(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p.keep(all.Close)
 	const size = 64 << 10
 	to := &p.ends[1]
 	if err := p.there("the process's memory", to.mr.Addr()+half, all.RKey(), size); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -50,10 +51,14 @@ func run(ctx context.Context, m *host.Machine, out *cli.Output, name string, pos
 		r.add(f)
 	}
 	for _, t := range tests {
+		f := b.try(t)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			break // whatever came of this test, the interrupt may have caused it
 		}
-		r.add(b.try(t))
+		r.add(f)
+	}
+	if err := ctx.Err(); err != nil {
+		return errors.Join(peer.Interrupted(err), r.end())
 	}
 	r.add(finding{name: "sum", result: fact, detail: fmt.Sprintf("%d tests: %d ok, %d none, %d FAILED", len(tests), r.count[ok], r.count[notOffered], r.count[failed])})
 	if err := r.end(); err != nil {
@@ -188,6 +193,11 @@ var tests = []test{
 	{"UD SEND with immediate", ofImms, messages(verbs.QPTypeUD, verbs.OpSendImm)},
 	{"UD replies", "data, sender's number", replies},
 	{"UD wrong Q_Key", "which datagrams arrive", wrongQKey},
+	{"SRD SEND", ofSends, messages(verbs.QPTypeSRD, verbs.OpSend)},
+	{"SRD SEND with immediate", ofImms, messages(verbs.QPTypeSRD, verbs.OpSendImm)},
+	{"SRD WRITE", ofData, messages(verbs.QPTypeSRD, verbs.OpRDMAWrite)},
+	{"SRD WRITE with immediate", ofImms, messages(verbs.QPTypeSRD, verbs.OpRDMAWriteImm)},
+	{"SRD READ", ofData, messages(verbs.QPTypeSRD, verbs.OpRDMARead)},
 	{"XRC SEND", ofSends, messages(verbs.QPTypeXRCInitiator, verbs.OpSend)},
 	{"XRC SEND with immediate", ofImms, messages(verbs.QPTypeXRCInitiator, verbs.OpSendImm)},
 	{"XRC WRITE", ofData, messages(verbs.QPTypeXRCInitiator, verbs.OpRDMAWrite)},
@@ -195,6 +205,13 @@ var tests = []test{
 	{"XRC READ", ofData, messages(verbs.QPTypeXRCInitiator, verbs.OpRDMARead)},
 	{"XRC COMPARE_SWAP", ofAtomics, compareSwap(verbs.QPTypeXRCInitiator)},
 	{"XRC FETCH_ADD", ofAtomics, fetchAdd(verbs.QPTypeXRCInitiator)},
+	{"DC SEND", ofSends, messages(verbs.QPTypeDCI, verbs.OpSend)},
+	{"DC SEND with immediate", ofImms, messages(verbs.QPTypeDCI, verbs.OpSendImm)},
+	{"DC WRITE", ofData, messages(verbs.QPTypeDCI, verbs.OpRDMAWrite)},
+	{"DC WRITE with immediate", ofImms, messages(verbs.QPTypeDCI, verbs.OpRDMAWriteImm)},
+	{"DC READ", ofData, messages(verbs.QPTypeDCI, verbs.OpRDMARead)},
+	{"DC COMPARE_SWAP", ofAtomics, compareSwap(verbs.QPTypeDCI)},
+	{"DC FETCH_ADD", ofAtomics, fetchAdd(verbs.QPTypeDCI)},
 	{"SRQ", ofSends, sharedReceives},
 	{"SRQ limit", "the event, the limit that the device says", limitEvent},
 	{"SRQ that is resized", "order of receives, the size that the device says", resizeSRQ},

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +12,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
@@ -43,7 +47,7 @@ func machine(t *testing.T, d *rdmatest.Device, opened func(*fakeverbs.Kernel)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Net = &hosttest.Netdevs{All: []host.Netdev{{Index: ports[0].NetdevIndex, Name: ports[0].NetdevName, Addrs: d.Addrs()}}}
+	m.Net = &hosttest.Netdevs{All: []addlink.Netdev{{Index: ports[0].NetdevIndex, Name: ports[0].NetdevName, Addrs: d.Addrs()}}}
 	m.Open = func(name string) (*uverbs.Device, error) {
 		devices, err := uverbs.Devices()
 		if err != nil {
@@ -109,7 +113,7 @@ var (
 	mistakes = []string{"wrong key", "write behind a region", "write without the right", "read without the right", "wrong local key", "send behind a region",
 		"receive that is too short", "receive without the right", "no receive", "no answer", "atomic at an odd address", "write behind a window",
 		"window that was ended", "binding without the right"}
-	iwarp = slices.Concat(starting("UC", "UD", "XRC"), hardware, packets, mistakes,
+	iwarp = slices.Concat(starting("UC", "UD", "XRC", "DC"), hardware, packets, mistakes,
 		[]string{"RC attributes", "SRQ, last receive", "windows of type 1", "windows of type 2"})
 )
 
@@ -120,7 +124,7 @@ var kinds = []struct {
 	opened func(*fakeverbs.Kernel)
 	lacks  []string // the tests of what it does not offer
 }{
-	{name: "rxe", device: rdmatest.DeviceOptions{Kind: rdmatest.RXE}, lacks: slices.Concat(starting("XRC"), hardware, packets, []string{"write behind a window"})},
+	{name: "rxe", device: rdmatest.DeviceOptions{Kind: rdmatest.RXE}, lacks: slices.Concat(starting("XRC", "DC"), hardware, packets, []string{"write behind a window"})},
 	{name: "siw", device: rdmatest.DeviceOptions{Kind: rdmatest.SIW}, lacks: slices.Concat(iwarp,
 		[]string{"RC SEND with immediate", "RC WRITE with immediate", "RC COMPARE_SWAP", "RC FETCH_ADD", "solicited events", "SRQ that is resized", "CQ that is resized",
 			"regions at an address", "region that is changed"})},
@@ -129,13 +133,15 @@ var kinds = []struct {
 		o := fakeerdma.OptionsOf(k)
 		o.NoAtomics, o.SDBType, o.SDBOffset = true, 1, 5
 	}, lacks: slices.Concat(iwarp, starting("SRQ"), []string{"CQ that is resized", "region that is changed", "RC COMPARE_SWAP", "RC FETCH_ADD"})},
-	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "SRQ"), hardware, packets,
+	{name: "erdma-roce", device: rdmatest.DeviceOptions{Kind: rdmatest.ERDMA, RoCE: true}, lacks: slices.Concat(starting("UC", "UD", "XRC", "DC", "SRQ"), hardware, packets,
 		[]string{"RC attributes", "CQ that is resized", "region that is changed", "windows of type 1", "windows of type 2", "write behind a window", "window that was ended", "binding without the right"})},
 	{name: "mlx5", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, lacks: []string{"SRQ that is resized"}},
 	{name: "mlx5-old", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, opened: func(k *fakeverbs.Kernel) {
 		o := fakemlx5.OptionsOf(k)
 		o.StaticUARs, o.CQEVersion0 = true, true
 	}, lacks: []string{"SRQ that is resized", "packet fields", "RSS"}},
+	{name: "efa", device: rdmatest.DeviceOptions{Kind: rdmatest.EFA}, lacks: slices.Concat(starting("RC", "UC", "XRC", "DC", "SRQ"), hardware, packets, mistakes, []string{"UD replies", "events",
+		"solicited events", "CQ that is resized", "regions at an address", "region that is changed", "windows of type 1", "windows of type 2", "flush, and a second life", "rdma_cm"})},
 	{name: "mlx5-ib", device: rdmatest.DeviceOptions{Kind: rdmatest.MLX5, InfiniBand: true}, lacks: append(packets, "SRQ that is resized")},
 }
 
@@ -158,7 +164,11 @@ func TestAll(t *testing.T) {
 						t.Errorf("%+v", l)
 					}
 				}
-				want, got := slices.Compact(slices.Sorted(slices.Values(k.lacks))), slices.Sorted(slices.Values(names(lines[notOffered])))
+				lacks := k.lacks
+				if k.device.Kind != rdmatest.EFA {
+					lacks = slices.Concat(lacks, starting("SRD"))
+				}
+				want, got := slices.Compact(slices.Sorted(slices.Values(lacks))), slices.Sorted(slices.Values(names(lines[notOffered])))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("not offered (-want +got):\n%s", diff)
 				}
@@ -183,7 +193,7 @@ func TestPages(t *testing.T) {
 				}
 			}
 		}
-		alike := []string{"UC", "UD", "XRC"}
+		alike := []string{"UC", "UD", "XRC", "DC", "SRD"}
 		for _, test := range tests {
 			typ, rest, _ := strings.Cut(test.name, " ")
 			if !slices.Contains(alike, typ) || !slices.Contains(starting("RC"), "RC "+rest) {
@@ -196,6 +206,20 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s (-tests +page):\n%s", page, diff)
 		}
 	}
+}
+
+// TestInterrupted checks that the test that an interrupt ends is not reported as one that failed.
+func TestInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE, Hosts: make([]rdmatest.HostOptions, 1)}).Host(0).Device(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel) // while a test waits
+		var b strings.Builder
+		err := run(ctx, machine(t, d, nil), &cli.Output{Stdout: &b}, d.Name(), depth)
+		if !errors.Is(err, peer.ErrInterrupted) || strings.Contains(b.String(), "FAILED") {
+			t.Errorf("%v\n%s", err, &b)
+		}
+	})
 }
 
 // TestOthers checks that objects of another program stay as they are.

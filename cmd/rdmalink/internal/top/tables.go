@@ -24,7 +24,7 @@ type device struct {
 // for it.
 type port struct {
 	Device  string   `json:"ifname"`
-	Port    uint32   `json:"port"`
+	Port    int      `json:"port"`
 	Netdev  string   `json:"netdev,omitempty"`
 	State   string   `json:"state"`
 	Rate    uint64   `json:"link_bits_per_second,omitempty"`

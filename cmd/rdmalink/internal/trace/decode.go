@@ -30,11 +30,8 @@ func ioctl(m memory, addr uint64) (name string, args []Arg) {
 	}
 	ne := binary.NativeEndian
 	size, object, number := int(ne.Uint16(head)), ne.Uint16(head[2:]), ne.Uint16(head[4:])
-	known, ok := methods[methodKey{object, number}]
-	if !ok {
-		known.name = fmt.Sprintf("method %#x", number)
-	}
-	name = named(objects, uint32(object), "object") + " " + known.name
+	method := named(abi.MethodName(uint32(object), uint32(number)), uint32(number), "method")
+	name = named(abi.ObjectName(uint32(object)), uint32(object), "object") + " " + method
 	if size < requestHead || size > mostBytes {
 		return name, nil
 	}
@@ -43,25 +40,23 @@ func ioctl(m memory, addr uint64) (name string, args []Arg) {
 	for range min(int(ne.Uint16(head[6:])), len(all)/attributeSize) {
 		id, length, data := ne.Uint16(all), ne.Uint16(all[2:]), ne.Uint64(all[8:])
 		if invokes && id == abi.UVERBS_ATTR_WRITE_CMD {
-			name = known.name + " " + commandName(uint32(data))
+			name = method + " " + commandName(uint32(data))
 		} else {
-			args = append(args, Arg{attributeName(known, id), attributeValue(length, data)})
+			args = append(args, Arg{attributeName(object, number, id), attributeValue(length, data)})
 		}
 		all = all[attributeSize:]
 	}
 	return name, args
 }
 
-func attributeName(m method, id uint16) string {
-	switch name, ok := m.attributes[id]; {
-	case ok:
-		return name
-	case id == abi.UVERBS_ATTR_UHW_IN:
+func attributeName(object, method, id uint16) string {
+	switch id {
+	case abi.UVERBS_ATTR_UHW_IN:
 		return "UHW_IN"
-	case id == abi.UVERBS_ATTR_UHW_OUT:
+	case abi.UVERBS_ATTR_UHW_OUT:
 		return "UHW_OUT"
 	}
-	return fmt.Sprintf("attribute %#x", id)
+	return named(abi.AttributeName(object, method, id), uint32(id), "attribute")
 }
 
 // attributeValue returns the number of an object, a constant or a descriptor, or else
@@ -77,9 +72,9 @@ func attributeValue(length uint16, data uint64) string {
 func commandName(command uint32) string {
 	number := command & abi.IB_USER_VERBS_CMD_COMMAND_MASK
 	if command&abi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0 {
-		return named(exCommands, number, "command") + " (extended)"
+		return named(abi.ExName(number), number, "command") + " (extended)"
 	}
-	return named(writeCommands, number, "command")
+	return named(abi.WriteName(number), number, "command")
 }
 
 // write decodes a command that is written to a node.
@@ -100,7 +95,7 @@ func write(m memory, node string, addr, size uint64) (name string, response uint
 			response = binary.NativeEndian.Uint64(where)
 		}
 	}
-	return named(cmCommands, command, "command"), response
+	return named(abi.CMName(command), command, "command"), response
 }
 
 // nodeCM is rdma_cm's node.
@@ -170,20 +165,10 @@ func event(m memory, addr uint64) []Arg {
 	return args
 }
 
-//go:generate go run ./gen ../../../../internal/abi znames.go ../../../../internal/ioctl/znames.go
-
-type methodKey struct{ object, method uint16 }
-
-// method is one of an object's, with the names of its attributes.
-type method struct {
-	name       string
-	attributes map[uint16]string
-}
-
-// named returns the name of a number, or the number itself.
-func named(names map[uint32]string, n uint32, what string) string {
-	if name, ok := names[n]; ok {
-		return name
+// named returns the name of a number, or the number itself if it has none.
+func named(name string, n uint32, what string) string {
+	if name == "" {
+		return fmt.Sprintf("%s %#x", what, n)
 	}
-	return fmt.Sprintf("%s %#x", what, n)
+	return name
 }

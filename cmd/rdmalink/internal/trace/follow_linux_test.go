@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,24 @@ func TestOutput(t *testing.T) {
 		text, _ := os.ReadFile(file)
 		if !strings.HasSuffix(string(text), want) || stderr.Len() > 0 {
 			t.Errorf("%v: %s%s", err, text, &stderr)
+		}
+	}
+}
+
+// TestOutputIsInput checks that no file of the command line, nor the program itself, is overwritten.
+func TestOutputIsInput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "script")
+	const script = "#!/bin/sh\n"
+	if err := os.WriteFile(file, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{file}, {"sh", file}} {
+		var usage cli.UsageError
+		if err := Run(t.Context(), cli.Output{}, append([]string{"-o", file, "--"}, words...)); !errors.As(err, &usage) {
+			t.Errorf("%v: %v", words, err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != script {
+			t.Errorf("%v: %q, %v", words, got, err)
 		}
 	}
 }

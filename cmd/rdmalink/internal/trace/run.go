@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -51,7 +50,7 @@ func Run(ctx context.Context, out cli.Output, args []string) (err error) {
 	out.JSON = out.JSON || o.asJSON
 	out.Stdout = out.Stderr // standard output belongs to the traced program
 	if o.to != "" {
-		file, err := os.Create(o.to)
+		file, err := cli.CreateBeside(o.to, o.words)
 		if err != nil {
 			return err
 		}

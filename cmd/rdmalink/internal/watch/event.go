@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // event is an event to print. Unknown fields are zero.
@@ -15,7 +15,7 @@ type event struct {
 	Source, Event string
 	Device        string
 	Index         uint32 // of the device, if known
-	Port          uint32
+	Port          int
 	State         string
 	Netdev        string
 	NetdevIndex   uint32
@@ -52,7 +52,7 @@ var reportNames = [...]string{
 	"QP_LAST_WQE_REACHED", "CLIENT_REREGISTER", "GID_CHANGE", "WQ_FATAL", "DEVICE_SPEED_CHANGE",
 }
 
-func reportName(t uverbs.EventType) string {
+func reportName(t verbs.EventType) string {
 	if int(t) < len(reportNames) {
 		return reportNames[t]
 	}

@@ -14,7 +14,7 @@ import (
 // watched is the state of a device as it was printed.
 type watched struct {
 	name  string
-	ports map[uint32]watchedPort
+	ports map[int]watchedPort
 	close func() // nil while it is not open
 	fresh bool   // opened since the last check: earlier events of its ports were missed
 	noted bool   // a note said that it can't be opened
@@ -38,7 +38,7 @@ func (w *watcher) learn(ctx context.Context, e event) bool {
 		if d != nil {
 			return false
 		}
-		d = &watched{name: e.Device, ports: make(map[uint32]watchedPort)}
+		d = &watched{name: e.Device, ports: make(map[int]watchedPort)}
 		w.known[e.Index] = d
 		w.open(ctx, e.Index, d)
 		return true
@@ -82,7 +82,7 @@ func (w *watcher) learnNetdev(e event) bool {
 func (w *watcher) differences(now map[uint32]*watched) (all []event) {
 	for _, index := range sortedKeys(now) {
 		is, was := now[index], w.known[index]
-		event := func(name string, port uint32, p watchedPort) {
+		event := func(name string, port int, p watchedPort) {
 			all = append(all, event{Source: fromCheck, Event: name, Device: is.name, Index: index, Port: port, Netdev: p.netdev, NetdevIndex: p.netdevIndex})
 		}
 		if was == nil {
@@ -144,7 +144,7 @@ func (w *watcher) present() (map[uint32]*watched, error) {
 		if err != nil {
 			return nil, err
 		}
-		now[d.Index] = &watched{name: d.Name, ports: make(map[uint32]watchedPort)}
+		now[d.Index] = &watched{name: d.Name, ports: make(map[int]watchedPort)}
 		for _, p := range ports {
 			now[d.Index].ports[p.Index] = watchedPort{p.State, p.NetdevName, p.NetdevIndex}
 		}

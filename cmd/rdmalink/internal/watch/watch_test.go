@@ -238,7 +238,7 @@ func TestWatchNetlink(t *testing.T) {
 		room()
 		w.prints(2, slices.Repeat([]string{"netlink EventType(27)"}, 18)...)
 		w.ends(0, unheard+strings.ReplaceAll(unheard, "siw0", "rxe0")+
-			"rdmalink: note: wait for an event of an RDMA device: events were lost (list the devices and ports again): no buffer space available\n")
+			"rdmalink: note: wait for an event of an RDMA device: events were lost: no buffer space available: list the devices and ports again\n")
 	})
 }
 
@@ -374,11 +374,11 @@ func testWatchDevice(t *testing.T) {
 	<-opened
 	wants("look PORT_ERR siw0/1 state DOWN")
 	for _, test := range []struct {
-		typ  uverbs.EventType
+		typ  verbs.EventType
 		want string
 	}{
-		{uverbs.EventPortActive, "device PORT_ACTIVE siw0/1"}, {uverbs.EventPortErr, "device PORT_ERR siw0/1"},
-		{uverbs.EventGIDChange, "device GID_CHANGE siw0/1"}, {uverbs.EventDeviceFatal, "device DEVICE_FATAL siw0"},
+		{verbs.EventPortActive, "device PORT_ACTIVE siw0/1"}, {verbs.EventPortErr, "device PORT_ERR siw0/1"},
+		{verbs.EventGIDChange, "device GID_CHANGE siw0/1"}, {verbs.EventDeviceFatal, "device DEVICE_FATAL siw0"},
 		{20, "device DEVICE_SPEED_CHANGE siw0"}, {27, "device EventType(27) siw0"},
 	} {
 		first.Async(1, uint32(test.typ))
@@ -389,7 +389,7 @@ func testWatchDevice(t *testing.T) {
 	if !first.Closed() {
 		t.Error("it is opened twice")
 	}
-	second.Async(1, uint32(uverbs.EventLIDChange))
+	second.Async(1, uint32(verbs.EventLIDChange))
 	wants("device LID_CHANGE siw0/1")
 	kernel.mu.Lock()
 	fake.Devices, fake.Ports = nil, nil

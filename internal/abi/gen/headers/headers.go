@@ -18,10 +18,11 @@ import (
 const Series = "6.12"
 
 // Newest is the kernel that some headers are from: those of interfaces that only grow, whose ids and structs older kernels have the beginning of.
-const Newest = "7.2"
+const Newest = "7.3"
 
-// Growing are these headers: NETLINK_RDMA, and rdma_cm with the records it hands out.
-var Growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
+// Growing are these headers: NETLINK_RDMA, rdma_cm with the records it hands out, and EFA's private bytes,
+// whose reserved ones get names.
+var Growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h", "efa-abi.h"}
 
 // IDs is the header of uverbs' objects, methods and attributes. It has nothing but ids, and these too only grow. It stands in VerbsDir.
 const IDs = "ib_user_ioctl_cmds.h"

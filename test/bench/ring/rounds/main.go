@@ -14,7 +14,12 @@ import (
 
 // Main is the main function of an implementation. It calls open with the device and the address of the
 // command line, measures the rings and prints samples.
-func Main(impl string, open func(dev string, addr netip.Addr, raw bool) (Rings, error)) {
+func Main(impl string, open func(dev string, addr netip.Addr, loop bool) (Rings, error)) {
+	MainLoops(impl, func(dev string, addr netip.Addr, loop string) (Rings, error) { return open(dev, addr, loop != "") })
+}
+
+// MainLoops is Main of an implementation that has loops of several kinds. With -loop, loop is the name of the driver.
+func MainLoops(impl string, open func(dev string, addr netip.Addr, loop string) (Rings, error)) {
 	o := options{impl: impl}
 	switch err := o.parse(os.Args[1:]); {
 	case err == flag.ErrHelp:
@@ -23,7 +28,11 @@ func Main(impl string, open func(dev string, addr netip.Addr, raw bool) (Rings, 
 		os.Exit(2)
 	}
 	runtime.LockOSThread()
-	rings, err := open(o.dev, o.addr, o.raw)
+	loop := ""
+	if o.loop {
+		loop = o.driver
+	}
+	rings, err := open(o.dev, o.addr, loop)
 	if err == nil {
 		err = o.run(rings, os.Stdout)
 	}
@@ -38,17 +47,17 @@ type options struct {
 	addr              netip.Addr
 	rounds            int
 	instructions      bool
-	still, raw        bool
+	still, loop       bool
 }
 
 func (o *options) parse(args []string) error {
 	fs := flag.NewFlagSet("ring", flag.ContinueOnError)
-	fs.StringVar(&o.driver, "driver", "", "`name` of the driver, for the samples: siw, rxe or mlx5")
+	fs.StringVar(&o.driver, "driver", "", "`name` of the driver, for the samples: siw, rxe, mlx5, mlx5-raw, mlx5-dc or efa")
 	fs.StringVar(&o.dev, "dev", "", "`name` of the device")
 	fs.TextVar(&o.addr, "addr", netip.Addr{}, "IPv4 `address` of its interface")
 	fs.IntVar(&o.rounds, "n", 100, "rounds")
-	fs.BoolVar(&o.still, "still", false, "the parent is the device: stop it while something is measured")
-	fs.BoolVar(&o.raw, "raw", false, "measure Ethernet frames on raw packet queue pairs, which the device loops back")
+	fs.BoolVar(&o.still, "still", false, "the program runs in the sandbox: stop that while something is measured")
+	fs.BoolVar(&o.loop, "loop", false, "measure what the device loops back without a connection: Ethernet frames on raw packet queue pairs, datagrams on EFA, or what an initiator of DC sends if the driver is mlx5-dc")
 	fs.Func("clock", "what the processor's clock counts: `ns|insn` (default ns)", func(s string) error {
 		o.instructions = s == "insn"
 		if s != "ns" && s != "insn" {
@@ -76,10 +85,13 @@ func (o *options) run(rings Rings, to io.Writer) error {
 	}
 	var device *process
 	if o.still {
-		device = parent()
+		var err error
+		if device, err = supervisor(); err != nil {
+			return err
+		}
 	}
 	kinds := Kinds
-	if o.raw {
+	if o.loop && o.driver != DC {
 		kinds = Write // only the kinds below Write
 	}
 	builds := strings.HasPrefix(o.driver, "mlx5") // other providers make a list for PostSend

@@ -10,6 +10,9 @@ const (
 	Calls   = 256 // calls per round of polling an empty CQ and of arming
 )
 
+// DC is the driver of a device that is connected to itself by DC.
+const DC = "mlx5-dc"
+
 // Kind is the kind of requests of a round.
 type Kind int
 

@@ -77,6 +77,8 @@ func sections() []byte {
 		file = append(file, block(order, blockEnhanced, append(words(0, uint32(stamp>>32), uint32(stamp), 5, 9), "hello"...))...)
 		stamp = 1700000000<<10 | 512
 		file = append(file, block(order, blockEnhanced, append(words(1, uint32(stamp>>32), uint32(stamp), 1, 1), 'x'))...)
+		stamp = uint64(at.UnixNano())
+		file = append(file, block(order, blockPacket, append(append(halves(0, 3), words(uint32(stamp>>32), uint32(stamp), 5, 9)...), "older"...))...)
 		file = append(file, block(order, blockSimple, append(words(4), "four"...))...)
 	}
 	return file
@@ -102,7 +104,7 @@ func records(b []byte) (all []Record, err error) {
 
 func TestFiles(t *testing.T) {
 	half := time.Unix(1700000000, 5e8)
-	section := []Record{{at, 1, []byte("hello"), 9}, {half, 101, []byte("x"), 1}, {time.Unix(0, 0), 1, []byte("fo"), 4}}
+	section := []Record{{at, 1, []byte("hello"), 9}, {half, 101, []byte("x"), 1}, {at, 1, []byte("older"), 9}, {time.Unix(0, 0), 1, []byte("fo"), 4}}
 	for name, test := range map[string]struct {
 		file []byte
 		want []Record

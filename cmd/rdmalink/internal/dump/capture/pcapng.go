@@ -12,6 +12,7 @@ import (
 const (
 	blockSection   = 0x0a0d0d0a // the same in either byte order
 	blockInterface = 1
+	blockPacket    = 2 // obsolete
 	blockSimple    = 3
 	blockEnhanced  = 6
 )
@@ -40,7 +41,7 @@ func (p *pcapng) Next() (Record, error) {
 		switch kind {
 		case blockInterface:
 			err = p.describe(body)
-		case blockEnhanced, blockSimple:
+		case blockEnhanced, blockSimple, blockPacket:
 			return p.packet(kind, body)
 		}
 		if err != nil {
@@ -130,8 +131,11 @@ func (p *pcapng) packet(kind uint32, body []byte) (Record, error) {
 		r.Full = int(p.order.Uint32(body))
 		body = body[4:]
 		size = min(uint32(r.Full), uint32(len(body)))
-	case kind == blockEnhanced && len(body) >= 20:
+	case kind != blockSimple && len(body) >= 20:
 		index = p.order.Uint32(body)
+		if kind == blockPacket { // a count of dropped packets follows the number of the interface
+			index = uint32(p.order.Uint16(body))
+		}
 		stamp = uint64(p.order.Uint32(body[4:]))<<32 | uint64(p.order.Uint32(body[8:]))
 		size, r.Full = p.order.Uint32(body[12:]), int(p.order.Uint32(body[16:]))
 		body = body[20:]

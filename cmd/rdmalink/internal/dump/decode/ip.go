@@ -2,12 +2,21 @@ package decode
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 )
 
+// Protocols that IP carries. protoIBA is that of RoCE v1's header, which has the form of IPv6's.
 const (
-	protoTCP = 6
-	protoUDP = 17
+	protoHopByHop    = 0
+	protoIPv4        = 4
+	protoTCP         = 6
+	protoUDP         = 17
+	protoIBA         = 27
+	protoIPv6        = 41
+	protoRouting     = 43
+	protoFragment    = 44
+	protoDestination = 60
 )
 
 // datagram is an IP packet that is no part of another.
@@ -17,10 +26,17 @@ type datagram struct {
 	head     []byte // IP's header, for the ICRC
 	body     []byte // as far as it was captured
 	size     int    // of the whole body
+	fragment fragment
 }
 
-// ip reads an IP packet. Fragments, and headers between IPv6's and the transport's, are
-// not read: RoCE has none, and TCP avoids them.
+// fragment is the place of a fragment in its datagram. Without one, it is the zero value.
+type fragment struct {
+	is, more bool
+	id       uint32
+	at       int // bytes
+}
+
+// ip reads an IP packet, and the headers between IPv6's and the transport's.
 func ip(b []byte) (d datagram, ok bool) {
 	if len(b) < 20 {
 		return d, false
@@ -29,9 +45,11 @@ func ip(b []byte) (d datagram, ok bool) {
 	switch b[0] >> 4 {
 	case 4:
 		head, size = 4*int(b[0]&15), int(binary.BigEndian.Uint16(b[2:]))
-		if fragment := binary.BigEndian.Uint16(b[6:]) & 0x3fff; fragment != 0 || head < 20 || head > len(b) {
+		if head < 20 || head > len(b) {
 			return d, false
 		}
+		place := binary.BigEndian.Uint16(b[6:])
+		d.fragment = fragment{place&0x3fff != 0, place&0x2000 != 0, uint32(binary.BigEndian.Uint16(b[4:])), 8 * int(place&0x1fff)}
 		d.proto = b[9]
 		d.src, d.dst = netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:]))
 	case 6:
@@ -49,7 +67,31 @@ func ip(b []byte) (d datagram, ok bool) {
 	}
 	d.head, d.size = b[:head], size-head
 	d.body = b[head:min(size, len(b))]
-	return d, true
+	return d, b[0]>>4 == 4 || d.extensions()
+}
+
+// extensions skips the headers behind IPv6's. Behind a fragment's header they are part of the datagram.
+func (d *datagram) extensions() bool {
+	for !d.fragment.is {
+		length := 8
+		switch d.proto {
+		case protoHopByHop, protoRouting, protoDestination, protoFragment:
+		default:
+			return true
+		}
+		if len(d.body) < length {
+			return false
+		}
+		if d.proto == protoFragment {
+			place := binary.BigEndian.Uint16(d.body[2:])
+			d.fragment = fragment{place&^6 != 0, place&1 != 0, binary.BigEndian.Uint32(d.body[4:]), int(place &^ 7)}
+		} else if length += 8 * int(d.body[1]); len(d.body) < length {
+			return false
+		}
+		d.proto = d.body[0]
+		d.body, d.size = d.body[length:], d.size-length
+	}
+	return true
 }
 
 // Types of links, as capture files number them.
@@ -63,10 +105,16 @@ const (
 )
 
 const (
-	etherIPv4 = 0x0800
-	etherVLAN = 0x8100
-	etherIPv6 = 0x86dd
-	etherQinQ = 0x88a8
+	etherIPv4   = 0x0800
+	etherVLAN   = 0x8100
+	etherIPv6   = 0x86dd
+	etherMPLS   = 0x8847
+	etherMPLS2  = 0x8848
+	etherPPPoE  = 0x8864
+	etherQinQ   = 0x88a8
+	etherRoCE   = 0x8915 // v1
+	etherQinQ91 = 0x9100
+	etherQinQ92 = 0x9200
 )
 
 // KnowsLink reports whether packets of this link type are supported.
@@ -78,8 +126,10 @@ func KnowsLink(link uint32) bool {
 	return false
 }
 
-// network is the packet without the header of its link.
-func network(link uint32, b []byte) []byte {
+const reasonCut = "damaged or truncated headers"
+
+// network is the packet without the header of its link. If it has none that is read, why says so.
+func network(link uint32, b []byte) (packet []byte, why string) {
 	c := cursor{b: b}
 	var ether uint64
 	switch link {
@@ -93,14 +143,45 @@ func network(link uint32, b []byte) []byte {
 		ether = c.u16()
 		c.take(18)
 	case LinkRaw, LinkIPv4, LinkIPv6:
-		return b
+		return b, ""
 	}
-	for ether == etherVLAN || ether == etherQinQ {
+	for ether == etherVLAN || ether == etherQinQ || ether == etherQinQ91 || ether == etherQinQ92 {
 		c.take(2)
 		ether = c.u16()
 	}
-	if c.short || ether != etherIPv4 && ether != etherIPv6 {
-		return nil
+	switch ether {
+	case etherIPv4, etherIPv6, etherRoCE:
+	case etherMPLS, etherMPLS2:
+		return labelled(&c)
+	case etherPPPoE:
+		c.take(6)
+		if protocol := c.u16(); protocol != 0x21 && protocol != 0x57 && !c.short {
+			return nil, fmt.Sprintf("PPP protocol 0x%04x", protocol)
+		}
+	default:
+		if !c.short {
+			return nil, fmt.Sprintf("EtherType 0x%04x", ether)
+		}
 	}
-	return c.b
+	if c.short {
+		return nil, reasonCut
+	}
+	return c.b, ""
+}
+
+// labelled is the IP packet behind MPLS labels, possibly in an Ethernet frame behind a control word.
+func labelled(c *cursor) (packet []byte, why string) {
+	for {
+		label := c.u32()
+		if c.short {
+			return nil, reasonCut
+		}
+		if label&0x100 != 0 {
+			break
+		}
+	}
+	if len(c.b) > 4 && c.b[0]>>4 == 0 {
+		return network(LinkEthernet, c.b[4:])
+	}
+	return c.b, ""
 }

@@ -21,8 +21,11 @@ const (
 	keyReply   = "MPA ID Rep Frame"
 )
 
+// beginsMPA reports whether a stream may begin with b: it has the key of a request or reply, or the first bytes
+// of one.
 func beginsMPA(b []byte) bool {
-	return bytes.HasPrefix(b, []byte(keyRequest)) || bytes.HasPrefix(b, []byte(keyReply))
+	n := min(len(b), keySize)
+	return n > 0 && (keyRequest[:n] == string(b[:n]) || keyReply[:n] == string(b[:n]))
 }
 
 // frame decodes the next frame of the stream, of which b is available, and returns its
@@ -67,6 +70,10 @@ func (f *flow) check(back *flow, fpdu []byte) string {
 
 // opening reads an MPA request or reply (RFC 5044, 7.1.1; RFC 6581).
 func (f *flow) opening(b []byte) ([]Layer, int) {
+	if len(b) > 0 && !beginsMPA(b) {
+		f.other = true // its first bytes were those of a key by chance
+		return nil, 0
+	}
 	if len(b) < mpaHead {
 		return nil, 0
 	}

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Classes of management datagrams.
+// classCM is the management class of the connection manager.
 const classCM = 7
 
 // cmMessage is one kind of message of the connection manager (IBA specification, volume
@@ -58,7 +58,7 @@ func mad(b []byte) []Layer {
 	return ended(&c, l, cm)
 }
 
-// ended adds that the packet was too short, if it was.
+// ended returns the layers, and a note if the packet was too short.
 func ended(c *cursor, all ...Layer) []Layer {
 	if c.short {
 		all = append(all, damaged("the datagram ends within its fields"))
@@ -66,8 +66,8 @@ func ended(c *cursor, all ...Layer) []Layer {
 	return all
 }
 
-// readIDs reads the beginning of nearly all messages: the connection's numbers at
-// either end.
+// readIDs reads the numbers that the two ends have given the connection. Nearly all
+// messages begin with them.
 func readIDs(l *Layer, c *cursor) {
 	l.add("local_id", Hex(c.u32()))
 	l.add("remote_id", Hex(c.u32()))
@@ -114,10 +114,10 @@ func readREQ(l *Layer, c *cursor) {
 	readCMA(l, c, service)
 }
 
-// gid is an address; one of IPv4 is printed as such.
+// gid reads a GID. One that holds an IPv4 address is printed as that address.
 func gid(c *cursor) string { return netip.AddrFrom16([16]byte(c.take(16))).Unmap().String() }
 
-// portSpaces are rdma_cm's. Its service ids hold a port space and a port.
+// portSpaces are those of rdma_cm, whose service IDs hold a port space and a port.
 var portSpaces = map[uint64]string{0x106: "TCP", 0x111: "UDP", 0x13f: "IB"}
 
 func isCMA(service uint64) bool { return service>>24 == 1 }
@@ -188,7 +188,7 @@ var rejections = map[uint64]string{
 	1: "no QP", 2: "no EE context", 3: "no resources", 4: "timeout", 5: "unsupported request", 6: "invalid communication id",
 	7: "invalid communication instance", 8: "invalid service id", 9: "invalid transport service type", 10: "stale connection",
 	12: "invalid path: GID", 13: "invalid path: LID", 14: "invalid path: SL", 15: "invalid path: traffic class", 16: "invalid path: hop limit",
-	17: "invalid path: rate", 24: "redirect", 26: "path MTU", 27: "resources", 28: "consumer", 33: "duplicate connection",
+	17: "invalid path: rate", 24: "redirect", 26: "path MTU", 27: "resources", 28: "consumer", 30: "duplicate connection",
 }
 
 func readREJ(l *Layer, c *cursor) {

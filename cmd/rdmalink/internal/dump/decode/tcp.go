@@ -31,6 +31,9 @@ type flow struct {
 	place   *list.Element // among the recent ones
 	held    int           // its part of Decoder.held
 	lost    string        // the reason why frames can't be found from here on
+	other   bool          // the connection is not iWARP
+	ends    bool          // the FIN has come
+	end     uint32        // the sequence number of the FIN
 	next    uint32        // the sequence number that the next byte has
 	buf     []byte        // bytes in order, of a frame that is not complete
 	early   []early       // in the order of their numbers
@@ -45,6 +48,7 @@ func (d *Decoder) tcp(p datagram) []Message {
 	c.take(4)
 	head, flags := int(c.u8()>>4)*4, c.u8()
 	if c.short || head < 20 || head > len(p.body) {
+		d.skip("damaged or truncated TCP headers")
 		return nil
 	}
 	key := flowKey{netip.AddrPortFrom(p.src, uint16(from)), netip.AddrPortFrom(p.dst, uint16(to))}
@@ -52,8 +56,7 @@ func (d *Decoder) tcp(p datagram) []Message {
 	f := d.flows[key]
 	const fin, syn, rst = 1, 2, 4
 	if flags&(syn|rst) != 0 {
-		d.forget(f)
-		return nil
+		return d.cutOff(f)
 	}
 	back := d.flows[flowKey{key.dst, key.src}]
 	if back != nil {
@@ -63,6 +66,9 @@ func (d *Decoder) tcp(p datagram) []Message {
 	case f != nil:
 		d.recent.MoveToFront(f.place)
 	case !beginsMPA(data):
+		if len(data) > 0 {
+			d.skip("TCP of no iWARP connection whose beginning was captured")
+		}
 		return nil
 	default:
 		f = &flow{key: key, next: seq}
@@ -70,6 +76,9 @@ func (d *Decoder) tcp(p datagram) []Message {
 		d.flows[key] = f
 	}
 	f.put(seq, data)
+	if flags&fin != 0 {
+		f.ends, f.end = true, seq+uint32(len(data))
+	}
 	if len(data) < p.size-head { // the end of the segment was not captured
 		f.lost = "a segment was captured in part"
 	}
@@ -87,9 +96,16 @@ func (d *Decoder) tcp(p datagram) []Message {
 	if f.lost != "" {
 		all = append(all, f.leftOut(f.lost))
 	}
-	if flags&fin != 0 || f.lost != "" {
+	switch {
+	case f.other:
+		d.forget(f)
+		d.skip("TCP of no iWARP connection whose beginning was captured")
+		return all
+	case f.lost != "":
 		d.forget(f)
 		return all
+	case f.ends && int32(f.next-f.end) >= 0: // otherwise segments from before the FIN may still come
+		return append(all, d.cutOff(f)...)
 	}
 	d.account(f)
 	return append(all, d.evict(f)...)
@@ -110,6 +126,19 @@ func (d *Decoder) forget(f *flow) {
 	d.held -= f.held
 	d.recent.Remove(f.place)
 	delete(d.flows, f.key)
+}
+
+// cutOff drops a flow, which may be nil, whose connection has ended. It returns a message if that was within a frame.
+func (d *Decoder) cutOff(f *flow) []Message {
+	if f == nil {
+		return nil
+	}
+	d.forget(f)
+	d.skipMany(reasonGap, len(f.early))
+	if len(f.buf) == 0 {
+		return nil
+	}
+	return []Message{f.leftOut("the connection ends within a frame")}
 }
 
 // evict drops the flows that were silent for longest, except f, while the limits are
@@ -181,7 +210,17 @@ func (f *flow) keep(seq uint32, data []byte) {
 	at, had := slices.BinarySearchFunc(f.early, seq, func(e early, seq uint32) int {
 		return cmp.Compare(int32(e.seq-f.next), int32(seq-f.next))
 	})
-	if had || len(data) == 0 {
+	if len(data) == 0 {
+		return
+	}
+	if had { // sent again, maybe longer
+		if more := len(data) - len(f.early[at].data); more > 0 {
+			f.waiting += more
+			f.early[at].data = bytes.Clone(data)
+		}
+		if f.waiting > mostWaiting {
+			f.lost = "segments are missing in the capture"
+		}
 		return
 	}
 	if f.waiting += len(data) + segmentCost; f.waiting > mostWaiting {

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/internal/addlink"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -21,7 +22,7 @@ import (
 // Machine has netdevs lo, dummy0, bare and vlan5, and device siw0 on dummy0.
 func Machine() (host.Machine, *nltest.Kernel, *Netdevs) {
 	kernel := &nltest.Kernel{Netdevs: []string{"lo", "dummy0", "bare", "vlan5"}, Types: []string{"siw", "rxe"}}
-	nets := &Netdevs{All: []host.Netdev{Loopback, Dummy0, bare, VLAN5}}
+	nets := &Netdevs{All: []addlink.Netdev{Loopback, Dummy0, bare, VLAN5}}
 	m := host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}, Net: nets, Route: new(Rtnetlink).Route}
 	if err := m.RDMA.AddLink("siw0", "siw", "dummy0"); err != nil {
 		panic(err) // only a change of the fake above can do that
@@ -38,7 +39,7 @@ func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 			info.Driver, info.ABI = verbs.DriverRXE, 2
 		}
 		if strings.HasPrefix(name, "mlx4") {
-			return nil, &uverbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}
+			return nil, &verbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}
 		}
 		if len(kernels) > 0 {
 			k := kernels[0]
@@ -78,7 +79,7 @@ func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 func Informed() (host.Machine, *nltest.Kernel, *Netdevs) {
 	m, kernel, nets := Machine()
 	kernel.Devices[0].Index = 1
-	kernel.Ports[0].DeviceIndex = 1
+	kernel.Ports[0].DeviceIndex, kernel.Ports[0].NetdevIndex = 1, fakeverbs.Netdev
 	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 5, Name: "mlx4_0", Ports: 1, NodeType: verbs.NodeCA, Protocol: "ib",
 		FWVersion: "16.35.2000", NodeGUID: 0xb8599f0300a1b2c3, SysImageGUID: 0xb8599f0300a1b2c3})
 	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 5, DeviceName: "mlx4_0", Index: 1, State: verbs.PortActive,

@@ -1,0 +1,205 @@
+package perf
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/giveup"
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/internal/qpstate"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// qKey is the Q_Key of perftest's datagram QPs, also of SRD.
+//
+// C: DEF_QKEY
+const qKey = 0x11111111
+
+// dcKey is the key of perftest's DCTs.
+//
+// C: DC_KEY
+const dcKey = 0xffeeddcc
+
+// Hand is the path to a peer without a connection manager: control messages use a
+// TCP connection. The addresses have perftest's format among them, so Hand connects queue
+// pairs itself, and not by package oob.
+type Hand struct {
+	conn *watchedConn
+	dev  *uverbs.Device
+	gid  *verbs.GIDEntry // nil on InfiniBand, which has its LID
+}
+
+// ByHand returns the path over conn, from a device's port with this GID. The caller keeps
+// ownership of device and connection.
+func ByHand(conn net.Conn, dev *uverbs.Device, gid *verbs.GIDEntry) *Hand {
+	return &Hand{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
+}
+
+func (h *Hand) device() *uverbs.Device { return h.dev }
+
+func (h *Hand) session(o *Options) *perftest.Session {
+	test := o.Test
+	test.LIDOnly = h.gid == nil
+	return perftest.OverTCP(h.conn, o.Role, test)
+}
+
+// makePairs creates the QPs and moves them to INIT, or targets to RTR.
+func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
+	opts := e.qpOptions()
+	for _, f := range e.flows {
+		var err error
+		if e.answers() {
+			if f.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(max(e.RxDepth, 1)), MaxSGE: 1}); err != nil {
+				return err
+			}
+			opts.SRQ = f.srq
+		}
+		if f.qp, err = e.PD.CreateQP(&opts); err != nil {
+			return err
+		}
+		access := e.access(false) &^ verbs.AccessLocalWrite
+		if err := f.qp.Init(&verbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: access}); err != nil {
+			return err
+		}
+		if !e.answers() {
+			continue
+		}
+		if err := f.qp.Connect(&verbs.QPAttr{PathMTU: e.MTU, AH: h.path(e, &perftest.Endpoint{})}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endpoints returns the addresses of the QPs, for the peer.
+func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
+	all := make([]perftest.Endpoint, len(e.flows))
+	for i, f := range e.flows {
+		all[i] = perftest.Endpoint{LID: e.port.LID, OutReads: uint16(e.OutReads), QPN: f.qp.QPN(), PSN: rand.Uint32N(1 << 24),
+			RKey: e.mr.RKey(), VAddr: e.mr.Addr() + uint64(e.front+i*e.part)}
+		if gid != nil {
+			all[i].GID = gid.GID
+		}
+		if e.creditMR != nil {
+			all[i].RKey, all[i].VAddr = e.creditMR.RKey(), e.creditMR.Addr()+uint64((e.QPCount+i)*creditSize)
+		}
+	}
+	return all
+}
+
+func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
+
+// connect connects each QP to its counterpart.
+//
+// C: ctx_connect
+func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
+	if err := h.sameFamily(remote[0].GID); err != nil {
+		return err
+	}
+	if e.answers() { // and is connected
+		return nil
+	}
+	for i, f := range e.flows {
+		attr := h.connected(e, &local[i], &remote[i])
+		if err := f.qp.Connect(attr); err != nil {
+			return err
+		}
+		if !e.addressed() {
+			continue
+		}
+		ah, err := e.PD.CreateAH(&attr.AH)
+		if err != nil {
+			return err
+		}
+		f.to = datagramPeer{ah, remote[i].QPN, qKey, dcKey}
+	}
+	return nil
+}
+
+// connected returns the attributes of a QP's counterpart. The counterpart may
+// support more READs than a QP attribute can hold.
+func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
+	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
+		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), AckTimeout: qpstate.AckTimeout(e.QPTimeout)}
+}
+
+// sameFamily: RoCE sends no IPv4 packet to an IPv6 address.
+//
+// C: ctx_check_gid_compatibility
+func (h *Hand) sameFamily(remote verbs.GID) error {
+	if h.gid == nil || h.gid.GID.Addr().Is4() == remote.Addr().Is4() {
+		return nil
+	}
+	return fmt.Errorf("the own GID %v and the peer's %v are of different address families: give -x to this end or to the other", h.gid.GID, remote)
+}
+
+func (h *Hand) path(e *end, remote *perftest.Endpoint) verbs.AHAttr {
+	attr := verbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
+	if h.gid != nil {
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, h.gid.Index, e.HopLimit, e.TrafficClass
+	}
+	return attr
+}
+
+// watchedConn is a connection on which one can wait for the peer to say
+// something, without taking it.
+type watchedConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+// Leave sends the peer the reason why this end fails. The connection can only be
+// closed after that.
+func (h *Hand) Leave(why error) { giveup.Say(h.conn.Conn, why) }
+
+// watch calls heard when the peer sends a message (nil), fails or leaves, until the
+// returned function is called.
+func (h *Hand) watch(heard func(error)) (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.conn.listen(func(err error) {
+			select {
+			case <-over:
+			default:
+				heard(err)
+			}
+		})
+	}()
+	return func() {
+		close(over)
+		_ = h.conn.SetReadDeadline(time.Unix(1, 0))
+		<-ended
+		_ = h.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// listen reads until it finds a give-up message or the stream ends. A peer that closes the
+// connection after a message has not failed.
+func (c *watchedConn) listen(heard func(error)) {
+	for n := 1; ; n = c.in.Buffered() + 1 {
+		said, err := c.in.Peek(n)
+		why := giveup.Find(said)
+		switch {
+		case why != nil:
+			heard(why)
+			return
+		case err != nil && n > 1:
+			return
+		case n == 1:
+			heard(err)
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable between. They
+// have the addresses 192.0.2.1 and 192.0.2.2.
+const twoSpaces = `
+unshare -n sleep 1200 & other=$!
+trap 'kill $other' EXIT
+until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do kill -0 $other || exit 1; done
+there="nsenter -t $other -n"
+ip link add veth0 type veth peer name veth1 netns $other &&
+ip addr add 192.0.2.1/24 dev veth0 && $there ip addr add 192.0.2.2/24 dev veth1 &&
+ip link set veth0 up && $there ip link set veth1 up || exit 77
+$RDMALINK sandbox $OPTIONS --wire 192.0.2.1 -- $SERVER & server=$!
+until $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- $CLIENT; do kill -0 $server || exit 1; done
+wait $server
+`
+
+// TestWire: programs in two sandboxes, in two network namespaces, reach each other over UDP, without privileges.
+func TestWire(t *testing.T) {
+	long(t)
+	need(t, "nsenter")
+	need(t, "ip")
+	faults := filepath.Join(t.TempDir(), "faults")
+	if err := os.WriteFile(faults, []byte("loss 0.02\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ options, server, client string }{
+		{"-d rxe", "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
+		{"-d mlx5 --faults " + faults, "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
+		{"-d mlx5", "ib_write_bw -x 1 -s 65536 -n 100", "ib_write_bw -x 1 -s 65536 -n 100 192.0.2.1"},
+		{"-d rxe", "ib_read_bw -e -x 1 -s 65536 -n 100", "ib_read_bw -e -x 1 -s 65536 -n 100 192.0.2.1"},
+	} {
+		t.Run(c.options+" "+c.server, func(t *testing.T) {
+			need(t, strings.Fields(c.server)[0])
+			flags := "-n"
+			if os.Getuid() != 0 {
+				flags = "-Urn"
+			}
+			cmd := exec.CommandContext(t.Context(), "unshare", flags, "sh", "-c", twoSpaces)
+			cmd.Env = append(os.Environ(), "RDMALINK="+rdmalink(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
+			out, err := cmd.CombinedOutput()
+			const noCable = 77
+			switch {
+			case err != nil && (cmd.ProcessState.ExitCode() == noCable || strings.Contains(string(out), "unshare: ")):
+				t.Skipf("no network namespaces here: %s", out)
+			case err != nil:
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestWireRefused: an address that is not the machine's is refused, with what to do.
+func TestWireRefused(t *testing.T) {
+	_, err := inside(t, []string{"--wire", "192.0.2.77"}, "true")
+	if err == nil || !strings.Contains(err.Error(), "has to be an address of this machine") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/s3rdma"
+)
+
+var creds = &s3rdma.Credentials{AccessKey: "somebody", SecretKey: "secret"}
+
+// start serves a directory, and returns its URL.
+func start(t *testing.T, device string, dcKey uint64, dir string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- serve(ctx, l, device, dir, creds, dcKey, true) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// TestCopy copies a file to a server and back, by RDMA and by plain HTTP.
+func TestCopy(t *testing.T) {
+	want := bytes.Repeat([]byte("an object "), 5e5) // two pieces
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		t.Run(kind.String(), func(t *testing.T) {
+			fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+			near, far := fabric.Host(0).Device(0).Name(), fabric.Host(1).Device(0).Name()
+			tests := []struct {
+				server, client, want string
+				dcKey                uint64
+			}{
+				{far, near, "5000000 bytes by RDMA", 0},
+				{"", near, "0 bytes by RDMA, 5000000 by plain HTTP", 0},
+				{far, "", "5000000 bytes by plain HTTP", 0},
+			}
+			if kind == rdmatest.MLX5 {
+				tests[0].dcKey = s3rdma.DefaultDCKey
+			}
+			for _, test := range tests {
+				dir, local := t.TempDir(), t.TempDir()
+				url := start(t, test.server, test.dcKey, dir)
+				file := filepath.Join(local, "file")
+				if err := os.WriteFile(file, want, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range [][2]string{{file, url + "/bucket/a/key"}, {url + "/bucket/a/key", file + "2"}} {
+					if how, err := copyFile(t.Context(), test.client, test.dcKey, creds, c[0], c[1]); err != nil || !strings.HasPrefix(how, test.want) {
+						t.Errorf("%s to %s: %s, %v", c[0], c[1], how, err)
+					}
+				}
+				for _, name := range []string{filepath.Join(dir, "bucket/a/key"), file + "2"} {
+					if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+						t.Errorf("%s: %d bytes, %v", name, len(got), err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRefused asks for what must not be served.
+func TestRefused(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "served")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(parent, "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(parent, filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, fabric.Host(1).Device(0).Name(), 0, dir)
+	for _, device := range []string{"", fabric.Host(0).Device(0).Name()} {
+		for _, key := range []string{"/b/..%2F..%2Fsecret", "/out/secret", "/.uploads/x", "/b"} {
+			if how, err := copyFile(t.Context(), device, 0, creds, secret, url+key); err == nil {
+				t.Errorf("PUT %s: %s", key, how)
+			}
+			if how, err := copyFile(t.Context(), device, 0, creds, url+key, filepath.Join(t.TempDir(), "x")); err == nil {
+				t.Errorf("GET %s: %s", key, how)
+			}
+		}
+		if how, err := copyFile(t.Context(), device, 0, &s3rdma.Credentials{AccessKey: "somebody", SecretKey: "guessed"}, secret, url+"/b/k"); err == nil {
+			t.Error(how)
+		}
+	}
+	if resp, err := http.Post(url+"/b/k", "", nil); err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Error(resp, err)
+	}
+	if got, err := os.ReadFile(secret); err != nil || string(got) != "secret" {
+		t.Errorf("%q %v", got, err)
+	}
+}

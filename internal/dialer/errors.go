@@ -1,0 +1,23 @@
+package dialer
+
+import "github.com/goverbs/goverbs/verbs"
+
+// Temporary is an error after which the same call may succeed, such as one of Accept that concerns only one
+// peer. A verbs.Error with this cause reports so.
+type Temporary struct{ Err error }
+
+func (e Temporary) Error() string   { return e.Err.Error() }
+func (e Temporary) Unwrap() error   { return e.Err }
+func (e Temporary) Temporary() bool { return true }
+
+// Within returns the error of an operation within which err occurred. The remedy moves to the outer error,
+// where programs look for it.
+func Within(op, object string, err error) *verbs.Error {
+	e := &verbs.Error{Op: op, Object: object, Err: err}
+	if inner, ok := err.(*verbs.Error); ok {
+		own := *inner
+		e.Hint, own.Hint = own.Hint, ""
+		e.Err = &own
+	}
+	return e
+}

@@ -1,0 +1,566 @@
+package oob
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/conntest"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// TestConnect connects queue pairs of each type on each device, in streams and in halves, and sends both ways.
+func TestConnect(t *testing.T) {
+	for name, d := range devices {
+		for _, kind := range types(name) {
+			t.Run(fmt.Sprint(name, "/", kind), func(t *testing.T) {
+				t.Run("stream", func(t *testing.T) {
+					w := newWorld(t, d)
+					a, b := w.mustConnect(kind)
+					checkConnected(t, a, b)
+				})
+				t.Run("halves", func(t *testing.T) {
+					w := newWorld(t, d)
+					a, b := w.halves(w.config(0, kind), w.config(1, kind))
+					checkConnected(t, a, b)
+				})
+			})
+		}
+	}
+}
+
+// TestLikeGVisor connects on drivers that gVisor supports, with only the calls that its proxy forwards. Without completion
+// channels, Wait polls.
+func TestLikeGVisor(t *testing.T) {
+	for _, name := range []string{"mlx5", "InfiniBand", "efa"} {
+		for _, kind := range types(name) {
+			w := newWorld(t, devices[name])
+			var struck []func() int
+			for _, h := range w.fabric.Hosts() {
+				struck = append(struck, conntest.LikeGVisor(w.fabric, h.Device(0)))
+			}
+			a, b := w.mustConnect(kind)
+			checkConnected(t, a, b)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Error(err)
+			}
+			for _, n := range struck {
+				if n := n(); n != 1 { // for a completion channel
+					t.Errorf("%s, %v: %d calls were refused", name, kind, n)
+				}
+			}
+		}
+	}
+}
+
+// halves connects both ends by bytes.
+func (w *world) halves(dial, accept *Config) (a, b *Conn) {
+	w.t.Helper()
+	half, err := Offer(dial)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	closeLater(w.t, half)
+	b, answer, err := Answer(w.t.Context(), half.Bytes(), accept)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	closeLater(w.t, b)
+	if a, err = half.Connect(answer); err != nil {
+		w.t.Fatal(err)
+	}
+	closeLater(w.t, a)
+	return a, b
+}
+
+func checkConnected(t *testing.T, a, b *Conn) {
+	t.Helper()
+	for _, c := range []*Conn{a, b} {
+		if err := c.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, want := string(a.PrivateData()), "memory of "+b.Device().Info().Name; got != want {
+		t.Errorf("private data %q, want %q", got, want)
+	}
+	if a.RemoteAddr() != b.LocalAddr() || a.Remote().QPN != b.QP().QPN() || a.MTU() != b.MTU() || a.InitiatorDepth() != b.InitiatorDepth() {
+		t.Errorf("%v and %v", a, b)
+	}
+	send(t, a, b)
+	send(t, b, a)
+}
+
+// TestAgreement: the lower MTU counts, and no end issues more READs than the other serves.
+func TestAgreement(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	small := w.config(1, verbs.QPTypeRC)
+	small.MTU = verbs.MTU256
+	a, b, err1, err2 := w.connect(w.config(0, verbs.QPTypeRC), small)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, a)
+	closeLater(t, b)
+	for _, c := range []*Conn{a, b} {
+		attr, err := c.QP().Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.MTU() != verbs.MTU256 || attr.PathMTU != verbs.MTU256 {
+			t.Errorf("MTU %d, the queue pair's %d", c.MTU().Bytes(), attr.PathMTU.Bytes())
+		}
+		if int(attr.MaxRDAtomic) != c.InitiatorDepth() || c.InitiatorDepth() < 2 || attr.AH.HopLimit != hopLimit {
+			t.Errorf("%d READs, the queue pair's %d, hop limit %d", c.InitiatorDepth(), attr.MaxRDAtomic, attr.AH.HopLimit)
+		}
+	}
+	la, lb := a.Local(), b.Local()
+	if la.psn == lb.psn || la.nonce == lb.nonce || la.Instance != lb.Instance || lb.answers != 0 || a.Remote().answers != la.nonce {
+		t.Errorf("%+v and %+v", la, lb)
+	}
+}
+
+// TestReads: the end that serves fewer READs decides.
+func TestReads(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	half, err := Offer(w.config(0, verbs.QPTypeRC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few, err := parse(half.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	few.endpoint.readsIn, few.endpoint.readsOut = 4, 8
+	b, _, err := Answer(t.Context(), few.bytes(), w.config(1, verbs.QPTypeRC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	attr, err := b.QP().Query()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.InitiatorDepth() != 4 || attr.MaxRDAtomic != 4 || attr.MaxDestRDAtomic != 8 {
+		t.Errorf("%d READs, the queue pair's %d and %d", b.InitiatorDepth(), attr.MaxRDAtomic, attr.MaxDestRDAtomic)
+	}
+	if err := errors.Join(half.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBothDial: one of the two becomes the accepting side, over a stream without room.
+func TestBothDial(t *testing.T) {
+	for range 4 { // the nonces decide who
+		w := newWorld(t, devices["rxe"])
+		near, far := net.Pipe()
+		a, b, err1, err2 := w.over(near, far, func(ctx context.Context) (*Conn, error) { return Dial(ctx, near, w.config(0, 0)) },
+			func(ctx context.Context) (*Conn, error) { return Dial(ctx, far, w.config(1, 0)) })
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, a)
+		closeLater(t, b)
+		checkConnected(t, a, b)
+	}
+}
+
+// TestEnds: each way in which a connection ends is noticed by both sides, on their queue pairs, too.
+func TestEnds(t *testing.T) {
+	for name, end := range map[string]func(*Conn) error{
+		"disconnect": (*Conn).Disconnect,
+		"close":      (*Conn).Close,
+		"stream":     func(c *Conn) error { return c.stream.Close() },
+		"garbage":    func(c *Conn) error { return c.stream.send(&frame{kind: kindReady}) },
+	} {
+		for device, kind := range map[string]verbs.QPType{"mlx5": verbs.QPTypeRC, "efa": verbs.QPTypeSRD} {
+			t.Run(name+"/"+device, func(t *testing.T) {
+				w := newWorld(t, devices[device])
+				a, b := w.mustConnect(kind)
+				if err := end(a); err != nil {
+					t.Fatal(err)
+				}
+				<-b.Done()
+				want := rdmacm.ErrDisconnected
+				if name == "garbage" {
+					want = ErrProtocol
+				}
+				if err := b.Err(); !errors.Is(err, want) {
+					t.Error(err)
+				}
+				b.closing.Lock()
+				clean := b.clean
+				b.closing.Unlock()
+				if clean != (name == "disconnect" || name == "close") {
+					t.Errorf("the peer said good-bye: %v", clean)
+				}
+				var wcs [1]verbs.WC // the receive
+				if n, err := b.RecvCQ().Wait(t.Context(), wcs[:]); n != 1 || wcs[0].Status != verbs.StatusWRFlushErr {
+					t.Error(wcs, err)
+				}
+				if _, err := b.RecvCQ().Wait(t.Context(), wcs[:]); !errors.Is(err, want) {
+					t.Errorf("a wait ends with %v", err)
+				}
+				if err := b.Disconnect(); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("disconnected twice: %v", err)
+				}
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+				if err := b.Close(); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("closed twice: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestQueuePairFails: a work request that fails ends the connection on its side.
+func TestQueuePairFails(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	a, _ := w.mustConnect(verbs.QPTypeRC)
+	w.fabric.Host(0).Device(0).FailSend(0, verbs.StatusRetryExcErr)
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{regionOf(a).SGE(0, 1)}}
+	if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
+		t.Fatal(err)
+	}
+	var wcs [1]verbs.WC
+	if _, err := a.SendCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].Status != verbs.StatusRetryExcErr {
+		t.Error(err, wcs)
+	}
+	<-a.Done()
+	if err := a.Err(); !errors.Is(err, verbs.StatusRetryExcErr) || a.Explain(io.EOF) != err {
+		t.Error(err)
+	}
+}
+
+// TestMismatch: ends that do not fit together say so, at both of them, and leave nothing.
+func TestMismatch(t *testing.T) {
+	for name, change := range map[string][2]func(*Config){
+		"transport": {func(c *Config) { c.QP.Type = verbs.QPTypeUC }, func(c *Config) { c.QP.Type = verbs.QPTypeUD }},
+		"family":    {func(c *Config) { c.GID = &uverbs.GIDChoice{IPv4: true} }, func(c *Config) { c.GID = &uverbs.GIDChoice{IPv6: true} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, devices["mlx5"])
+			a, b := w.config(0, 0), w.config(1, 0)
+			change[0](a)
+			change[1](b)
+			_, _, dialErr, acceptErr := w.connect(a, b)
+			if !errors.Is(dialErr, ErrRefused) || !strings.Contains(dialErr.Error(), ErrMismatch.Error()) {
+				t.Error("dial:", dialErr)
+			}
+			if !errors.Is(acceptErr, ErrMismatch) {
+				t.Error("accept:", acceptErr)
+			}
+		})
+	}
+}
+
+// TestMismatchedGIDType: the error has both GIDs and their types.
+func TestMismatchedGIDType(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	half, err := Offer(w.config(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1, err := parse(half.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1.endpoint.GIDType = verbs.GIDTypeRoCEv1
+	_, _, err = Answer(t.Context(), v1.bytes(), w.config(1, 0))
+	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "RoCE v1") || !strings.Contains(err.Error(), "RoCE v2") {
+		t.Error(err)
+	}
+	answer := *v1
+	answer.kind, answer.endpoint.answers = kindAnswer, v1.endpoint.nonce
+	if _, err = half.Connect(answer.bytes()); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "RoCE v1") || !strings.Contains(err.Error(), "RoCE v2") {
+		t.Error(err)
+	}
+	if _, err := half.Connect(answer.bytes()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("connected twice: %v", err)
+	}
+}
+
+// TestFollowsGID: the accepting end chooses a GID like the peer's.
+func TestFollowsGID(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for _, choice := range []uverbs.GIDChoice{{IPv4: true}, {IPv6: true}} {
+		a := w.config(0, 0)
+		a.GID = &choice
+		dialled, accepted, err1, err2 := w.connect(a, w.config(1, 0))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if l, r := dialled.Local(), dialled.Remote(); l.GIDType != r.GIDType || l.GID.Addr().Is4() != r.GID.Addr().Is4() {
+			t.Errorf("%v (%v) and %v (%v)", l.GID, l.GIDType, r.GID, r.GIDType)
+		}
+		if err := errors.Join(dialled.Close(), accepted.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAuthorize: no queue pair is created for a peer that is refused, and the peer does not learn why.
+func TestAuthorize(t *testing.T) {
+	secret := errors.New("not on the list")
+	w := newWorld(t, devices["rxe"])
+	b := w.config(1, 0)
+	b.Prepare = func(*Conn) error { t.Error("there is a queue pair"); return nil }
+	b.Authorize = func(_ context.Context, stream io.ReadWriteCloser, peer *Endpoint) error {
+		if stream == nil || peer.QPN == 0 || len(peer.PrivateData) == 0 {
+			t.Errorf("%v, %+v", stream, peer)
+		}
+		return secret
+	}
+	_, _, dialErr, acceptErr := w.connect(w.config(0, 0), b)
+	if !errors.Is(acceptErr, secret) || !errors.Is(dialErr, ErrRefused) || strings.Contains(dialErr.Error(), "list") {
+		t.Errorf("dial: %v, accept: %v", dialErr, acceptErr)
+	}
+	a := w.config(0, 0)
+	a.Authorize = b.Authorize
+	_, _, dialErr, acceptErr = w.connect(a, w.config(1, 0))
+	if !errors.Is(dialErr, secret) || !errors.Is(acceptErr, ErrRefused) {
+		t.Errorf("dial: %v, accept: %v", dialErr, acceptErr)
+	}
+}
+
+// TestDeadline: a silent peer costs no more than the deadline, and the stream is closed.
+func TestDeadline(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	for name, try := range map[string]func(context.Context, io.ReadWriteCloser, *Config) (*Conn, error){"dial": Dial, "accept": Accept} {
+		near, far := net.Pipe()
+		go io.Copy(io.Discard, far)
+		cfg := w.config(0, 0)
+		cfg.Timeout = time.Nanosecond
+		_, err := try(t.Context(), near, cfg)
+		var timeout net.Error
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%s: %v", name, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		near, far = net.Pipe()
+		cfg = w.config(0, 0)
+		go func() { _, _ = far.Read(make([]byte, 1)); cancel() }()
+		if name == "accept" {
+			cancel()
+		}
+		if _, err := try(ctx, near, cfg); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := io.Copy(io.Discard, far); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// TestConfig: bad options are refused at once, and the stream is closed.
+func TestConfig(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	for name, change := range map[string]func(*Config){
+		"PD":            func(c *Config) { c.PD = nil },
+		"Type":          func(c *Config) { c.QP.Type = verbs.QPTypeRawPacket },
+		"RecvCQEntries": func(c *Config) { c.RecvCQEntries = -1 },
+		"RetryCount":    func(c *Config) { c.RetryCount = 8 },
+		"AckTimeout":    func(c *Config) { c.AckTimeout = -1 },
+		"MTU":           func(c *Config) { c.MTU = 9 },
+		"PrivateData":   func(c *Config) { c.PrivateData = make([]byte, MaxPrivateData+1) },
+	} {
+		cfg := w.config(0, 0)
+		change(cfg)
+		near, _ := net.Pipe()
+		_, err := Dial(t.Context(), near, cfg)
+		if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := near.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: the stream is open", name)
+		}
+		if _, err := Offer(cfg); err == nil {
+			t.Errorf("%s: offered", name)
+		}
+		if _, _, err := Answer(t.Context(), nil, cfg); err == nil {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	if _, err := Dial(t.Context(), nil, nil); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("no stream to dial over: %v", err)
+	}
+	if _, err := Accept(t.Context(), nil, nil); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("no stream to accept: %v", err)
+	}
+	if _, err := Listen(nil, nil); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("no net.Listener: %v", err)
+	}
+}
+
+// TestIWARP: the error says what to use.
+func TestIWARP(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
+	_, err := Offer(&Config{PD: openPD(t, fabric.Host(0))})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "rdmacm") {
+		t.Error(err)
+	}
+}
+
+// TestAttemptFails: whichever call of the kernel fails, nothing is left.
+func TestAttemptFails(t *testing.T) {
+	for _, call := range []rdmatest.Call{rdmatest.CallQueryPort, rdmatest.CallCreateChannel, rdmatest.CallCreateCQ, rdmatest.CallCreateQP, rdmatest.CallModifyQP} {
+		for skip := range 3 {
+			w := newWorld(t, devices["rxe"])
+			for end := range 2 {
+				w.fabric.Host(end).Device(0).Fail(call, skip, syscall.ENOMEM).Optional()
+				a, b, err1, err2 := w.connect(w.config(0, 0), w.config(1, 0))
+				if (err1 == nil) != (err2 == nil) {
+					t.Errorf("%v: %v and %v", call, err1, err2)
+				}
+				if err1 == nil {
+					if err := errors.Join(a.Close(), b.Close()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestTLS connects over TLS, which both ends check before the queue pair may receive.
+func TestTLS(t *testing.T) {
+	server, client := certificates(t)
+	w := newWorld(t, devices["rxe"])
+	near, far := net.Pipe()
+	checked := func(_ context.Context, stream io.ReadWriteCloser, _ *Endpoint) error {
+		if state := stream.(*tls.Conn).ConnectionState(); len(state.PeerCertificates) == 0 {
+			return errors.New("no certificate")
+		}
+		return nil
+	}
+	configs := [2]*Config{w.config(0, 0), w.config(1, 0)}
+	for _, cfg := range configs {
+		cfg.Authorize = checked
+	}
+	a, b, err1, err2 := w.over(near, far, func(ctx context.Context) (*Conn, error) { return Dial(ctx, tls.Client(near, client), configs[0]) },
+		func(ctx context.Context) (*Conn, error) { return Accept(ctx, tls.Server(far, server), configs[1]) })
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, a)
+	closeLater(t, b)
+	checkConnected(t, a, b)
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	<-b.Done()
+	b.closing.Lock()
+	clean := b.clean
+	b.closing.Unlock()
+	if !clean {
+		t.Error(b.Err())
+	}
+}
+
+// TestRecentNumbers: the number of a queue pair whose peer may still send is not used at once.
+func TestRecentNumbers(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	numbers := recentQPNs{until: make(map[recentQPN]time.Time)}
+	a, b := w.mustConnect(verbs.QPTypeRC)
+	if err := a.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-b.Done()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]; !ok {
+		t.Error("the number is forgotten")
+	}
+	cq, err := b.Device().CreateCQ(16, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, cq)
+	opts := &uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}
+	first, err := numbers.create(w.pds[1], opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, first)
+	for next := range uint32(3) { // a device that counts
+		numbers.add(b.Device().Info().Name, first.QPN()+1+next, time.Hour)
+	}
+	second, err := numbers.create(w.pds[1], opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, second)
+	if numbers.has(second) {
+		t.Errorf("queue pair %d after %d", second.QPN(), first.QPN())
+	}
+	numbers.add("rxe9", 7, -time.Hour)
+	numbers.add("rxe9", 8, time.Hour)
+	if !numbers.until[recentQPN{"rxe9", 7}].IsZero() {
+		t.Error("old numbers are kept")
+	}
+}
+
+// TestForgottenNumbers: once both ends have said good-bye, the numbers of their queue pairs may be used again.
+func TestForgottenNumbers(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	a, b := w.mustConnect(verbs.QPTypeRC)
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	recent.mu.Lock()
+	if _, ok := recent.until[recentQPN{a.Device().Info().Name, a.local.QPN}]; !ok {
+		t.Error("the number is forgotten too early")
+	}
+	recent.mu.Unlock()
+	<-b.Done()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	waitUntil(t, func() bool {
+		recent.mu.Lock()
+		defer recent.mu.Unlock()
+		_, of1 := recent.until[recentQPN{a.Device().Info().Name, a.local.QPN}]
+		_, of2 := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]
+		return !of1 && !of2
+	})
+}
+
+// certificates returns the configurations of a server and of a client that check each other.
+func certificates(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"peer"}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := x509.NewCertPool()
+	all.AddCert(leaf)
+	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}
+	return &tls.Config{Certificates: own, ClientCAs: all, ClientAuth: tls.RequireAndVerifyClientCert},
+		&tls.Config{Certificates: own, RootCAs: all, ServerName: "peer"}
+}

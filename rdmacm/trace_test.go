@@ -1,0 +1,38 @@
+package rdmacm_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// TestTraceRefused: both ends' Traces have the reason for which a connection was refused.
+func TestTraceRefused(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	errNo := errors.New("not this one")
+	refused, dialled := make(chan error, 1), make(chan error, 1)
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{
+		Prepare:          func(*rdmacm.Conn) error { return errNo },
+		TransportOptions: rdmacm.TransportOptions{Trace: &rdmacm.Trace{Refused: func(_, _ netip.AddrPort, err error) { refused <- err }}},
+	}}).Listen(t.Context(), f.Host(0).Addr()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { _, _ = l.Accept(t.Context()) }()
+	var d rdmacm.Dialer
+	d.Trace = &rdmacm.Trace{DialDone: func(_ netip.AddrPort, err error) { dialled <- err }}
+	var rejected *rdmacm.RejectedError
+	if _, err := d.Dial(t.Context(), l.Addr().String()); !errors.As(err, &rejected) {
+		t.Error(err)
+	}
+	if err := <-dialled; !errors.As(err, &rejected) {
+		t.Error(err)
+	}
+	if err := <-refused; !errors.Is(err, errNo) {
+		t.Error(err)
+	}
+}

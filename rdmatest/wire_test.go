@@ -1,0 +1,396 @@
+package rdmatest_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/roce"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// cable carries datagrams between fabrics. It loses, repeats and delays parts of them.
+type cable struct {
+	mu      sync.Mutex
+	random  *rand.Rand
+	bad     float64 // the part of each
+	to      map[netip.Addr]func(rdmatest.Datagram)
+	longest int // packet, in bytes
+}
+
+func (c *cable) send(d rdmatest.Datagram) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.longest = max(c.longest, len(d.Payload))
+	receive := c.to[d.Dst]
+	if receive == nil || c.random.Float64() < c.bad {
+		return
+	}
+	delay := time.Microsecond
+	if c.random.Float64() < c.bad {
+		delay = 50 * time.Microsecond
+	}
+	time.AfterFunc(delay, func() { receive(d) })
+	if c.random.Float64() < c.bad {
+		time.AfterFunc(3*delay, func() { receive(d) })
+	}
+}
+
+// lay returns two fabrics of one host each, with a cable between them.
+func lay(t *testing.T, kind rdmatest.Kind, bad float64) (fabrics [2]*rdmatest.Fabric, c *cable) {
+	const seed = 7
+	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram))}
+	for i := range fabrics {
+		fabrics[i] = rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 1)})
+		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send)
+	}
+	return fabrics, c
+}
+
+// onWire are the kinds of devices whose packets leave a fabric.
+var onWire = []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5}
+
+// overWire runs a test on two fabrics of each kind, on a good cable and on a bad one, each time in a bubble of its own.
+func overWire(t *testing.T, test func(t *testing.T, fabrics [2]*rdmatest.Fabric, c *cable)) {
+	for _, k := range onWire {
+		for name, bad := range map[string]float64{"good": 0, "bad": 0.05} {
+			t.Run(k.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fabrics, c := lay(t, k, bad)
+					test(t, fabrics, c)
+				})
+			})
+		}
+	}
+}
+
+// far is a node with more memory.
+type far struct {
+	*node
+	big *uverbs.MR
+}
+
+const bigMemory = 1 << 18
+
+func newFar(t *testing.T, f *rdmatest.Fabric, typ verbs.QPType) *far {
+	n := &far{node: newNode(t, f.Host(0).Device(0), typ, all)}
+	n.big = must(n.pd.AllocMR(bigMemory, all, nil))(t)
+	return n
+}
+
+func farPair(t *testing.T, fabrics [2]*rdmatest.Fabric, typ verbs.QPType, change func(*verbs.QPAttr)) (a, b *far) {
+	a, b = newFar(t, fabrics[0], typ), newFar(t, fabrics[1], typ)
+	a.connect(b.node, change)
+	b.connect(a.node, change)
+	return a, b
+}
+
+// fill writes a pattern that depends on a number.
+func fill(b []byte, number int) {
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + number*31)
+	}
+}
+
+var wireSizes = []int{0, 1, 3, 1023, 1024, 1025, 4096, 5000, 33 * 1024, 100_001}
+
+// Data of each operation of a reliable connection arrives whole in another fabric.
+func TestWireRC(t *testing.T) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, c *cable) {
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, func(q *verbs.QPAttr) { q.SQPSN, q.RQPSN, q.PathMTU = 0xfffff0, 0xfffff0, verbs.MTU1024 })
+		const half = bigMemory / 2
+		for i, size := range wireSizes {
+			own, theirs := a.big.Bytes(), b.big.Bytes()
+			wr := verbs.SendWR{WRID: uint64(i), SGL: []verbs.SGE{a.big.SGE(0, size/3), a.big.SGE(size/3, size-size/3)}, RemoteAddr: b.big.Addr(), RKey: b.big.RKey()}
+			for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead} {
+				name := fmt.Sprintf("%v of %d bytes", op, size)
+				fill(own, i)
+				clear(theirs)
+				if op == verbs.OpRDMARead {
+					fill(theirs, i)
+					clear(own)
+				}
+				wr.Opcode, wr.Imm, wr.Flags = op, uint32(0xabc00+i), 0
+				takes := op != verbs.OpRDMAWrite && op != verbs.OpRDMARead
+				if takes {
+					if _, err := b.qp.PostRecv([]verbs.RecvWR{{WRID: 5, SGL: []verbs.SGE{b.big.SGE(0, size/2), b.big.SGE(size/2, half-size/2)}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				a.post(wr)
+				if wc := a.next(); wc.Status != verbs.StatusSuccess {
+					t.Fatal(name, wc)
+				}
+				if takes {
+					wc := b.next()
+					if wc.Status != verbs.StatusSuccess || int(wc.ByteLen) != size || op != verbs.OpSend && wc.Imm != wr.Imm {
+						t.Fatal(name, wc)
+					}
+				}
+				if !bytes.Equal(own[:size], theirs[:size]) {
+					t.Fatal(name, "data differ")
+				}
+				if i := slices.IndexFunc(theirs[size:half], func(b byte) bool { return b != 0 }); op != verbs.OpRDMARead && i >= 0 {
+					t.Fatal(name, "more was written")
+				}
+			}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.longest != 12+16+4+1024+4 {
+			t.Errorf("the longest packet has %d bytes", c.longest)
+		}
+	})
+}
+
+// Atomic operations are carried out once each, also if their packets are lost or repeated.
+func TestWireAtomics(t *testing.T) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, func(q *verbs.QPAttr) { q.MaxRDAtomic, q.MaxDestRDAtomic = 4, 4 })
+		counter := b.big.Bytes()[:8]
+		binary.NativeEndian.PutUint64(counter, 1<<40)
+		const n = 100
+		for i := range n {
+			a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{a.big.SGE(0, 8)}, RemoteAddr: b.big.Addr(), RKey: b.big.RKey(), CompareAdd: 3})
+			if wc := a.next(); wc.Status != verbs.StatusSuccess {
+				t.Fatal(wc)
+			}
+			if old := binary.NativeEndian.Uint64(a.big.Bytes()); old != 1<<40+3*uint64(i) {
+				t.Fatalf("%d: %#x", i, old)
+			}
+		}
+		a.post(verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: []verbs.SGE{a.big.SGE(0, 8)}, RemoteAddr: b.big.Addr(), RKey: b.big.RKey(), CompareAdd: 1<<40 + 3*n, Swap: 5})
+		if wc := a.next(); wc.Status != verbs.StatusSuccess || binary.NativeEndian.Uint64(counter) != 5 {
+			t.Error(wc, counter)
+		}
+	})
+}
+
+// Messages of a batch, in both directions at once, complete in order.
+func TestWireBatches(t *testing.T) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		const n, size = 8, 3000
+		for _, e := range [][2]*far{{a, b}, {b, a}} {
+			from, to := e[0], e[1]
+			fill(from.big.Bytes(), int(from.qp.QPN()))
+			var wrs []verbs.SendWR
+			for i := range n {
+				wr := verbs.SendWR{WRID: uint64(i), Flags: verbs.SendSignaled, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{from.big.SGE(i*size, size)},
+					RemoteAddr: to.big.Addr() + uint64(bigMemory/2+i*size), RKey: to.big.RKey()}
+				if i%2 == 1 { // what was written before
+					wr.Opcode, wr.RemoteAddr = verbs.OpRDMARead, wr.RemoteAddr-size
+					wr.SGL = []verbs.SGE{from.big.SGE(n*size+i*size, size)}
+				}
+				wrs = append(wrs, wr)
+			}
+			if _, err := from.qp.PostSend(wrs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, e := range [][2]*far{{a, b}, {b, a}} {
+			from, to := e[0], e[1]
+			for i := range n {
+				if wc := from.next(); wc.Status != verbs.StatusSuccess || wc.WRID != uint64(i) {
+					t.Fatal(i, wc)
+				}
+				at := i * size
+				if i%2 == 0 && !bytes.Equal(from.big.Bytes()[at:at+size], to.big.Bytes()[bigMemory/2+at:][:size]) {
+					t.Error(i, "data differ")
+				}
+				if i%2 == 1 && !bytes.Equal(from.big.Bytes()[n*size+at:][:size], from.big.Bytes()[at-size:][:size]) {
+					t.Error(i, "data differ")
+				}
+			}
+		}
+	})
+}
+
+// Mistakes have the results that they have within a fabric.
+func TestWireMistakes(t *testing.T) {
+	for _, k := range onWire {
+		for _, c := range []struct {
+			name   string
+			post   func(a, b *far)
+			status verbs.Status
+			change func(*verbs.QPAttr)
+		}{
+			{"key", func(a, b *far) {
+				wr := a.to(b.node, verbs.OpRDMAWrite, 3000)
+				wr.RKey ^= 0x100
+				a.post(wr)
+			}, verbs.StatusRemAccessErr, nil},
+			{"length", func(a, b *far) {
+				b.receive(1, 0, 10)
+				a.post(a.to(b.node, verbs.OpSend, 3000))
+			}, 0, nil},
+			{"no receive", func(a, b *far) { a.post(a.to(b.node, verbs.OpSend, 3000)) }, verbs.StatusRNRRetryExcErr, func(q *verbs.QPAttr) { q.RNRRetry = 2 }},
+			{"no answer", func(a, b *far) {
+				if err := b.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+					b.t.Fatal(err)
+				}
+				a.post(a.to(b.node, verbs.OpSend, 3000))
+			}, verbs.StatusRetryExcErr, func(q *verbs.QPAttr) { q.RetryCnt = 3 }},
+		} {
+			t.Run(k.String()+" "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fabrics, _ := lay(t, k, 0)
+					a, b := farPair(t, fabrics, verbs.QPTypeRC, c.change)
+					want := c.status
+					if want == 0 {
+						want = map[rdmatest.Kind]verbs.Status{rdmatest.RXE: verbs.StatusRemOpErr, rdmatest.MLX5: verbs.StatusRemInvReqErr}[k]
+					}
+					c.post(a, b)
+					if wc := a.next(); wc.Status != want {
+						t.Error(wc.Status, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A message waits for a receive, as long as the peer's program takes.
+func TestWireNotReady(t *testing.T) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		for range 5 {
+			a.post(verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{a.big.SGE(0, 5000)}})
+			time.Sleep(100 * time.Millisecond) // of the bubble's time
+			if _, err := b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{b.big.SGE(0, 5000)}}}); err != nil {
+				t.Fatal(err)
+			}
+			if wc := a.next(); wc.Status != verbs.StatusSuccess {
+				t.Fatal(wc)
+			}
+			if wc := b.next(); wc.Status != verbs.StatusSuccess || wc.ByteLen != 5000 {
+				t.Fatal(wc)
+			}
+		}
+	})
+}
+
+// Datagrams arrive with the header of IP in front, and with an address to answer to.
+func TestWireUD(t *testing.T) {
+	for _, k := range onWire {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fabrics, _ := lay(t, k, 0)
+				a, b := farPair(t, fabrics, verbs.QPTypeUD, nil)
+				b.receive(1, 0, 1000)
+				wr := a.to(b.node, verbs.OpSendImm, 100)
+				wr.Imm = 0x1234
+				fill(a.mr.Bytes()[sendFrom:], 1)
+				a.post(wr)
+				wc := b.next()
+				if wc.Status != verbs.StatusSuccess || wc.ByteLen != uverbs.GRHSize+100 || wc.SrcQPN != a.qp.QPN() || wc.Imm != 0x1234 {
+					t.Fatal(wc)
+				}
+				if !bytes.Equal(b.mr.Bytes()[uverbs.GRHSize:][:100], a.mr.Bytes()[sendFrom:][:100]) {
+					t.Error("data differ")
+				}
+				h, err := uverbs.ParseGRH(b.mr.Bytes()[:uverbs.GRHSize])
+				if err != nil || h.SGID != a.gid.GID || h.DGID != b.gid.GID {
+					t.Error(h, err)
+				}
+			})
+		})
+	}
+}
+
+// An unreliable connection loses messages whole.
+func TestWireUC(t *testing.T) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
+		a, b := farPair(t, fabrics, verbs.QPTypeUC, nil)
+		const size = 2500
+		b.receive(1, 0, size)
+		for i := range 100 {
+			fill(a.big.Bytes()[:size], i)
+			a.post(verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{a.big.SGE(0, size)}})
+			if wc := a.next(); wc.Status != verbs.StatusSuccess {
+				t.Fatal(wc)
+			}
+			time.Sleep(time.Millisecond) // of the bubble's time
+			var wcs [1]verbs.WC
+			n, err := b.cq.Poll(wcs[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				continue
+			}
+			if wcs[0].Status != verbs.StatusSuccess || wcs[0].ByteLen != size || !bytes.Equal(b.mr.Bytes()[:size], a.big.Bytes()[:size]) {
+				t.Fatal(i, wcs[0])
+			}
+			b.receive(1, 0, size)
+		}
+	})
+}
+
+// Hostile packets end at most the queue pair that they are for. Here the peer's own packets are changed at random, with a correct ICRC.
+func FuzzWire(f *testing.F) {
+	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1), Endless: true})
+	receive := base.ConnectWire(func(rdmatest.Datagram) {})
+	dev, err := uverbs.Open(base.Host(0).Device(0).Name())
+	if err != nil {
+		f.Fatal(err)
+	}
+	end, err := dev.CreateEndpoint(&uverbs.EndpointOptions{SendCQEntries: 64})
+	if err != nil {
+		f.Fatal(err)
+	}
+	mr, err := end.PD.AllocMR(memory, all, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	own := base.Host(0).Device(0).Addrs()[0]
+	peer := netip.MustParseAddr("203.0.113.9")
+	gid, err := dev.ChooseGID(1, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{roce.SendOnly, 0, 4, 'a', 'b', 'c', 'd', roce.SendFirst, 1, 0, roce.ReadRequest, 2, 0, roce.Acknowledge, 0, 0})
+	f.Add([]byte{roce.WriteFirst, 0, 0, roce.WriteMiddle, 1, 0, roce.WriteLast, 2, 1, 0xff, roce.FetchAdd, 3, 0, roce.FetchAdd, 3, 0, roce.ReadResponseOnly, 0, 0})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		qp, err := end.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer qp.Close()
+		if err := qp.Init(&verbs.QPAttr{Access: all &^ verbs.AccessMWBind}); err != nil {
+			t.Fatal(err)
+		}
+		if err := qp.Connect(&verbs.QPAttr{DestQPN: 5, AH: verbs.AHAttr{Global: true, DGID: verbs.GIDFromAddr(peer), SGIDIndex: gid.Index, HopLimit: 64}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			if _, err := qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(i*100, 100)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sends := []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{mr.SGE(0, 3000)}}, {Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{mr.SGE(0, 3000)}}, {Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{mr.SGE(0, 8)}}}
+		if _, err := qp.PostSend(sends); err != nil {
+			t.Fatal(err)
+		}
+		for len(script) >= 3 {
+			op, psn, n := script[0], script[1], int(script[2])
+			script = script[3:]
+			n = min(n, len(script))
+			p := roce.Packet{Opcode: op, PKey: 0xffff, DestQPN: qp.QPN(), PSN: uint32(psn), AckRequest: true, VA: mr.Addr() + uint64(op), RKey: mr.RKey(), Length: uint32(n) << (psn & 15),
+				Syndrome: psn, Payload: script[:n]}
+			script = script[n:]
+			r := roce.Route{Src: peer, Dst: own, SrcPort: 1}
+			receive(rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: r.AppendICRC(p.Append(nil))})
+			receive(rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: script})
+		}
+	})
+}

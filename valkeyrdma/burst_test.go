@@ -1,0 +1,59 @@
+package valkeyrdma
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// A host may dial many times at once: none of its connections fails. Each has its byte echoed.
+func TestBurst(t *testing.T) {
+	const dials = 150
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.ERDMA, rdmatest.MLX5} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 2)})
+				l, err := Listen(t.Context(), f.Host(0).Addr()+":0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx := f.Host(1).Context(context.Background())
+				var all sync.WaitGroup
+				for range dials {
+					all.Go(func() {
+						c, err := Dial(ctx, l.Addr().String())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err = c.Write([]byte("x")); err == nil {
+							_, err = io.ReadFull(c, make([]byte, 1))
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						_ = c.Close()
+					})
+				}
+				for range dials {
+					c, err := l.Accept()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all.Go(func() {
+						_, _ = io.Copy(c, c)
+						_ = c.Close()
+					})
+					time.Sleep(time.Millisecond)
+				}
+				all.Wait()
+				_ = l.Close()
+			})
+		})
+	}
+}
