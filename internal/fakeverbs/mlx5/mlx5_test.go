@@ -120,6 +120,7 @@ func TestMLX5Notes(t *testing.T) {
 		"a copy to 0xc00, where it has no register":              func(b *bench) { b.copyOf(8, 0xc00) },
 		"a copy to a page that takes words only":                 func(b *bench) { b.uar.wc = false; b.copyOf(8, uarSend) },
 		"a copy to a register that takes words only":             func(b *bench) { b.uar.wc = false; b.uar.send(uarSend, []byte{6: 1, 15: 0}) },
+		"CQ 5: the doorbell says 0x1, and its record 0x1000005":  func(b *bench) { b.be(68, 1<<24|5); b.uar.arm(1<<32 | 5) },
 		"it is armed through UAR 1, and belongs to 0":            func(b *bench) { b.addUAR(onePage, 1, true).arm(5) },
 
 		// requests

@@ -301,7 +301,11 @@ func (u *uar) arm(v uint64) {
 	if q.uar != u {
 		m.note("%v: it is armed through UAR %d, and belongs to %d", q, u.number, q.uar.number)
 	}
-	q.arm(uint32(v >> 32))
+	arm := uint32(v >> 32)
+	if rec := m.load(q, q.Num, q.record+4); rec != arm {
+		m.note("%v: the doorbell says %#x, and its record %#x", q, arm, rec)
+	}
+	q.arm(arm)
 }
 
 // findUAR returns the dynamic UAR with a number, and its offset in the page.
