@@ -121,8 +121,8 @@ func TestRsocketConn(t *testing.T) {
 	})
 }
 
-// TestRsocketOverTCP: so they are over queue pairs that were connected over TCP. siw has no counterpart: only the connection
-// manager connects its queue pairs.
+// TestRsocketOverTCP: so they are over queue pairs that were connected over TCP. siw has no counterpart: only the
+// connection manager connects its queue pairs.
 func TestRsocketOverTCP(t *testing.T) {
 	kit.Only612(t)
 	d := kit.OpenRxe(t)

@@ -140,8 +140,8 @@ func TestLoNeedsMAC(t *testing.T) {
 	}
 }
 
-// TestEnsureLinkOnLo: EnsureLink replaces a link that can't connect, because lo had no hardware address, and changes nothing
-// the second time.
+// TestEnsureLinkOnLo: EnsureLink replaces a link that can't connect, because lo had no hardware address, and changes
+// nothing the second time.
 func TestEnsureLinkOnLo(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.NewNetns(t)

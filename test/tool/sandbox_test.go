@@ -48,8 +48,8 @@ func bothEnds(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network namespaces
-// with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
+// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network
+// namespaces with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
 const besideRxe = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other; rdma link del gvwire; ip link del gvveth0' EXIT

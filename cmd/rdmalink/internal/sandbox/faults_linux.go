@@ -207,7 +207,8 @@ type faultLine struct {
 	line string
 }
 
-// parse parses a line: an optional time from the start of the command, a word of faultWords, and the arguments of the word.
+// parse parses a line: an optional time from the start of the command, a word of faultWords, and the arguments of the
+// word.
 func (f *faults) parse(line string) (plannedFault, error) {
 	var p plannedFault
 	if len(line) > longestLine {

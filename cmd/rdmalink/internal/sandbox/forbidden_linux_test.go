@@ -27,8 +27,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestRefused runs the command where a filter, as that of a container, forbids filters with a listener: it is not started, and
-// the error has cause and remedy.
+// TestRefused runs the command where a filter, as that of a container, forbids filters with a listener: it is not
+// started, and the error has cause and remedy.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "refuse.c")

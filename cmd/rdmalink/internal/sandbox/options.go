@@ -31,10 +31,10 @@ type options struct {
 }
 
 // kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
-// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could
-// have it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is
-// the first generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes
-// are posted per doorbell.
+// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could have
+// it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is the first
+// generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes are
+// posted per doorbell.
 var kinds = []string{"rxe", "siw", "erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old", "efa", "efa-old"}
 
 // withRegisters lists the devices whose doorbells are stores by the program.

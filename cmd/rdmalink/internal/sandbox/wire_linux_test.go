@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable between. They
-// have the addresses 192.0.2.1 and 192.0.2.2.
+// twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable
+// between. They have the addresses 192.0.2.1 and 192.0.2.2.
 const twoSpaces = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other' EXIT

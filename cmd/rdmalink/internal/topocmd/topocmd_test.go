@@ -86,7 +86,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestDot checks that the graph has each NIC and GPU once, below its switch or port. If Graphviz is installed, it parses the graph.
+// TestDot checks that the graph has each NIC and GPU once, below its switch or port. If Graphviz is installed, it
+// parses the graph.
 func TestDot(t *testing.T) {
 	sys := recorded(t, "gb300")
 	sys["devices/pci0000:00/0000:00:00.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/net/\"\\\x1b[2J/uevent"] = &fstest.MapFile{}
