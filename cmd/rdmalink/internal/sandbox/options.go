@@ -66,11 +66,8 @@ var optionTable = cli.Options(
 func readWire(o *options, list string) error {
 	for text := range strings.SplitSeq(list, ",") {
 		a, err := netip.ParseAddr(text)
-		switch {
-		case err != nil:
-			return err
-		case a.IsUnspecified() || a.IsMulticast() || a.Zone() != "":
-			return fmt.Errorf("%v: not the address of an interface", a)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" {
+			return cli.Expected(text, "ADDR, the address of an interface without a zone, such as 192.0.2.1")
 		}
 		o.wire = append(o.wire, a.Unmap())
 	}
@@ -192,7 +189,7 @@ start of CMD if there is one; HOST is a number:
   cut-send HOST BYTES [SKIP]   fail-cm COMMAND ERRNO   hold-cm COMMAND
 
   $ rdmalink sandbox --fault 'loss 0.05' --fault '2s link 1 down' --seed 7 -- CMD
-  $ rdmalink sandbox --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
+  $ rdmalink sandbox --hosts 2 --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
 
 Some programs look for a network interface with the device's address, libfabric and Open MPI
 among them. --netns gives CMD a network namespace with one, in which nothing else of the machine's
@@ -207,7 +204,7 @@ first adapter unless ` + hostVariable + ` has the name of a node, or the number 
 has a subnet manager on its first adapter, unless --no-sm leaves it to opensm:
 
   $ rdmalink sandbox --fabric fat-tree:4x2 -- ibnetdiscover
-  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & ibping -c 3 8'
+  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & sleep 1; ibping -c 3 14'
   $ rdmalink sandbox --fabric net.topo --no-sm -- sh -c 'opensm & sleep 5; ibnetdiscover'
 
 ` + optionTable.Help() + `
