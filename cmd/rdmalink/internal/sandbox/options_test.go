@@ -39,6 +39,10 @@ func TestOptions(t *testing.T) {
 		"--wire 192.0.2.1 -n2 -- true":     "--hosts 2, but --wire has 1 addresses",
 		"--wire 0.0.0.0 -- true":           "not the address of an interface",
 		"--wire 192.0.2.1 --netns -- true": "--wire goes without --fabric, --profile and --netns",
+		"--wire-key options.go -- true":    "more than 4096 bytes of a key",
+		"--wire-key /dev/null -- true":     "a key of 0 bytes; it needs at least 16",
+		"--wire-key none -- true":          "no such file",
+		"--wire-key doc.go -- true":        "--wire-key goes with --wire",
 		"-t -d siw -- true":                "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
 		if _, err := parseOptions(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) {
