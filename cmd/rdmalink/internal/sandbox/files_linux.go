@@ -437,6 +437,18 @@ func (c *call) mmap() result {
 	return resume
 }
 
+// ftruncate and fallocate fail as they do for the files that ours stand for. Otherwise the process could cut off pages that
+// are mapped here.
+func (c *call) ftruncate() result { return c.refuse(syscall.EINVAL) }
+func (c *call) fallocate() result { return c.refuse(syscall.ENODEV) }
+
+func (c *call) refuse(errno syscall.Errno) result {
+	if _, ok := find[file](c, c.fd(0)); !ok {
+		return resume
+	}
+	return result{errno: errno}
+}
+
 // dup gives the copy a number whose calls the supervisor sees.
 func (c *call) dup() result {
 	if _, ok := find[file](c, c.fd(0)); !ok {
