@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ type options struct {
 	faults  []string     // lines
 	control string       // socket for more
 	wire    []netip.Addr // of the hosts, on the machine's network; nil: they are not on it
+	wireKey []byte       // nil: the wire is open
 	command []string
 }
 
@@ -55,6 +57,7 @@ var optionTable = cli.Options(
 	cli.NewRow(0, "no-sm", "", "leave the subnet of --fabric to a subnet manager that CMD runs", cli.Flag(func(o *options) *bool { return &o.noSM })),
 	cli.NewRow(0, "netns", "", "run CMD in a network namespace with an interface that has the addresses of the hosts", cli.Flag(func(o *options) *bool { return &o.netns })),
 	cli.NewRow(0, "wire", "ADDR[,ADDR...]", "reach RDMA devices outside: host K has the K-th address, which is one of this machine", readWire),
+	cli.NewRow(0, "wire-key", "FILE", "take datagrams only from sandboxes that have the key in FILE too", readWireKey),
 	cli.NewRow(0, "fault", "LINE", "make a fault happen; --fault may be repeated", func(o *options, value string) error { o.faults = append(o.faults, value); return nil }),
 	cli.NewRow(0, "faults", "FILE", "make the faults of a file happen, a line each", readFaults),
 	cli.NewRow(0, "control", "SOCKET", "take lines of faults at a Unix socket while CMD runs", func(o *options, value string) error { o.control = value; return nil }),
@@ -74,6 +77,39 @@ func readWire(o *options, list string) error {
 	return nil
 }
 
+// A key for --wire has a size, in bytes.
+const (
+	leastKey = 16
+	mostKey  = 4096
+)
+
+func readWireKey(o *options, name string) error {
+	key, err := readShort(name, mostKey, "a key")
+	if err != nil {
+		return err
+	}
+	key = bytes.TrimRight(key, "\r\n")
+	if len(key) < leastKey {
+		return fmt.Errorf("%s: a key of %d bytes; it needs at least %d that nobody can guess (head -c 32 /dev/urandom | base64)", name, len(key), leastKey)
+	}
+	o.wireKey = key
+	return nil
+}
+
+// readShort returns a file of at most some bytes.
+func readShort(name string, most int64, is string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: more than %d bytes of %s", name, most, is)
+	}
+	return text, err
+}
+
 // onWire lists the devices that reach others outside.
 var onWire = []string{"rxe", "mlx5", "mlx5-old"}
 
@@ -81,17 +117,9 @@ var onWire = []string{"rxe", "mlx5", "mlx5-old"}
 const mostFaults = 1 << 20
 
 func readFaults(o *options, name string) error {
-	file, err := os.Open(name)
+	text, err := readShort(name, mostFaults, "faults")
 	if err != nil {
 		return err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostFaults+1))
-	if err != nil {
-		return err
-	}
-	if len(text) > mostFaults {
-		return fmt.Errorf("%s: more than %d bytes of faults", name, mostFaults)
 	}
 	for line := range strings.Lines(string(text)) {
 		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
@@ -124,6 +152,8 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	case o.fabric == "" && o.noSM:
 		return o, cli.UsageError{Text: "--no-sm goes with --fabric"}
+	case o.wireKey != nil && o.wire == nil:
+		return o, cli.UsageError{Text: "--wire-key goes with --wire"}
 	case o.wire != nil && (o.fabric != "" || o.profile != "" || o.netns):
 		return o, cli.UsageError{Text: "--wire goes without --fabric, --profile and --netns"}
 	case o.wire != nil && o.kind != "" && !slices.Contains(onWire, o.kind):
@@ -178,6 +208,10 @@ devices such as Linux's rxe. Each host has one of the machine's addresses, and o
   hostB$ rdmalink sandbox --wire 192.0.2.2 -- ibv_rc_pingpong -g 1 192.0.2.1
 
 The wire is open: whoever can send UDP packets to the address can send to the programs' queue pairs.
+With --wire-key, only sandboxes that have the same key can. Real devices have no such key:
+
+  $ (umask 077; head -c 32 /dev/urandom | base64 > KEY)
+  $ rdmalink sandbox --wire 192.0.2.1 --wire-key KEY -- ibv_rc_pingpong -g 1
 
 --fault makes the network, a device or a call fail. Its line is one of these, after a time from the
 start of CMD if there is one; HOST is a number:

@@ -43,6 +43,10 @@ func TestOptions(t *testing.T) {
 		"--wire 0.0.0.0 -- true":           `"0.0.0.0": expected ADDR`,
 		"--wire 192.0.2.1,x -- true":       `"x": expected ADDR`,
 		"--wire 192.0.2.1 --netns -- true": "--wire goes without --fabric, --profile and --netns",
+		"--wire-key options.go -- true":    "more than 4096 bytes of a key",
+		"--wire-key /dev/null -- true":     "a key of 0 bytes; it needs at least 16",
+		"--wire-key none -- true":          "no such file",
+		"--wire-key doc.go -- true":        "--wire-key goes with --wire",
 		"-t -d siw -- true":                "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
 		var usage cli.UsageError
