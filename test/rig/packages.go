@@ -65,7 +65,8 @@ func complete(offers []offer, image offer, series string) (packageSet, bool) {
 	p := packageSet{Release: strings.TrimPrefix(image.name, "linux-image-"), Version: image.version}
 	for _, row := range partners(image.name, series) {
 		i := slices.IndexFunc(offers, func(o offer) bool { return slices.Contains(row, o.name) && o.version == image.version })
-		// Headers depend on their version of the kbuild of a series or a newer one. An archive may offer only the newer.
+		// Headers depend on their version of the kbuild of a series or a newer one. An archive may offer only the
+		// newer.
 		if kbuild := "linux-kbuild-" + series; i < 0 && slices.Contains(row, kbuild) {
 			i = slices.IndexFunc(offers, func(o offer) bool { return o.name == kbuild && newer(o.version, image.version) })
 		}

@@ -64,7 +64,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseNewerKbuild has an archive that offers the kbuild of the next kernel already, and that of the last one not any more.
+// TestChooseNewerKbuild has an archive that offers the kbuild of the next kernel already, and that of the last one not
+// any more.
 func TestChooseNewerKbuild(t *testing.T) {
 	offers := parseMadison(strings.Replace(madison, "linux-kbuild-6.1 |  6.1.192-2", "linux-kbuild-6.1 |  6.1.193-1", 1))
 	got, err := choose(offers, []string{"linux-image-6.1.0-9-amd64", "linux-image-6.1.0-56-amd64"}, "6.1")

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestSandbox: C's programs see devices in software on this kernel too, without any privilege. What
-// else the sandbox does, package sandbox tests on the machine itself.
+// TestSandbox checks that C's programs see devices in software on this kernel too, without any privilege. What else the
+// sandbox does, package sandbox tests on the machine itself.
 func TestSandbox(t *testing.T) {
 	kit.NoLeak(t)
 	const pong, ping = " iters in ", "ping data: rdma-ping-2: CDEF"
@@ -65,7 +65,8 @@ until $CLIENT; do kill -0 $server || exit 1; done
 wait $server
 `
 
-// TestSandboxWire: programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the data.
+// TestSandboxWire checks that programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the
+// data.
 func TestSandboxWire(t *testing.T) {
 	if kit.OnUML() {
 		t.Skip("the sandbox is tested on QEMU")

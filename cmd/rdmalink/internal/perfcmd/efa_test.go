@@ -31,7 +31,8 @@ func TestEFA(t *testing.T) {
 	}
 }
 
-// testBothEnds runs both ends of a test on devices of a kind, and checks that the client's output contains each of want.
+// testBothEnds runs both ends of a test on devices of a kind, and checks that the client's output contains each of
+// want.
 func testBothEnds(t *testing.T, kind rdmatest.Kind, line string, want ...string) {
 	t.Run(line, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})

@@ -69,7 +69,7 @@ func TestFaultLines(t *testing.T) {
 	}
 }
 
-// TestFaultsMany: a sandbox takes a limited number of lines.
+// TestFaultsMany checks that a sandbox takes a limited number of lines.
 func TestFaultsMany(t *testing.T) {
 	f := newFaults(t)
 	f.lines = mostLines - 1

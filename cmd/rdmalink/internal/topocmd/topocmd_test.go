@@ -61,7 +61,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestJSON: the JSON is rdma_topo's where that has any, as the tests of package topo check, and otherwise alike.
+// TestJSON checks that the JSON is rdma_topo's where that has any, as the tests of package topo check, and otherwise
+// alike.
 func TestJSON(t *testing.T) {
 	for name, keys := range map[string]string{
 		"gb300":  "gpu_bdf numa_node nvme_bdf rdma_dma_bdf rdma_nic_pf_bdf rdma_nic_vpd_name subsystems",
