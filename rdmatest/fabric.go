@@ -376,15 +376,3 @@ func (f *Fabric) delayed(left time.Time) time.Time {
 	}
 	return left.Add(f.wire.latency)
 }
-
-// leave returns the time when the port will have sent n more bytes.
-func (d *Device) leave(now time.Time, n int) time.Time {
-	if d.fabric.wire.bandwidth <= 0 {
-		return now
-	}
-	if d.busy.Before(now) {
-		d.busy = now
-	}
-	d.busy = d.busy.Add(time.Duration(int64(n) * int64(time.Second) / d.fabric.wire.bandwidth))
-	return d.busy
-}
