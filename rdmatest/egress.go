@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// egress is the sending side of a port. While its bandwidth is limited, the pairs of the device take turns, one message each. The
-// fabric's lock guards it.
+// egress is the sending side of a port. While its bandwidth is limited, the pairs of the device take turns, one message
+// each. The fabric's lock guards it.
 type egress struct {
 	busy    time.Time // until when it is sending
 	waiting []*pair   // those that may have something to send, in the order of their turns

@@ -325,7 +325,8 @@ func (f *Fabric) setWire(set func(*wire)) {
 // SetLatency sets the one-way delay of every message.
 func (f *Fabric) SetLatency(d time.Duration) { f.setWire(func(w *wire) { w.latency = d }) }
 
-// SetBandwidth limits the bandwidth of each port, in bytes per second. Zero means no limit.
+// SetBandwidth limits the bandwidth of each port, in bytes per second. Zero means no limit. The queue pairs of a port take
+// turns, one message each.
 func (f *Fabric) SetBandwidth(bytes int64) { f.setWire(func(w *wire) { w.bandwidth = bytes }) }
 
 // SetLoss makes the network lose a fraction of all messages, from 0 to 1. Reliable connections
