@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"flag"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,14 +15,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestManyPeers: an engine keeps 64 batches in progress with each of 1,000 programs. Each of them gets its share of the
+var manyPeers = flag.Int("peers", 100, "number of peers in TestManyPeers")
+
+// TestManyPeers: an engine keeps 64 batches in progress with each of many peers. Each of them gets its share of the
 // port, and no memory is kept.
 func TestManyPeers(t *testing.T) {
 	const inProgress, size = 64, 256
-	peers, rounds, each := 1000, 3, 2*inProgress // batches a round
-	if testing.Short() {
-		peers = 100
-	}
+	rounds, each, peers := 3, 2*inProgress, *manyPeers
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, 1, 1)
 		cfg := &Config{Topology: &topo.Topology{}}
