@@ -21,7 +21,8 @@ var manyPeers = flag.Int("peers", 100, "number of peers in TestManyPeers")
 // port, and no memory is kept.
 func TestManyPeers(t *testing.T) {
 	const inProgress, size = 64, 256
-	rounds, each, peers := 3, 2*inProgress, *manyPeers
+	const rounds, batches = 3, 2 * inProgress // to each peer in a round
+	peers := *manyPeers
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, 1, 1)
 		cfg := &Config{Topology: &topo.Topology{}}
@@ -56,7 +57,7 @@ func TestManyPeers(t *testing.T) {
 				clear(o.theirs.Bytes())
 				o.ended.Store(0)
 				all.Go(func() {
-					for n := range each + inProgress {
+					for n := range batches + inProgress {
 						k := n % inProgress
 						if n >= inProgress {
 							if err := o.batch[k].Wait(); err != nil {
@@ -64,13 +65,13 @@ func TestManyPeers(t *testing.T) {
 								return
 							}
 							o.ended.Add(1)
-							if ended.Add(1) == int64(peers*each/2) {
+							if ended.Add(1) == int64(peers*batches/2) {
 								for i := range others {
 									shares = append(shares, others[i].ended.Load())
 								}
 							}
 						}
-						if n >= each {
+						if n >= batches {
 							continue
 						}
 						o.ops[k] = Op{Opcode: verbs.OpRDMAWrite, Local: ours.Span(k*size, size), Remote: o.remote, Offset: uint64(k * size)}
@@ -88,14 +89,14 @@ func TestManyPeers(t *testing.T) {
 					t.Fatalf("round %d: other bytes at peer %d", round, i)
 				}
 			}
-			if least, mean := slices.Min(shares), int64(each/2); least < mean*8/10 {
+			if least, mean := slices.Min(shares), int64(batches/2); least < mean*8/10 {
 				t.Errorf("round %d: a peer has %d batches when the mean is %d", round, least, mean)
 			}
 			synctest.Wait()
 			runtime.GC()
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
-			t.Logf("round %d: shares from %d to %d of %d, heap %d KiB, %d goroutines", round, slices.Min(shares), slices.Max(shares), each/2, now.HeapAlloc>>10, runtime.NumGoroutine())
+			t.Logf("round %d: shares from %d to %d of %d, heap %d KiB, %d goroutines", round, slices.Min(shares), slices.Max(shares), batches/2, now.HeapAlloc>>10, runtime.NumGoroutine())
 			if round == 0 {
 				first, goroutines = now, runtime.NumGoroutine()
 			}
