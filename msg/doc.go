@@ -75,13 +75,11 @@
 // [Conn.Close] returns at once. The peer receives all messages that were sent, and then
 // io.EOF. The connection delivers them in the background, for at most 10 seconds.
 // [Conn.Shutdown] waits for that, and [Conn.SetLinger] changes it. If a connection ends in
-// any other way, for example because the peer died, calls return an [verbs.Error]. Before that,
+// any other way, for example because the peer died, calls return a [verbs.Error]. Before that,
 // Recv returns the messages that have arrived.
 //
-// An idle connection sends a keep-alive to its peer every 15 seconds ([Config].KeepAlive). So
-// even a program that only receives detects that the peer's machine or the network is down.
-// Over InfiniBand and RoCE this takes about 7 seconds more. Over iWARP it takes until TCP
-// gives up, a quarter of an hour on Linux.
+// An idle connection probes its peer. So even a program that only receives detects that the
+// peer's machine or the network is down: within 40 seconds, or as [Config].MaxIdleTimeout says.
 //
 // # Many connections
 //

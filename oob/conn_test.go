@@ -337,6 +337,26 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
+// TestCanceledWhileAuthorizing: an attempt that ends while Authorize runs returns Authorize's error, and does not say
+// that the peer has sent nothing.
+func TestCanceledWhileAuthorizing(t *testing.T) {
+	slow := errors.New("the directory does not answer")
+	w := newWorld(t, devices["rxe"])
+	ctx, cancel := context.WithCancel(t.Context())
+	b := w.config(1, 0)
+	b.Authorize = func(ctx context.Context, _ io.ReadWriteCloser, _ *Endpoint) error {
+		cancel()
+		<-ctx.Done()
+		return slow
+	}
+	near, far := net.Pipe()
+	_, _, _, err := w.over(near, far, func(ctx context.Context) (*Conn, error) { return Dial(ctx, near, w.config(0, 0)) },
+		func(context.Context) (*Conn, error) { return Accept(ctx, far, b) })
+	if !errors.Is(err, slow) || !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "should have sent") {
+		t.Error(err)
+	}
+}
+
 // TestDeadline: a silent peer costs no more than the deadline, and the stream is closed.
 func TestDeadline(t *testing.T) {
 	w := newWorld(t, devices["rxe"])

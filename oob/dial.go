@@ -64,8 +64,8 @@ func attempt(ctx context.Context, rw io.ReadWriteCloser, cfg *Config, op string,
 		close(c.stream.up)
 		return c, nil
 	}
-	if ctx.Err() != nil {
-		err = fmt.Errorf("the peer should have sent %s: %w", c.machine.due(), ctx.Err())
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	c.stream.leave(&frame{kind: kindRefuse, reason: reason(err)})
 	if failure := c.Close(); failure != nil {
@@ -129,15 +129,18 @@ func (c *Conn) finish(ctx context.Context) error {
 
 // next handles the next message.
 func (c *Conn) next(ctx context.Context) (action, error) {
+	var err error
 	select {
 	case h := <-c.stream.heard:
-		if h.err != nil {
-			return actNothing, h.err
+		if err = h.err; err == nil {
+			return c.machine.receive(h.frame)
 		}
-		return c.machine.receive(h.frame)
 	case <-ctx.Done():
-		return actNothing, ctx.Err()
 	}
+	if ctx.Err() != nil { // its end closes the stream
+		err = fmt.Errorf("the peer should have sent %s: %w", c.machine.due(), ctx.Err())
+	}
+	return actNothing, err
 }
 
 // listen handles what comes after the set-up.

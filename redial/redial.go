@@ -11,7 +11,6 @@
 //		"errors"
 //		"fmt"
 //		"log"
-//		"os"
 //		"time"
 //
 //		"github.com/goverbs/goverbs/msg"
@@ -20,7 +19,7 @@
 //	)
 //
 //	func main() {
-//		server := redial.New(func(ctx context.Context) (*msg.Conn, error) { return msg.Dial(ctx, os.Args[1]) })
+//		server := redial.New(func(ctx context.Context) (*msg.Conn, error) { return msg.Dial(ctx, "10.0.0.1:7471") })
 //		defer server.Close()
 //		for {
 //			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

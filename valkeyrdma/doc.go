@@ -18,14 +18,13 @@
 //		"fmt"
 //		"io"
 //		"log"
-//		"os"
 //
 //		_ "github.com/goverbs/goverbs/provider/all"
 //		"github.com/goverbs/goverbs/valkeyrdma"
 //	)
 //
 //	func main() {
-//		conn, err := valkeyrdma.Dial(context.Background(), os.Args[1]) // 10.0.0.1:6379
+//		conn, err := valkeyrdma.Dial(context.Background(), "10.0.0.1:6379")
 //		if err != nil {
 //			log.Fatal(err)
 //		}

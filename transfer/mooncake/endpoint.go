@@ -64,6 +64,8 @@ type endpoint struct {
 	place *place
 	peers []uint32 // the numbers of the peer's queue pairs
 
+	number uint64 // of a Node's connections, in the order of the requests
+
 	ending conn.Ending
 
 	mu     sync.Mutex // guards the fields below

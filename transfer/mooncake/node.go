@@ -38,7 +38,8 @@ type Node struct {
 	done    chan struct{} // closed by Close
 	freed   chan struct{} // closed when all is free
 
-	publishing sync.Mutex // held while the metadata server gets a descriptor
+	publishing sync.Mutex     // held while the metadata server gets a descriptor
+	connecting sync.WaitGroup // requests whose queue pairs are being connected
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
@@ -46,6 +47,7 @@ type Node struct {
 	regions   []*transfer.Region // of the buffers of described
 	endpoints map[endpointKey]*endpoint
 	oldest    []endpointKey // of endpoints
+	begun     uint64        // connections
 	listeners map[net.Listener]struct{}
 	err       error // of the release
 }
@@ -246,8 +248,6 @@ func (n *Node) accept(q *handshake) *handshake {
 	if q.ReadyAck != nil {
 		a.ReadyAck = new(bool)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	ep, err := n.connect(q)
 	if err != nil {
 		a.Refusal = err.Error()
@@ -257,11 +257,8 @@ func (n *Node) accept(q *handshake) *handshake {
 	return a
 }
 
-// connect returns the connection that a request asks for. n.mu is held.
+// connect returns the connection that a request asks for.
 func (n *Node) connect(q *handshake) (*endpoint, error) {
-	if n.closed {
-		return nil, net.ErrClosed
-	}
 	if _, _, err := splitPath(q.Local); err != nil {
 		return nil, err
 	}
@@ -269,7 +266,7 @@ func (n *Node) connect(q *handshake) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(n.described.Devices, func(d device) bool { return d.Name == dev })
+	i := slices.IndexFunc(n.devices, func(c *oob.Config) bool { return c.PD.Device().Info().Name == dev })
 	if i < 0 || name != n.name {
 		return nil, violation("%s is no device of the node %s", quoted(q.Peer), n.name)
 	}
@@ -277,31 +274,74 @@ func (n *Node) connect(q *handshake) (*endpoint, error) {
 		return nil, err
 	}
 	k := endpointKey{i, q.Local}
-	old := n.endpoints[k]
 	if q.ReadyAck != nil && *q.ReadyAck {
-		if old == nil || !slices.Equal(old.peers, q.Pairs) {
-			return nil, errors.New("the connection that is said to be ready is not known, or was replaced")
-		}
-		return old, nil
+		return n.known(k, q.Pairs)
 	}
-	if old == nil && len(n.oldest) == maxEndpoints {
-		n.drop(n.oldest[0])
-	}
-	n.drop(k) // the peer has new queue pairs, even if their numbers are those of the old ones
 	gid, err := parseGID(q.GID)
 	if err != nil {
 		return nil, err
 	}
+	number, err := n.begin(k)
+	if err != nil {
+		return nil, err
+	}
+	defer n.connecting.Done()
 	ep, err := newEndpoint(n.devices[i], len(q.Pairs), 1, n.cqs[i], gid)
 	if err != nil {
 		return nil, err
 	}
-	if err := ep.connect(q, gid); err != nil {
+	ep.number = number
+	if err = ep.connect(q, gid); err == nil {
+		err = n.add(k, ep)
+	}
+	if err != nil {
 		return nil, errors.Join(err, ep.Close())
+	}
+	return ep, nil
+}
+
+// known returns the connection to the queue pairs of a peer.
+func (n *Node) known(k endpointKey, pairs []uint32) (*endpoint, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ep := n.endpoints[k]
+	if ep == nil || !slices.Equal(ep.peers, pairs) {
+		return nil, errors.New("the connection that is said to be ready is not known, or was replaced")
+	}
+	return ep, nil
+}
+
+// begin makes room for a connection, and returns its number. Kernels take up to a second to connect a queue pair to an
+// address that does not answer, so the lock is not held meanwhile. The caller calls n.connecting.Done at the end.
+func (n *Node) begin(k endpointKey) (number uint64, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return 0, net.ErrClosed
+	}
+	n.drop(k) // the peer has new queue pairs, even if their numbers are those of the old ones
+	n.connecting.Add(1)
+	n.begun++
+	return n.begun, nil
+}
+
+// add adds a connection, unless the peer has replaced it meanwhile.
+func (n *Node) add(k endpointKey, ep *endpoint) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return net.ErrClosed
+	}
+	if other := n.endpoints[k]; other != nil && other.number > ep.number {
+		return errors.New("a later request of the peer has replaced this one")
+	}
+	n.drop(k)
+	if len(n.oldest) == maxEndpoints {
+		n.drop(n.oldest[0])
 	}
 	n.endpoints[k] = ep
 	n.oldest = append(n.oldest, k)
-	return ep, nil
+	return nil
 }
 
 // drop closes a connection if there is one. n.mu is held.
@@ -345,6 +385,9 @@ func (n *Node) untilClose(ctx context.Context) {
 	for l := range n.listeners {
 		_ = l.Close()
 	}
+	n.mu.Unlock()
+	n.connecting.Wait()
+	n.mu.Lock()
 	for k := range n.endpoints {
 		n.drop(k)
 	}

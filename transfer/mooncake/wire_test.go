@@ -7,12 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
+	"net/netip"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/transfer"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -221,6 +229,84 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("%+v, %d connections", a, len(n.endpoints))
 		}
 	})
+}
+
+// slowKernel holds the first modification of a queue pair, as Linux does while it looks for the peer's address.
+type slowKernel struct {
+	held, release chan struct{}
+	modified      atomic.Bool
+}
+
+func (*slowKernel) Netlink() netlinkrdma.Kernel { return new(nltest.Kernel) }
+func (*slowKernel) OpenCM() (kernel.CM, error)  { return nil, errors.ErrUnsupported }
+func (*slowKernel) Owns(netip.Addr) bool        { return false }
+
+func (k *slowKernel) OpenDevice(node string, number uint64) (ioctl.File, error) {
+	for _, other := range kernel.Registered() {
+		if other != k {
+			f, err := other.OpenDevice(node, number)
+			return &slowFile{f, k}, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+type slowFile struct {
+	ioctl.File
+	kernel *slowKernel
+}
+
+func (f *slowFile) Ioctl(r *ioctl.Request) error {
+	if command, _ := r.Command(); command == abi.IB_USER_VERBS_CMD_MODIFY_QP && !f.kernel.modified.Swap(true) {
+		close(f.kernel.held)
+		<-f.kernel.release
+	}
+	return f.File.Ioctl(r)
+}
+
+// TestSlowConnect: a node answers others while the kernel connects a queue pair. Of two requests of a peer, the later one
+// holds. Close waits for the kernel.
+func TestSlowConnect(t *testing.T) {
+	for name, closes := range map[string]bool{"replaced": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &slowKernel{held: make(chan struct{}), release: make(chan struct{})}
+				t.Cleanup(kernel.Register(k))
+				w := newWorld(t, kinds["mlx5"], 1)
+				n := w.node(w.engine(0), "node", w.config())
+				dev := n.described.Devices[0]
+				connect := func(number uint32) string {
+					return n.accept(&handshake{Local: "peer@x", Peer: "node@" + dev.Name, GID: dev.GID, Pairs: []uint32{number}}).Refusal
+				}
+				refused, closed := make(chan string, 1), make(chan error, 1)
+				go func() { refused <- connect(17) }()
+				<-k.held
+				if !n.mu.TryLock() {
+					close(k.release)
+					t.Fatal("the node is locked")
+				}
+				n.mu.Unlock()
+				if refusal := connect(18); refusal != "" {
+					t.Error(refusal)
+				}
+				if closes {
+					go func() { closed <- n.Close() }()
+					synctest.Wait()
+				}
+				close(k.release)
+				if refusal := <-refused; refusal == "" {
+					t.Error("the earlier request has replaced the later one")
+				}
+				if !closes {
+					if ep := n.endpoints[endpointKey{0, "peer@x"}]; ep == nil || ep.peers[0] != 18 {
+						t.Errorf("%+v", ep)
+					}
+				} else if err := <-closed; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestDeadline: a node that does not answer is given up.

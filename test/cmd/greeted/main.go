@@ -14,6 +14,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: greeted [HOST]:PORT")
+	}
 	var inbox *uverbs.MR
 	lc := rdmacm.ListenConfig{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
 		if inbox, err = c.PD().AllocMR(4096, verbs.AccessLocalWrite, nil); err != nil {
