@@ -33,10 +33,10 @@ type options struct {
 }
 
 // kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
-// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could
-// have it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is
-// the first generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes
-// are posted per doorbell.
+// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could have
+// it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is the first
+// generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes are
+// posted per doorbell.
 var kinds = []string{"rxe", "siw", "erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old", "efa", "efa-old"}
 
 // withRegisters lists the devices whose doorbells are stores by the program.
@@ -69,11 +69,8 @@ var optionTable = cli.Options(
 func readWire(o *options, list string) error {
 	for text := range strings.SplitSeq(list, ",") {
 		a, err := netip.ParseAddr(text)
-		switch {
-		case err != nil:
-			return err
-		case a.IsUnspecified() || a.IsMulticast() || a.Zone() != "":
-			return fmt.Errorf("%v: not the address of an interface", a)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" {
+			return cli.Expected(text, "ADDR, the address of an interface without a zone, such as 192.0.2.1")
 		}
 		o.wire = append(o.wire, a.Unmap())
 	}
@@ -226,7 +223,7 @@ start of CMD if there is one; HOST is a number:
   cut-send HOST BYTES [SKIP]   fail-cm COMMAND ERRNO   hold-cm COMMAND
 
   $ rdmalink sandbox --fault 'loss 0.05' --fault '2s link 1 down' --seed 7 -- CMD
-  $ rdmalink sandbox --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
+  $ rdmalink sandbox --hosts 2 --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
 
 Some programs look for a network interface with the device's address, libfabric and Open MPI
 among them. --netns gives CMD a network namespace with one, in which nothing else of the machine's
@@ -241,7 +238,7 @@ first adapter unless ` + hostVariable + ` has the name of a node, or the number 
 has a subnet manager on its first adapter, unless --no-sm leaves it to opensm:
 
   $ rdmalink sandbox --fabric fat-tree:4x2 -- ibnetdiscover
-  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & ibping -c 3 8'
+  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & sleep 1; ibping -c 3 14'
   $ rdmalink sandbox --fabric net.topo --no-sm -- sh -c 'opensm & sleep 5; ibnetdiscover'
 
 ` + optionTable.Help() + `

@@ -137,7 +137,7 @@ func TestAcceptNobody(t *testing.T) {
 	}
 }
 
-// TestCheckMemory: memory is there if all of it is mapped and readable, in one mapping or several.
+// TestCheckMemory checks that memory is there if all of it is mapped and readable, in one mapping or several.
 func TestCheckMemory(t *testing.T) {
 	page := os.Getpagesize()
 	r, err := mmap.Anonymous(3*page, nil)

@@ -77,8 +77,8 @@ func roce(p datagram, udp int) Message {
 	return m
 }
 
-// unsealed returns a whole packet without its seal, as the ICRC covers it. It reports whether the packet has a seal, by the
-// ICRC.
+// unsealed returns a whole packet without its seal, as the ICRC covers it. It reports whether the packet has a seal, by
+// the ICRC.
 func unsealed(p datagram, udp int) (datagram, bool) {
 	n := len(p.body) - wire.SealSize
 	if n < udp || udp == 0 || checkICRC(p, udp) == correct {
