@@ -76,7 +76,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	source := metrics.New()
 	source.Proc, source.Sys, source.Pods = os.DirFS(*proc), os.DirFS(*sys), os.DirFS(*podLogs)
-	// A socket of its own: in that of the scrapes its request would have the rest of a list, as of 100,000 queue pairs, read into memory.
+	// A socket of its own: in that of the scrapes its request would have the rest of a list, as of 100,000 queue pairs,
+	// read into memory.
 	watcher := &metrics.Watcher{RDMA: &netlinkrdma.Client{Kernel: new(netlinkrdma.Socket)}}
 	pods := &podResources{socket: *kubelet}
 	if pods.socket == "" {

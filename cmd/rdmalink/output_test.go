@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
-// evilName, when printed, sets the title of a terminal and begins a new line. Any user may give a process this name, and the kernel
-// accepts it as the name of a device.
+// evilName, when printed, sets the title of a terminal and begins a new line. Any user may give a process this name,
+// and the kernel accepts it as the name of a device.
 const evilName = "x\x1b]0;y\ay\u009b2J\nlink z"
 
 // TestControlCharacters checks that names from the kernel and sysfs are escaped before they reach a terminal.

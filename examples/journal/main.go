@@ -1,6 +1,6 @@
-// Journal appends the lines of its standard input to a file on another machine, each exactly once and in order, although
-// the server is killed or shut down and started again. (It does not sync the file, so a machine that loses power may lose
-// lines.)
+// Journal appends the lines of its standard input to a file on another machine, each exactly once and in order,
+// although the server is killed or shut down and started again. (It does not sync the file, so a machine that loses
+// power may lose lines.)
 //
 //	journal -listen 10.0.0.1:7471 -file lines.txt
 //	journal 10.0.0.1:7471 < input.txt

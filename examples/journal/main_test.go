@@ -54,8 +54,8 @@ func (l *lines) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// The server is killed each second for a minute, of the bubble's time, or a few times, and started again after up to half
-// a second. Its clients' lines are stored exactly once each, in order.
+// The server is killed each second for a minute, of the bubble's time, or a few times, and started again after up to
+// half a second. Its clients' lines are stored exactly once each, in order.
 func TestServerKilledEachSecond(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {

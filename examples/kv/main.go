@@ -5,8 +5,8 @@
 //	kv 10.0.0.1:7471 get colour shape
 //	kv 10.0.0.1:7471 list
 //
-// With -tcp, both sides exchange the addresses of their queue pairs over TCP, and need no connection manager. The client
-// then names its device, too.
+// With -tcp, both sides exchange the addresses of their queue pairs over TCP, and need no connection manager. The
+// client then names its device, too.
 //
 //	kv -tcp -dev mlx5_0 -listen :7471
 //	kv -tcp -dev mlx5_0 10.0.0.1:7471 get colour
@@ -258,7 +258,8 @@ func read(ctx context.Context, server *redial.Redialer[*shard], offsets []int) (
 	return texts, err
 }
 
-// read returns the texts of entries, which it reads in a batch. It reads an entry again if that was being written meanwhile.
+// read returns the texts of entries, which it reads in a batch. It reads an entry again if that was being written
+// meanwhile.
 func (s *shard) read(ctx context.Context, offsets []int) ([][]byte, error) {
 	ours, err := s.Register(make([]byte, len(offsets)*entrySize), 0)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package rcserver takes the place of versitygw's package of the same name, which is C++ behind cgo: the part of its S3 server that moves objects
-// by RDMA, with the protocol hipobj-rc-v2. Its types and methods are those of versitygw 1.8.0, so that versitygw is built with CGO_ENABLED=0.
-// versitygw.sh does that, and moves objects.
+// Package rcserver takes the place of versitygw's package of the same name, which is C++ behind cgo: the part of its S3
+// server that moves objects by RDMA, with the protocol hipobj-rc-v2. Its types and methods are those of versitygw
+// 1.8.0, so that versitygw is built with CGO_ENABLED=0. versitygw.sh does that, and moves objects.
 //
 // versitygw answers the HTTP requests, and calls this package in this order:
 //
@@ -306,7 +306,8 @@ func (s *RCSvc) Close() {
 	}
 }
 
-// parseToken returns the number and the GID of the client's queue pair. It ignores an address and a size after the token.
+// parseToken returns the number and the GID of the client's queue pair. It ignores an address and a size after the
+// token.
 func parseToken(text string) (qpn uint32, gid verbs.GID, err error) {
 	text, _, _ = strings.Cut(text, ":")
 	b, err := hex.DecodeString(text)
@@ -426,7 +427,8 @@ func (s *RCSvc) open(x *session) (err error) {
 	return err
 }
 
-// finish ends a session, and frees it unless something of it is lent. The queue pair goes first: then nobody reaches the memory.
+// finish ends a session, and frees it unless something of it is lent. The queue pair goes first: then nobody reaches
+// the memory.
 func (s *RCSvc) finish(x *session) {
 	x.over = true
 	x.end()

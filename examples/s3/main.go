@@ -1,5 +1,6 @@
-// S3 serves the files of a directory as objects of S3, by RDMA and by plain HTTP, and copies files to and from such a server. Directories are buckets.
-// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have the credentials of both sides. Without -dev, there is no RDMA.
+// S3 serves the files of a directory as objects of S3, by RDMA and by plain HTTP, and copies files to and from such a
+// server. Directories are buckets. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have the credentials of both sides.
+// Without -dev, there is no RDMA.
 //
 //	s3 -dev mlx5_0 -listen 10.0.0.1:9000 -dir /srv/objects
 //	s3 -dev mlx5_0 cp model.bin http://10.0.0.1:9000/models/model.bin

@@ -19,7 +19,8 @@ import (
 type awsSDK struct{ *s3.Client }
 
 func newAWS(url string, creds *s3rdma.Credentials, t http.RoundTripper) (sdk, error) {
-	// The last two are what config.LoadDefaultConfig chooses: the SDK sends a CRC32 with each PUT, and checks each answer.
+	// The last two are what config.LoadDefaultConfig chooses: the SDK sends a CRC32 with each PUT, and checks each
+	// answer.
 	return awsSDK{s3.New(s3.Options{BaseEndpoint: &url, Region: "us-east-1", UsePathStyle: true, HTTPClient: &http.Client{Transport: t},
 		Credentials:                credentials.NewStaticCredentialsProvider(creds.AccessKey, creds.SecretKey, ""),
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported, ResponseChecksumValidation: aws.ResponseChecksumValidationWhenSupported})}, nil

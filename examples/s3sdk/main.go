@@ -1,5 +1,5 @@
-// S3sdk puts a file and gets it back by RDMA with one of Go's SDKs for S3: aws-sdk-go-v2 or minio-go. AWS_ACCESS_KEY_ID and
-// AWS_SECRET_ACCESS_KEY have the credentials.
+// S3sdk puts a file and gets it back by RDMA with one of Go's SDKs for S3: aws-sdk-go-v2 or minio-go. AWS_ACCESS_KEY_ID
+// and AWS_SECRET_ACCESS_KEY have the credentials.
 //
 //	s3sdk -dev mlx5_0 -url http://10.0.0.1:9000 -sdk minio put bucket/key FILE
 //	s3sdk -dev mlx5_0 -url http://10.0.0.1:9000 -sdk aws get bucket/key FILE

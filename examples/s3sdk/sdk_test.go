@@ -197,7 +197,8 @@ func data(n int) []byte {
 	return b
 }
 
-// sums are the checksums of an object and of two parts: the SDK's own, and otherwise what cuObject's protocol always sends.
+// sums are the checksums of an object and of two parts: the SDK's own, and otherwise what cuObject's protocol always
+// sends.
 var sums = map[bool]map[string][]string{
 	false: {"aws": {"Crc32", "Crc64nvme", "Crc64nvme"}},
 	true:  {"aws": {"Crc32", "Crc64nvme", "Crc64nvme"}, "minio": {"Crc64nvme", "Crc64nvme", "Crc64nvme"}},

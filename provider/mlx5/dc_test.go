@@ -53,8 +53,8 @@ func newAH(t testing.TB, w *world) *uverbs.AH {
 		DGID: verbs.GID{10: 0xff, 11: 0xff, 12: 1, 13: 2, 14: 3, 15: 4}, SGIDIndex: 1, FlowLabel: 0xfedcb}))
 }
 
-// TestBuiltTargets: a list without a target, or with a closed AH, ends at that request; another target is for what
-// follows.
+// TestBuiltTargets checks that Ring stops at the first request whose target is missing or has a closed AH, and that a
+// target applies to the requests that are built after it.
 func TestBuiltTargets(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) { o.Type = verbs.QPTypeDCI })
 	open, closed := newAH(t, w), newAH(t, w)
@@ -98,7 +98,7 @@ func TestBuiltTargets(t *testing.T) {
 	}
 }
 
-// TestDCT: a DCT gets its number late, and its completions name it, by index or by number.
+// TestDCT checks that a DCT gets its number when it goes to RTR, and that its completions name it, by index or by number.
 func TestDCT(t *testing.T) {
 	for name, options := range map[string]fakemlx5.Options{"by index": {}, "by number": {CQEVersion0: true}, "without ECE": {NoECE: true}} {
 		t.Run(name, func(t *testing.T) {

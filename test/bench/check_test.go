@@ -66,7 +66,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestAccept: the limits of rows that were not measured stay.
+// TestAccept checks that the limits of rows that were not measured stay.
 func TestAccept(t *testing.T) {
 	l := limits{Instructions: map[string]float64{"post send: list 16 on siw": 100, "post send: list 16 on rxe": 90}}
 	l.accept(rowsOf([]result.Sample{{Measure: "post_send", Driver: "siw", Params: "list 16", Impl: ours, Unit: "instructions", Value: 80, Run: 1}}))

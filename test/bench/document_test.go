@@ -20,8 +20,8 @@ func somePart(suite string, value float64) (part, []*row) {
 	})
 }
 
-// TestPublish: results can be written and read; a part that is measured again replaces the old one; the
-// page and the table show the figures.
+// TestPublish checks that results can be written and read; a part that is measured again replaces the old one; the page
+// and the table show the figures.
 func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	to := paths{page: filepath.Join(dir, "performance.md"), results: filepath.Join(dir, "results.json")}
@@ -64,7 +64,7 @@ func holds(t *testing.T, file, want string) {
 	}
 }
 
-// TestPage: docs/performance.md is generated from results.json and the template.
+// TestPage checks that docs/performance.md is generated from results.json and the template.
 func TestPage(t *testing.T) {
 	s, err := readResults("results.json")
 	if err != nil {

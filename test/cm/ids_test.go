@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMRxeAcceptBesideSilentPeer: a peer that never confirms the answer must not delay later peers. The
+// TestCMRxeAcceptBesideSilentPeer checks that a peer that never confirms the answer does not delay later peers. The
 // kernel would wait for minutes.
 func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	kit.RxeFabric(t)
@@ -244,8 +244,7 @@ func TestCMRxeEvents(t *testing.T) {
 	}
 }
 
-// TestCMRxeExternalQP: the caller moves its own queue pairs through the states, and exchanges their
-// numbers.
+// TestCMRxeExternalQP moves queue pairs of its own through the states, and exchanges their numbers.
 func TestCMRxeExternalQP(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -291,7 +290,7 @@ func follow(e *kit.RxeEnd, id *rdmacm.ID) {
 	}
 }
 
-// TestCMRxeWrongState: a call in a wrong state fails, and the error names the state.
+// TestCMRxeWrongState checks that a call in a wrong state fails, and the error names the state.
 func TestCMRxeWrongState(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -311,8 +310,8 @@ func TestCMRxeWrongState(t *testing.T) {
 
 func joinError(_ *rdmacm.Multicast, err error) error { return err }
 
-// TestCMRxeMigrate: a connection works after it has moved to another channel, and ends there. An event
-// that has not been fetched moves too.
+// TestCMRxeMigrate checks that a connection works after it has moved to another channel, and ends there. An event that
+// has not been fetched moves too.
 func TestCMRxeMigrate(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -344,7 +343,7 @@ func TestCMRxeMigrate(t *testing.T) {
 	}
 }
 
-// TestCMRxeSRQ: each end learns that the other one has an SRQ, and receives from its own.
+// TestCMRxeSRQ checks that each end learns that the other one has an SRQ, and receives from its own.
 func TestCMRxeSRQ(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -378,7 +377,7 @@ func TestCMRxeSRQ(t *testing.T) {
 	partLow(t, ch, id, ev.ID)
 }
 
-// TestCMRxePath: a path that the kernel found for one ID works for another ID, which doesn't resolve a
+// TestCMRxePath checks that a path that the kernel found for one ID works for another ID, which doesn't resolve a
 // route.
 func TestCMRxePath(t *testing.T) {
 	d := kit.OpenRxe(t)
@@ -417,8 +416,8 @@ func TestCMRxePath(t *testing.T) {
 	partLow(t, ch, id, ev.ID)
 }
 
-// TestCMRxeECE: each end learns the options that the other one requests or accepts. A refusal because of
-// the options says so.
+// TestCMRxeECE checks that each end learns the options that the other one requests or accepts. A refusal because of the
+// options says so.
 func TestCMRxeECE(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
@@ -455,8 +454,8 @@ func TestCMRxeECE(t *testing.T) {
 	}
 }
 
-// TestCMRxeNotify: the accepting side reports that a message has arrived. That establishes the
-// connection without the peer's confirmation.
+// TestCMRxeNotify checks that the accepting side reports that a message has arrived. That establishes the connection
+// without the peer's confirmation.
 func TestCMRxeNotify(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)

@@ -102,7 +102,7 @@ func (e *udEnd) hearsOnly(local string) {
 	}
 }
 
-// TestMulticastLeave: after leaving a group, no message of it arrives, and the group can be joined again.
+// TestMulticastLeave checks that after leaving a group, no message of it arrives, and the group can be joined again.
 func TestMulticastLeave(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -133,7 +133,7 @@ func TestMulticastLeave(t *testing.T) {
 	}
 }
 
-// TestMulticastClose: closing the Conn leaves the group.
+// TestMulticastClose checks that closing the Conn leaves the group.
 func TestMulticastClose(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -162,7 +162,7 @@ func igmpUsers(t *testing.T) int {
 	return strings.Count(kit.Sh(t, "cat /proc/net/igmp"), "020153EF")
 }
 
-// TestMulticastIPv6: RoCE v2 has no multicast over IPv6, and the error says so.
+// TestMulticastIPv6 checks that RoCE v2 has no multicast over IPv6, and the error says so.
 func TestMulticastIPv6(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

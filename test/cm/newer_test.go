@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMWriteEvent: an event that the program writes wakes a waiting Get. Events of the kernel may precede
+// TestCMWriteEvent checks that an event that the program writes wakes a waiting Get. Events of the kernel may precede
 // or follow it. Older kernels refuse it.
 func TestCMWriteEvent(t *testing.T) {
 	kit.RxeFabric(t)
@@ -61,7 +61,7 @@ func TestCMWriteEvent(t *testing.T) {
 	}
 }
 
-// TestCMIBRefused: only InfiniBand has addresses of family AF_IB and a subnet administrator.
+// TestCMIBRefused checks that only InfiniBand has addresses of family AF_IB and a subnet administrator.
 func TestCMIBRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -89,7 +89,7 @@ func TestCMIBRefused(t *testing.T) {
 	}
 }
 
-// TestCMXRCIDs: an ID for XRC can be created and is listed as one. No device here has a queue pair for it.
+// TestCMXRCIDs checks that an ID for XRC can be created and is listed as one. No device here has a queue pair for it.
 func TestCMXRCIDs(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -101,8 +101,8 @@ func TestCMXRCIDs(t *testing.T) {
 	}
 }
 
-// TestCMNamespaceOfThread: a locked goroutine whose thread has moved to another namespace listens there.
-// Any goroutine can use the connection afterwards.
+// TestCMNamespaceOfThread checks that a locked goroutine whose thread has moved to another namespace listens there. Any
+// goroutine can use the connection afterwards.
 func TestCMNamespaceOfThread(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

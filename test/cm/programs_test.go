@@ -42,7 +42,7 @@ func cmExchange(t *testing.T, pair [2]string, name, port, host, line string) {
 	cmProgrammed(t, pair[0], s)
 }
 
-// TestUcmatose: many connections that migrate, and long messages. The test doesn't use siw, where ucmatose
+// TestUcmatose runs many connections that migrate, and long messages. The test doesn't use siw, where ucmatose
 // sometimes fails, also with C at both ends (README.md, "What siw does").
 func TestUcmatose(t *testing.T) {
 	kit.CMLink(t, "rxe")
@@ -55,7 +55,7 @@ func TestUcmatose(t *testing.T) {
 	}
 }
 
-// TestUcmatoseOptions: IPv6, the other port space, the type of service and the acknowledgement time-out.
+// TestUcmatoseOptions tests IPv6, the other port space, the type of service and the acknowledgement time-out.
 func TestUcmatoseOptions(t *testing.T) {
 	kit.Only612(t)
 	kit.CMLink(t, "rxe")
@@ -69,7 +69,7 @@ func TestUcmatoseOptions(t *testing.T) {
 	})
 }
 
-// TestCmtime: clients and servers in C and in Go. A server continues after a client.
+// TestCmtime runs clients and servers in C and in Go. A server continues after a client.
 func TestCmtime(t *testing.T) {
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestCmtime(t *testing.T) {
 	}
 }
 
-// TestRdmaClientServer: librdmacm's smallest programs and ours exchange a message of 16 bytes in each
+// TestRdmaClientServer checks that librdmacm's smallest programs and ours exchange a message of 16 bytes in each
 // direction, or send one.
 func TestRdmaClientServer(t *testing.T) {
 	for _, typ := range []string{"siw", "rxe"} {
@@ -130,7 +130,7 @@ func TestRdmaClientServer(t *testing.T) {
 	}
 }
 
-// TestUdaddy: datagrams in both directions, of one byte and of the maximum length.
+// TestUdaddy exchanges datagrams in both directions, of one byte and of the maximum length.
 func TestUdaddy(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	for _, pair := range cmPairs[:2] {

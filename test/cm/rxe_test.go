@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCMRxeOptions: the queue pair has the packet options of Config.
+// TestCMRxeOptions checks that the queue pair has the packet options of Config.
 func TestCMRxeOptions(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -36,7 +36,7 @@ func TestCMRxeOptions(t *testing.T) {
 	kit.OK(t, l.Close())
 }
 
-// TestCMRxeAckTimeouts: the acknowledgement time-outs that the kernel chooses for both sides, when the
+// TestCMRxeAckTimeouts checks that the acknowledgement time-outs that the kernel chooses for both sides, when the
 // dialling side sets one or none. TestAckTimeouts of rdmatest has the same table.
 func TestCMRxeAckTimeouts(t *testing.T) {
 	kit.RxeFabric(t)
@@ -109,9 +109,9 @@ func TestCMRxeNames(t *testing.T) {
 	}
 }
 
-// TestCMRxeNamespaces: rxe on the two ends of a veth pair in different network namespaces. Linux 6.1 and
-// 6.12 have one UDP socket for all of rxe, in the first namespace, so programs in other namespaces never
-// answer, in C or Go. Later kernels have a socket in each namespace, and then it works.
+// TestCMRxeNamespaces uses rxe on the two ends of a veth pair in different network namespaces. Linux 6.1 and 6.12 have
+// one UDP socket for all of rxe, in the first namespace, so programs in other namespaces never answer, in C or Go.
+// Later kernels have a socket in each namespace, and then it works.
 func TestCMRxeNamespaces(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.Sh(t, `set -e
@@ -197,7 +197,7 @@ func TestCMRxeRping(t *testing.T) {
 	}
 }
 
-// TestCMRxeRpingText: C's program and ours print the same with -v.
+// TestCMRxeRpingText checks that C's program and ours print the same with -v.
 func TestCMRxeRpingText(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -249,7 +249,7 @@ func TestCMRxePing(t *testing.T) {
 	}
 }
 
-// TestCMRxeManyConns: many connections leave nothing behind.
+// TestCMRxeManyConns checks that many connections leave nothing behind.
 func TestCMRxeManyConns(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -267,7 +267,7 @@ func TestCMRxeManyConns(t *testing.T) {
 	served.Wait()
 }
 
-// TestCMRxeErrors: nobody listens, the program rejects, or there is no host.
+// TestCMRxeErrors checks three errors: nobody listens, the program rejects, or there is no host.
 func TestCMRxeErrors(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -294,7 +294,7 @@ func TestCMRxeErrors(t *testing.T) {
 	}
 }
 
-// TestCMRxeReject: the private data of a rejection arrives, padded with zeros as on InfiniBand. A C client
+// TestCMRxeReject checks that the private data of a rejection arrives, padded with zeros as on InfiniBand. A C client
 // also gets it.
 func TestCMRxeReject(t *testing.T) {
 	kit.RxeFabric(t)
@@ -392,8 +392,7 @@ func cmPair(t *testing.T, client, server kit.Setup) (*kit.End, *kit.End) {
 	return kit.ConnectAt(t, kit.RxeIPv4+":0", client, server)
 }
 
-// TestCMRxeRetryCounts: the dialler's RetryCount applies to both ends, RNRRetryCount
-// to the peer's sends.
+// TestCMRxeRetryCounts checks that the dialler's RetryCount applies to both ends, RNRRetryCount to the peer's sends.
 func TestCMRxeRetryCounts(t *testing.T) {
 	for _, test := range []struct {
 		client, server     rdmacm.Config
@@ -415,8 +414,7 @@ func TestCMRxeRetryCounts(t *testing.T) {
 	}
 }
 
-// TestCMRxeReadLimits: the queue pairs have the limits of both sides, which rxe rounds up to a power of
-// two.
+// TestCMRxeReadLimits checks that the queue pairs have the limits of both sides, which rxe rounds up to a power of two.
 func TestCMRxeReadLimits(t *testing.T) {
 	a, b := cmPair(t, kit.Setup{Cfg: rdmacm.Config{ResponderResources: 8, InitiatorDepth: 4}}, kit.Setup{})
 	client, server := kit.Must(a.QP().Query())(t), kit.Must(b.QP().Query())(t)
@@ -450,7 +448,7 @@ func TestCMRxeRDMA(t *testing.T) {
 	b.Got("1000 RECV success 10")
 }
 
-// TestCMRxeDisconnect: both sides notice the end, and posted work is flushed.
+// TestCMRxeDisconnect checks that both sides notice the end, and posted work is flushed.
 func TestCMRxeDisconnect(t *testing.T) {
 	a, b := cmPair(t, kit.Setup{Recvs: 1}, kit.Setup{Recvs: 2})
 	if err := a.Disconnect(); err != nil {
@@ -479,7 +477,7 @@ func flushedRecv(e *kit.End, id uint64) {
 	}
 }
 
-// TestCMRxePeerKilled: when a process dies, its kernel disconnects.
+// TestCMRxePeerKilled checks that when a process dies, its kernel disconnects.
 func TestCMRxePeerKilled(t *testing.T) {
 	kit.RxeFabric(t)
 	for name, op := range map[string]verbs.Opcode{"idle": kit.Idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
@@ -505,7 +503,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 	}
 }
 
-// TestCMRxeCancel: each wait ends with its context. One dial is to a listener that doesn't answer, another
+// TestCMRxeCancel checks that each wait ends with its context. One dial is to a listener that doesn't answer, another
 // to an address without a host.
 func TestCMRxeCancel(t *testing.T) {
 	kit.RxeFabric(t)

@@ -117,7 +117,7 @@ func udaddied(t *testing.T, r *kit.Running) {
 
 var udaddySizes = []struct{ count, size int }{{10, 100}, {1, 1}, {40, 1024}}
 
-// TestUdaddyClient: one queue pair serves several of C's clients.
+// TestUdaddyClient checks that one queue pair serves several of C's clients.
 func TestUdaddyClient(t *testing.T) {
 	kit.RxeFabric(t)
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
@@ -161,8 +161,8 @@ func TestUdaddyClient(t *testing.T) {
 	}
 }
 
-// TestUDOneToOne: each client gets its own queue pair, whose receives are posted before the client knows
-// its number. Data, private data and Q_Key arrive.
+// TestUDOneToOne checks that each client gets its own queue pair, whose receives are posted before the client knows its
+// number. Data, private data and Q_Key arrive.
 func TestUDOneToOne(t *testing.T) {
 	kit.RxeFabric(t)
 	for _, host := range []string{kit.RxeIPv4, kit.RxeIPv6} {
@@ -217,7 +217,7 @@ func TestUDOneToOne(t *testing.T) {
 	}
 }
 
-// TestUDLookup: one queue pair finds several services.
+// TestUDLookup checks that one queue pair finds several services.
 func TestUDLookup(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -253,8 +253,8 @@ func TestUDLookup(t *testing.T) {
 	}
 }
 
-// TestUDRefused: a service that nobody offers, a service whose program rejects, and C's udaddy, which
-// rejects if the size of messages doesn't match.
+// TestUDRefused dials a service that nobody offers, a service whose program rejects, and C's udaddy, which rejects if
+// the size of messages doesn't match.
 func TestUDRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -285,7 +285,7 @@ func TestUDRefused(t *testing.T) {
 	}
 }
 
-// TestUDOnSiw: iWARP supports neither datagrams nor multicast.
+// TestUDOnSiw checks that iWARP supports neither datagrams nor multicast.
 func TestUDOnSiw(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.Fabric(t)
@@ -302,7 +302,7 @@ func TestUDOnSiw(t *testing.T) {
 	}
 }
 
-// TestUDMisuse: impossible requests are refused, and the errors have the reasons.
+// TestUDMisuse checks that impossible requests are refused, and the errors have the reasons.
 func TestUDMisuse(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

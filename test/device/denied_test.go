@@ -80,7 +80,7 @@ func openBoth([]string) error {
 	return err
 }
 
-// TestCredentialsChanged: the kernel takes commands only from who opened.
+// TestCredentialsChanged checks that the kernel takes commands only with the credentials that opened the device.
 func TestCredentialsChanged(t *testing.T) {
 	kit.NoLeak(t)
 	says(t, kit.Child("new user"), "new user: create ID: permission denied: "+
@@ -112,7 +112,7 @@ func TestWithoutConnectionManager(t *testing.T) {
 	}
 }
 
-// TestWithoutNodes: a container that was not given the devices.
+// TestWithoutNodes runs in a container that was not given the devices.
 func TestWithoutNodes(t *testing.T) {
 	kit.Fabric(t)
 	j := kit.NewJail(t)

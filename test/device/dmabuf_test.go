@@ -62,9 +62,8 @@ func dmaBuf(t *testing.T) (buf, memory *os.File) {
 	return buf, memory
 }
 
-// TestDMABuf: a dma-buf that Linux made is registered, and what a peer writes to the region is in the
-// memory that was exported. The device is a model of mlx5, because no software driver of Linux takes
-// dma-bufs.
+// TestDMABuf checks that a dma-buf that Linux made is registered, and what a peer writes to the region is in the memory
+// that was exported. The device is a model of mlx5, because no software driver of Linux takes dma-bufs.
 func TestDMABuf(t *testing.T) {
 	buf, memory := dmaBuf(t)
 	dev := kit.Must(uverbs.Open(rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5}).Host(0).Device(0).Name()))(t)
@@ -103,8 +102,8 @@ func TestDMABuf(t *testing.T) {
 	}
 }
 
-// TestTransferDMABuf: package transfer moves bytes to and from a dma-buf that Linux made, whose descriptor came over a
-// Unix socket.
+// TestTransferDMABuf checks that package transfer moves bytes to and from a dma-buf that Linux made, whose descriptor
+// came over a Unix socket.
 func TestTransferDMABuf(t *testing.T) {
 	buf, memory := dmaBuf(t)
 	pair := kit.Must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)

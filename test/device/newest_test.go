@@ -35,7 +35,7 @@ func TestNewestOnRXE(t *testing.T) {
 	}
 }
 
-// TestImplicitOnRXE: rxe pages ranges on demand since Linux 7.2, and never the whole address space.
+// TestImplicitOnRXE checks that rxe pages ranges on demand since Linux 7.2, and never the whole address space.
 func TestImplicitOnRXE(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

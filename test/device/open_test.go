@@ -19,8 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDevices: rdma-core's list is ours, and each device opens by name and by
-// index.
+// TestDevices checks that rdma-core's list is ours, and each device opens by name and by index.
 func TestDevices(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -80,7 +79,7 @@ func TestOpenBy(t *testing.T) {
 
 func first(d *uverbs.Device, err error) (*uverbs.Device, int, error) { return d, 1, err }
 
-// TestOpenNothing: each refusal names what there is.
+// TestOpenNothing checks that each refusal names what there is.
 func TestOpenNothing(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -101,7 +100,7 @@ func TestOpenNothing(t *testing.T) {
 	}
 }
 
-// TestImportNothing: rxe shares no context, and a descriptor of something else has none.
+// TestImportNothing checks that rxe shares no context, and a descriptor of something else has none.
 func TestImportNothing(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

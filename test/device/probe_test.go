@@ -27,8 +27,8 @@ var onRXE = []uverbs.Verb{"PD.RegMRAt", "PD.AllocMW 1", "PD.AllocMW 2", "MW.Bind
 // onSome depend on the kernel: a method is newer than 6.1, or a driver took it up later.
 var onSome = []uverbs.Verb{"Device.QueryPortSpeed", "PD.RegMR OnDemand", "PD.RegImplicitMR", "PD.AdviseMR", "PD.RegDMABuf", "PD.ImportMR", "MR.Query", "MR.Rereg"}
 
-// TestProbe: Linux has the verbs that Probe says it has, refuses the others as not supported, and
-// keeps no object of a probe.
+// TestProbe checks that Linux has the verbs that Probe says it has, refuses the others as not supported, and keeps no
+// object of a probe.
 func TestProbe(t *testing.T) {
 	for i, typ := range kit.LinkTypes() {
 		t.Run(typ, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestVerbsTable: docs/verbs.md is right about what siw and rxe of Linux 6.12 have. Each
-// method is called without its attributes, of which most have some that must be there.
+// TestVerbsTable checks that docs/verbs.md is right about what siw and rxe of Linux 6.12 have. Each method is called
+// without its attributes, of which most have some that must be there.
 func TestVerbsTable(t *testing.T) {
 	if !kit.OnKernel("6.12") {
 		t.Skip("the table is of Linux 6.12")

@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestDeadPeer: both ends of idle connections, and of connections that write, notice a network that is gone by MaxIdleTimeout,
-// also over siw, where TCP would go on for minutes. The times are printed.
+// TestDeadPeer checks that both ends of idle connections, and of connections that write, notice a network that is gone
+// by MaxIdleTimeout, also over siw, where TCP would go on for minutes. The times are printed.
 func TestDeadPeer(t *testing.T) {
 	kit.Only612(t)
 	messages, stream := watchful()
@@ -93,8 +93,8 @@ func allNotice(t *testing.T, groups [][]speaker) {
 	}
 }
 
-// TestHostKilled: the peer's machine is gone from one moment to the next. Its program has ended, its kernel's last packets
-// never left it, and it answers nothing. This end's link stays up.
+// TestHostKilled kills the peer's machine. Its program has ended, its
+// kernel's last packets never left it, and it answers nothing. This end's link stays up.
 func TestHostKilled(t *testing.T) {
 	kit.Only612(t)
 	test := func(t *testing.T, from netip.Addr, far *exec.Cmd, cut, heal string) {
@@ -138,7 +138,8 @@ func TestHostKilled(t *testing.T) {
 	})
 }
 
-// echoHost listens for messages and for streams, prints the two addresses, and sends every text back until it is killed.
+// echoHost listens for messages and for streams, prints the two addresses, and sends every text back until it is
+// killed.
 func echoHost(args []string) error {
 	ctx := context.Background()
 	messages, stream := watchful()

@@ -34,8 +34,8 @@ func onEachFabric(t *testing.T, test func(t *testing.T, link, host string)) {
 	})
 }
 
-// TestListenerClosedUnderDials: dials that a listener has not let in end with it, and so do
-// those that its backlog had no room for.
+// TestListenerClosedUnderDials checks that dials that a listener has not let in end with it, and so do those that its
+// backlog had no room for.
 func TestListenerClosedUnderDials(t *testing.T) {
 	kit.Only612(t)
 	const dials, backlog = 6, 2
@@ -61,8 +61,8 @@ func TestListenerClosedUnderDials(t *testing.T) {
 	})
 }
 
-// TestHandshakeKilled: whichever process dies during the handshake, the other one's call
-// ends, and a listener goes on.
+// TestHandshakeKilled checks that whichever process dies during the handshake, the other one's call ends, and a
+// listener goes on.
 func TestHandshakeKilled(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
@@ -154,8 +154,7 @@ func msgListener(args []string) error {
 	select {}
 }
 
-// TestStopped: a stopped peer blocks its senders until their contexts
-// end. When it continues, so do they.
+// TestStopped checks that a stopped peer blocks its senders until their contexts end. When it continues, so do they.
 func TestStopped(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {

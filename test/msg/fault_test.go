@@ -214,8 +214,8 @@ func overCut(t *testing.T, rxeToo bool, test func(t *testing.T, pairs [][2]speak
 	})
 }
 
-// TestCut: a network that is gone for 3 seconds only delays messages. On rxe a connection
-// ends not much later (TestCutForGood), so a slow machine could not distinguish the two.
+// TestCut checks that a network that is gone for 3 seconds only delays messages. On rxe a connection ends not much
+// later (TestCutForGood), so a slow machine could not distinguish the two.
 func TestCut(t *testing.T) {
 	overCut(t, false, func(t *testing.T, pairs [][2]speaker, cut func(int)) {
 		cut(100)
@@ -234,7 +234,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestCutForGood: a network that does not come back ends the connection of a sender.
+// TestCutForGood checks that a network that does not come back ends the connection of a sender.
 func TestCutForGood(t *testing.T) {
 	const retries = "/proc/sys/net/ipv4/tcp_retries2" // else TCP takes a quarter of an hour
 	before := kit.Must(os.ReadFile(retries))(t)
@@ -266,8 +266,7 @@ func TestCutForGood(t *testing.T) {
 	})
 }
 
-// TestRemoved: the device goes away under connections and listeners. All calls end, and
-// say why.
+// TestRemoved removes the device of connections and listeners. All calls end with an error that says so.
 func TestRemoved(t *testing.T) {
 	kit.Only612(t)
 	for _, typ := range []string{"siw", "rxe"} {

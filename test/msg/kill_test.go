@@ -18,9 +18,9 @@ import (
 // largeMessage is read by its receiver, in pieces.
 const largeMessage = 1 << 20
 
-// TestMsgPeerKilledInMessage: if either end dies in the middle of a message that its receiver
-// reads, or during one-sided operations, the other end's calls return an error, and not the one of
-// an orderly end. Messages that were received are whole.
+// TestMsgPeerKilledInMessage checks that if either end dies in the middle of a message that its receiver reads, or
+// during one-sided operations, the other end's calls return an error, and not the one of an orderly end. Messages that
+// were received are whole.
 func TestMsgPeerKilledInMessage(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {

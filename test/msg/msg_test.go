@@ -221,8 +221,8 @@ func slowly() {
 	}
 }
 
-// A batch longer than the send queue reads a table in blocks, also if an operation of it is one that the device does not know, or
-// that the peer refuses. The latter ends the connection.
+// A batch longer than the send queue reads a table in blocks, also if an operation of it is one that the device does
+// not know, or that the peer refuses. The latter ends the connection.
 func msgBatch(t *testing.T, w msgWay) {
 	a, b := msgConnect(t, w)
 	defer b.Close()

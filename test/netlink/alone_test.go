@@ -155,10 +155,9 @@ func rdmalinkDoes(t *testing.T, line string) {
 // The tests of this file need a machine on which no other test of this package has made a
 // network namespace. Tests run in the order of their files, and this one is the first.
 
-// TestNldevExclusive: devices belong to one namespace, and the soft ones to the
-// first, wherever they are added, for so their drivers register them. There they
-// stay until a namespace that ends takes their network device along. Before Linux 7.3 no
-// driver of software can take them from their users.
+// TestNldevExclusive checks that devices belong to one namespace, and the soft ones to the first, wherever they are
+// added, for because their drivers register them so. There they stay until a namespace that ends takes their network
+// device along. Before Linux 7.3 no driver of software can take them from their users.
 func TestNldevExclusive(t *testing.T) {
 	kit.NoFabric(t)
 	var here netlinkrdma.Client

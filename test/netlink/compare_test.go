@@ -209,8 +209,8 @@ func withoutComm(o kit.Output) kit.Output {
 	return o
 }
 
-// TestResourceWhereRdmaIsWrong: filters that rdma takes but does not heed. Were
-// it to mend its ways, this fails, and the list is to be cut.
+// TestResourceWhereRdmaIsWrong tests filters that rdma accepts but ignores. If rdma starts to
+// honor them, this test fails, and the list must shrink.
 func TestResourceWhereRdmaIsWrong(t *testing.T) {
 	kit.Only612(t)
 	resourceState(t)

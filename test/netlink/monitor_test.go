@@ -26,9 +26,8 @@ type monitored struct {
 	Netdev string `json:"netdev_name"`
 }
 
-// TestMonitor: links that are added, renamed and deleted, and a network device
-// that is renamed, beside rdma of a newer iproute2; and the message on a
-// kernel without events.
+// TestMonitor monitors links that are added, renamed and deleted, and a network device that is renamed, beside rdma of
+// a newer iproute2; and the message on a kernel without events.
 func TestMonitor(t *testing.T) {
 	if kit.OnKernel("6.1") {
 		const want = "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does: list the devices and ports periodically instead\n"

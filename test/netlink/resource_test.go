@@ -117,8 +117,8 @@ func TestResourceDumpLong(t *testing.T) {
 	}
 }
 
-// TestResourceOwner: the kernel names the thread that made an object, of which the
-// process can be found, and forgets it when the thread ends.
+// TestResourceOwner checks that the kernel names the thread that made an object, of which the process can be found, and
+// forgets it when the thread ends.
 func TestResourceOwner(t *testing.T) {
 	dev := kit.OpenRxe(t)
 	var c netlinkrdma.Client

@@ -65,8 +65,7 @@ func allStatistics(t *testing.T) {
 	}
 }
 
-// TestStatisticOptional: binding to optional counters, which neither older
-// kernels know nor rdma of 6.1.
+// TestStatisticOptional tests binding to optional counters, which neither older kernels know nor rdma of 6.1.
 func TestStatisticOptional(t *testing.T) {
 	kit.Dummy(t, "gvopt")
 	kit.Link(t, "gvopt", "rxe", "gvopt")

@@ -68,7 +68,7 @@ func TestNldevCounters(t *testing.T) {
 	}
 }
 
-// TestNldevCounterMode: rxe lets the mode be set, and has no counters to bind.
+// TestNldevCounterMode checks that rxe lets the mode be set, and has no counters to bind.
 func TestNldevCounterMode(t *testing.T) {
 	dev := kit.OpenRxe(t)
 	cq := kit.Must(dev.CreateCQ(16, nil))(t)
@@ -121,7 +121,7 @@ func TestNldevCounterMode(t *testing.T) {
 	change(t, c.SetAutoCounters(d, 1, 0, nil))
 }
 
-// TestNldevCountersOf: nothing is bound on rxe, and nothing counted of its MRs.
+// TestNldevCountersOf checks that nothing is bound on rxe, and nothing counted of its MRs.
 func TestNldevCountersOf(t *testing.T) {
 	dev := kit.OpenRxe(t)
 	mr := kit.Must(dev.PD.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestSystemAsRdma: each program sees the other's settings.
+// TestSystemAsRdma checks that each program sees the other's settings.
 func TestSystemAsRdma(t *testing.T) {
 	for _, line := range []string{"s s", "-p sys show netns", "-j system", "-jp system", "system frob", "system show frob"} {
 		sameAsRDMA(t, line)

@@ -19,7 +19,7 @@ import (
 // perfForever is an option for runs that don't come to their end.
 const perfForever = " -D 3600"
 
-// TestPerfPeerKilled: an end whose peer dies in the middle says so and leaves.
+// TestPerfPeerKilled checks that an end whose peer dies in the middle says so and leaves.
 func TestPerfPeerKilled(t *testing.T) {
 	kit.Only612(t)
 	for _, test := range []struct {
@@ -92,8 +92,8 @@ func interruptPerf(t *testing.T, l kit.PerfLink, name, line, victim string) {
 	}
 }
 
-// TestPerfUnlike: ends with different options detect it. All wait for it
-// at the same time, and those that wait for seconds sleep.
+// TestPerfUnlike checks that ends with different options detect it. All wait for it at the same time, and those that
+// wait for seconds sleep.
 func TestPerfUnlike(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -125,7 +125,7 @@ func TestPerfUnlike(t *testing.T) {
 	}
 }
 
-// TestPerfUnable: tests that the device which rdma_cm found does not support.
+// TestPerfUnable runs tests that the device which rdma_cm found does not support.
 func TestPerfUnable(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -139,7 +139,7 @@ func TestPerfUnable(t *testing.T) {
 	}
 }
 
-// TestPerfDevices: operations that a device or its port does not support fail before either end waits.
+// TestPerfDevices checks that operations that a device or its port does not support fail before either end waits.
 func TestPerfDevices(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -154,8 +154,8 @@ func TestPerfDevices(t *testing.T) {
 	}
 }
 
-// TestPerfBandwidthShapes: many QPs, lists, completions for many, both directions,
-// inline data, and depths that make the sender wait for the receiver.
+// TestPerfBandwidthShapes tests many QPs, lists, completions for many, both directions, inline data, and depths that
+// make the sender wait for the receiver.
 func TestPerfBandwidthShapes(t *testing.T) {
 	kit.Only612(t)
 	for _, test := range []struct {
@@ -190,7 +190,7 @@ func TestPerfBandwidthShapes(t *testing.T) {
 	}
 }
 
-// TestPerfAllSizes: -a goes through the sizes; datagrams to the MTU.
+// TestPerfAllSizes checks that -a measures all sizes, of datagrams those up to the MTU.
 func TestPerfAllSizes(t *testing.T) {
 	kit.Only612(t)
 	for _, test := range []struct {
@@ -218,7 +218,7 @@ func TestPerfAllSizes(t *testing.T) {
 	}
 }
 
-// TestPerfDuration: the time decides, of either test.
+// TestPerfDuration checks that the time ends a test of either kind.
 func TestPerfDuration(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -257,8 +257,8 @@ func playLonger(t *testing.T, play func(duration string) (serverOut, clientOut k
 	}
 }
 
-// TestPerfSamples: -H and -U print each latency, all but the two that count
-// nowhere sorted, all of them as they came.
+// TestPerfSamples checks that -H and -U print each latency, all but the two that count nowhere sorted, all of them as
+// they came.
 func TestPerfSamples(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)

@@ -23,8 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPingpongFirstDevice: without -d siw is skipped, with it the error names
-// the commands that work there.
+// TestPingpongFirstDevice checks that without -d siw is skipped, with it the error names the commands that work there.
 func TestPingpongFirstDevice(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -40,7 +39,7 @@ func TestPingpongFirstDevice(t *testing.T) {
 	pingponged(t, server, exec.Command(kit.RdmalinkBin, "pingpong", "rc", "-n", "10", "localhost"))
 }
 
-// TestPingpongODP: on-demand paging where the device has it, both ways with C.
+// TestPingpongODP uses on-demand paging where the device has it, both ways with C.
 func TestPingpongODP(t *testing.T) {
 	odp := kit.OpenRxe(t).Attr.ODP
 	kit.NoLeak(t)
@@ -110,8 +109,8 @@ func failed(t *testing.T, out kit.Output, want string) {
 	}
 }
 
-// TestPingpongData: wrong data is reported in C's words. A C client without -c sends
-// other data; ours fails where C only prints a message.
+// TestPingpongData checks that wrong data is reported in C's words. A C client without -c sends other data; ours fails
+// where C only prints a message.
 func TestPingpongData(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -130,7 +129,7 @@ func TestPingpongData(t *testing.T) {
 	}
 }
 
-// TestPingpongUnlike: ends that do not fit together say in what.
+// TestPingpongUnlike checks that ends with different options name the difference.
 func TestPingpongUnlike(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -196,7 +195,7 @@ func TestPingpongRefused(t *testing.T) {
 	}
 }
 
-// TestPingpongGarbage: a peer that is no pingpong program.
+// TestPingpongGarbage talks to a peer that is no pingpong program.
 func TestPingpongGarbage(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)
@@ -254,8 +253,8 @@ func rxePackets(t *testing.T) int {
 	return kit.Must(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 }
 
-// TestPingpongIPv6: our GID is that of the address TCP uses, or fits the
-// client's, or is the one of -g. C's server listens on IPv4 only.
+// TestPingpongIPv6 checks that our GID is that of the address TCP uses, or fits the client's, or is the one of -g. C's
+// server listens on IPv4 only.
 func TestPingpongIPv6(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)

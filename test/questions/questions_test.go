@@ -70,7 +70,7 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// TestCheckAsksAgain: an answer that came too late the first time is no fault.
+// TestCheckAsksAgain checks that an answer that came too late the first time is no fault.
 func TestCheckAsksAgain(t *testing.T) {
 	recorded, err := Recorded()
 	if err != nil {

@@ -136,7 +136,8 @@ func modify(a verbs.QPAttr, mask verbs.QPAttrMask) func(e *Env) error {
 	return func(e *Env) error { return e.qp(verbs.QPTypeRC).Modify(&a, mask) }
 }
 
-// toRTR moves a queue pair to RTR, connected to itself with the link-local GID at index 0. An IPv4 address is at index 1.
+// toRTR moves a queue pair to RTR, connected to itself with the link-local GID at index 0. An IPv4 address is at index
+// 1.
 func toRTR(change func(a *verbs.QPAttr, gids []verbs.GIDEntry)) func(e *Env) error {
 	return func(e *Env) error {
 		qp, gids := e.ready(), must(e.Dev.GIDTable())(e.t)

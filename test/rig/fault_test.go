@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBlame: a report that names a module under test is never the machine's fault.
+// TestBlame checks that a report that names a module under test is never the machine's fault.
 func TestBlame(t *testing.T) {
 	const (
 		boot  = "[ 0.1] Linux version 6.12\n[ 2.0] siw: loading out-of-tree module taints kernel.\n"

@@ -41,7 +41,7 @@ func TestModulesRequired(t *testing.T) {
 	}
 }
 
-// TestWanted: a 6.x without siw is not to be published.
+// TestWanted checks that a 6.x without siw is not published.
 func TestWanted(t *testing.T) {
 	for series, siw := range map[string]bool{"6.12": true, "6.1": true, "7.3": false} {
 		if got := slices.Contains(wanted(series), "siw"); got != siw {

@@ -43,18 +43,14 @@ func partners(image, series string) [][]string {
 var errIncomplete = errors.New("no complete set of kernel packages on offer")
 
 // choose picks the newest kernel of the series that has all its partners on
-// offer in the same version: only then does a module fit.
+// offer in the same version: only then does a module fit. A newer kbuild does too.
 func choose(offers []offer, images []string, series string) (packageSet, error) {
-	has := make(map[offer]bool, len(offers))
-	for _, o := range offers {
-		has[o] = true
-	}
 	var best packageSet
 	for _, o := range offers {
 		if !slices.Contains(images, o.name) {
 			continue
 		}
-		p, ok := complete(has, o, series)
+		p, ok := complete(offers, o, series)
 		if ok && (best.Release == "" || newer(p.Version, best.Version)) {
 			best = p
 		}
@@ -65,14 +61,19 @@ func choose(offers []offer, images []string, series string) (packageSet, error) 
 	return best, nil
 }
 
-func complete(has map[offer]bool, image offer, series string) (packageSet, bool) {
+func complete(offers []offer, image offer, series string) (packageSet, bool) {
 	p := packageSet{Release: strings.TrimPrefix(image.name, "linux-image-"), Version: image.version}
 	for _, row := range partners(image.name, series) {
-		i := slices.IndexFunc(row, func(n string) bool { return has[offer{n, image.version}] })
+		i := slices.IndexFunc(offers, func(o offer) bool { return slices.Contains(row, o.name) && o.version == image.version })
+		// Headers depend on their version of the kbuild of a series or a newer one. An archive may offer only the
+		// newer.
+		if kbuild := "linux-kbuild-" + series; i < 0 && slices.Contains(row, kbuild) {
+			i = slices.IndexFunc(offers, func(o offer) bool { return o.name == kbuild && newer(o.version, image.version) })
+		}
 		if i < 0 {
 			return p, false
 		}
-		p.Packages = append(p.Packages, row[i]+"="+image.version)
+		p.Packages = append(p.Packages, offers[i].name+"="+offers[i].version)
 	}
 	return p, true
 }

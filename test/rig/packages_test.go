@@ -64,6 +64,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestChooseNewerKbuild has an archive that offers the kbuild of the next kernel already, and that of the last one not
+// any more.
+func TestChooseNewerKbuild(t *testing.T) {
+	offers := parseMadison(strings.Replace(madison, "linux-kbuild-6.1 |  6.1.192-2", "linux-kbuild-6.1 |  6.1.193-1", 1))
+	got, err := choose(offers, []string{"linux-image-6.1.0-9-amd64", "linux-image-6.1.0-56-amd64"}, "6.1")
+	if want := "linux-kbuild-6.1=6.1.193-1"; err != nil || got.Release != "6.1.0-56-amd64" || !slices.Contains(got.Packages, want) {
+		t.Errorf("packages %v, %v, want %s among them", got.Packages, err, want)
+	}
+}
+
 func TestChooseOwnKbuild(t *testing.T) {
 	const v, base = "6.12.117-1~deb12u1", "6.12.117+deb12"
 	offers := []offer{

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestUMLRelease: the release begins with the kernel's own number, which make
-// puts there, and names the configuration, so that another one is built anew.
+// TestUMLRelease checks that the release begins with the kernel's own number, which make puts there, and names the
+// configuration, so that another one is built anew.
 func TestUMLRelease(t *testing.T) {
 	got := umlRelease("6.12.117-1~deb12u1", "CONFIG_A=y\n")
 	if want := "6.12.117-1+deb12u1-uml-e7e1b2c0"; got != want {
@@ -120,7 +120,7 @@ func TestICountNeedsQEMU(t *testing.T) {
 	}
 }
 
-// TestQemuCPUs: only a caller who asks for it gets a second CPU, and with it a second thread.
+// TestQemuCPUs checks that only a caller who asks for it gets a second CPU, and with it a second thread.
 func TestQemuCPUs(t *testing.T) {
 	for _, c := range []struct {
 		config Config

@@ -25,8 +25,8 @@ const (
 // valkeyPrograms are what is kept.
 var valkeyPrograms = []string{"valkey-server", "valkey-cli", "valkey-benchmark"}
 
-// InstallValkey copies the programs of Valkey to a directory. If they are not in the cache, it builds Valkey with RDMA from
-// Debian's source package, which takes four minutes.
+// InstallValkey copies the programs of Valkey to a directory. If they are not in the cache, it builds Valkey with RDMA
+// from Debian's source package, which takes four minutes.
 func InstallValkey(ctx context.Context, log io.Writer, to string) error {
 	from, err := fetchValkey(ctx, log)
 	if err != nil {

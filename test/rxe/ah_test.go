@@ -38,9 +38,8 @@ func sendGRH(t *testing.T, a, b *kit.RxeEnd, ah *uverbs.AH) (uverbs.GRH, verbs.W
 	return kit.Must(uverbs.ParseGRH(b.MR.Bytes()))(t), wc
 }
 
-// TestRxeAH: the receiver sees the path that the sender chose. The kernel takes
-// the hop limit from its own route, and rxe sends no flow label; see
-// TestRxeMulticast for a hop limit that counts.
+// TestRxeAH checks that the receiver sees the path that the sender chose. The kernel takes the hop limit from its own
+// route, and rxe sends no flow label; see TestRxeMulticast for a hop limit that counts.
 func TestRxeAH(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -61,7 +60,7 @@ func TestRxeAH(t *testing.T) {
 	}
 }
 
-// TestRxeAHSource: the source index decides the sender's address, and the family.
+// TestRxeAHSource checks that the source index decides the sender's address, and the family.
 func TestRxeAHSource(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -83,7 +82,7 @@ func TestRxeAHSource(t *testing.T) {
 	}
 }
 
-// TestRxeAHRefused: which addresses are none, and why.
+// TestRxeAHRefused checks which addresses are refused, and why.
 func TestRxeAHRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -118,8 +117,7 @@ func TestRxeAHRefused(t *testing.T) {
 	}
 }
 
-// TestRxeAHClosed: a handle that is gone, or another PD's, takes no message, and
-// the QP is none the worse for it.
+// TestRxeAHClosed checks that a handle that is gone, or another PD's, takes no message, and that the QP still works.
 func TestRxeAHClosed(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -147,7 +145,7 @@ func TestRxeAHClosed(t *testing.T) {
 	sendGRH(t, a, b, a.Ah)
 }
 
-// TestRxeManyAHs: as many as the program likes, each with its own way.
+// TestRxeManyAHs creates many address handles, each with its own path.
 func TestRxeManyAHs(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRxeManyPDs: there are as many as the program likes, and they come and go.
+// TestRxeManyPDs creates and closes many PDs.
 func TestRxeManyPDs(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -36,8 +36,8 @@ func TestRxeManyPDs(t *testing.T) {
 	}
 }
 
-// TestRxeCloseOrder: an object in use does not close, and the error names its users; one that is
-// closed closes no second time, and is of no more use.
+// TestRxeCloseOrder checks that an object in use does not close, and the error names its users; one that is closed
+// closes no second time, and is of no more use.
 func TestRxeCloseOrder(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

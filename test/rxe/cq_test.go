@@ -236,9 +236,9 @@ func hears(e *kit.RxeEnd, want *uverbs.CQ) {
 	}
 }
 
-// TestRxeCQOverrun: a CQ that nobody polls loses completions, reports it, and
-// keeps those it has. A QP whose send was lost goes on; one whose receive was lost
-// ends, with any type of QP. To Poll, both CQs and, after RESET, the QP are as good as new. Wait fails.
+// TestRxeCQOverrun checks that a CQ that nobody polls loses completions, reports it, and keeps those it has. A QP whose
+// send was lost goes on; one whose receive was lost ends, with any type of QP. To Poll, both CQs and, after RESET, the
+// QP are as good as new. Wait fails.
 func TestRxeCQOverrun(t *testing.T) {
 	overrun := func(d *kit.RxeDevice, cq *uverbs.CQ) {
 		d.T.Helper()

@@ -125,8 +125,8 @@ func knock(e *kit.RxeEnd, peer *kit.RxeEnd) (got []string) {
 	}
 }
 
-// TestRxeRetries: a peer that has no receive, and one that is not there, are
-// waited for as often as was said. The peer that was not ready comes to no harm.
+// TestRxeRetries checks that a peer that has no receive, and one that is not there, are waited for as often as was
+// said. The peer that was not ready still works.
 func TestRxeRetries(t *testing.T) {
 	short := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, AckTimeout: 4096 << 8, RetryCnt: 1, RNRRetry: 7}
 	const all = verbs.QPAttrSQPSN | verbs.QPAttrAckTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic

@@ -74,8 +74,7 @@ func (l *listener) polls(want int) {
 	}
 }
 
-// TestRxeEvents: an arming is good for one event, of a completion that comes
-// after it and is as was asked.
+// TestRxeEvents checks that an arming is good for one event, of a completion that comes after it and is as was asked.
 func TestRxeEvents(t *testing.T) {
 	const plain, solicited = verbs.SendFlags(0), verbs.SendSolicited
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
@@ -111,8 +110,8 @@ func TestRxeEvents(t *testing.T) {
 	}
 }
 
-// TestRxeEventOfError: a failed completion should count as solicited. Linux 6.1's
-// rxe has it so for receives; on newer kernels, and for sends on all, it has not.
+// TestRxeEventOfError records whether a failed completion counts as solicited, as it should. On Linux 6.1's rxe it does
+// for receives. It does not on newer kernels, nor for sends.
 func TestRxeEventOfError(t *testing.T) {
 	for _, solicitedOnly := range []bool{false, true} {
 		onRxe(t, fmt.Sprint("receive, solicited only: ", solicitedOnly), func(t *testing.T, d *kit.RxeDevice) {

@@ -72,8 +72,7 @@ func TestRxeFlush(t *testing.T) {
 	})
 }
 
-// TestRxeReset: RESET discards posted sends and receives, so that
-// the next life begins with nothing.
+// TestRxeReset checks that RESET discards posted sends and receives, so that the queues are empty afterwards.
 func TestRxeReset(t *testing.T) {
 	kit.ForAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		kit.RxeFabric(t)

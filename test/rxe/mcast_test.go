@@ -24,8 +24,7 @@ func joinHost(t *testing.T, group string) {
 	kit.CloseLater(t, c)
 }
 
-// TestRxeMulticast: two QPs receive the messages to a group, then one, then
-// none.
+// TestRxeMulticast checks that two QPs receive the messages to a group, then one, then none.
 func TestRxeMulticast(t *testing.T) {
 	kit.RxeFabric(t)
 	for from, group := range map[string]string{kit.RxeIPv4: "239.83.0.1", kit.RxeIPv6: "ff15::83:1"} {
@@ -110,7 +109,7 @@ func TestRxeMulticast(t *testing.T) {
 	}
 }
 
-// TestRxeMulticastRefused: some QPs can't attach, and an attached one can't be closed.
+// TestRxeMulticastRefused checks that some QPs can't attach, and an attached one can't be closed.
 func TestRxeMulticastRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -139,8 +138,8 @@ func TestRxeMulticastRefused(t *testing.T) {
 	}
 }
 
-// TestRxeQKey: a new Q_Key holds at once, and the old one no more; one with the top
-// bit rxe sends as it is, where InfiniBand would send the sender's own.
+// TestRxeQKey checks that a new Q_Key holds at once, and the old one no more; one with the top bit rxe sends as it is,
+// where InfiniBand would send the sender's own.
 func TestRxeQKey(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -168,7 +167,7 @@ func TestRxeQKey(t *testing.T) {
 	}
 }
 
-// TestRxePrivilegedQKey: a Q_Key with the top bit is the operating system's.
+// TestRxePrivilegedQKey checks that a Q_Key with the top bit is the operating system's.
 func TestRxePrivilegedQKey(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -199,7 +198,7 @@ func takePrivilegedQKey([]string) error {
 	return qp.Init(&verbs.QPAttr{QKey: 1<<31 | 1})
 }
 
-// TestRxePKeyIndex: there is but one P_Key, and rxe takes any index for its.
+// TestRxePKeyIndex checks that there is but one P_Key, and rxe takes any index for its.
 func TestRxePKeyIndex(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

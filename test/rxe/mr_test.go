@@ -34,7 +34,7 @@ func TestRxeMemory(t *testing.T) {
 	}
 }
 
-// TestRxeMemorySizes: from one byte, anywhere in a page, to 64 MiB.
+// TestRxeMemorySizes registers memory from one byte, anywhere in a page, to 64 MiB.
 func TestRxeMemorySizes(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -289,7 +289,7 @@ func TestRxeRereg(t *testing.T) {
 	}
 }
 
-// TestRxePinnedMemory: the device keeps the pages of a region whose memory is unmapped.
+// TestRxePinnedMemory checks that the device keeps the pages of a region whose memory is unmapped.
 func TestRxePinnedMemory(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -108,8 +108,8 @@ func TestRxeWindow1(t *testing.T) {
 	w.ends(t, allowed, read, w.bind(mw, w.middle(verbs.AccessRemoteRead)), 4096)
 }
 
-// TestRxeWindow2: a window of type 2 opens to the peer of one QP, under the key
-// that the owner chose, until either side ends it.
+// TestRxeWindow2 checks that a window of type 2 opens to the peer of one QP, under the key that the owner chose, until
+// either side ends it.
 func TestRxeWindow2(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -169,8 +169,7 @@ func TestRxeWindow2(t *testing.T) {
 	})
 }
 
-// TestRxeWindowClosed: a window that is freed while it is bound is shut, and holds
-// its region until then.
+// TestRxeWindowClosed checks that a window that is freed while it is bound is shut, and holds its region until then.
 func TestRxeWindowClosed(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -223,7 +222,7 @@ func TestRxeWindowHoldsQP(t *testing.T) {
 	}
 }
 
-// TestRxeWindowRefused: which windows there are not, and which bindings.
+// TestRxeWindowRefused checks which windows and which bindings are refused.
 func TestRxeWindowRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

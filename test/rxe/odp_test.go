@@ -208,8 +208,8 @@ func TestRxeODP(t *testing.T) {
 	})
 }
 
-// TestRxeODPPages: registering takes no page; prefetching and using do; and when
-// the kernel took pages away, the device uses those that came in their place.
+// TestRxeODPPages checks that registering takes no page; prefetching and using do; and when the kernel took pages away,
+// the device uses those that came in their place.
 func TestRxeODPPages(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -258,7 +258,7 @@ func TestRxeODPPages(t *testing.T) {
 	}
 }
 
-// TestRxeODPOffset: a page's own start is not all that the device finds.
+// TestRxeODPOffset checks that the device also finds addresses within a page.
 func TestRxeODPOffset(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -299,7 +299,7 @@ func pinnedMemory(t *testing.T) (kB int) {
 	return kB
 }
 
-// TestRxeODPNoLimit: memory that is not pinned counts against no limit.
+// TestRxeODPNoLimit checks that memory that is not pinned counts against no limit.
 func TestRxeODPNoLimit(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -174,7 +174,7 @@ func TestRxeRDMA(t *testing.T) {
 	}
 }
 
-// TestRxeUnreliableWrite: UC can write.
+// TestRxeUnreliableWrite checks that UC can write.
 func TestRxeUnreliableWrite(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -283,8 +283,8 @@ func TestRxeRing(t *testing.T) {
 	}
 }
 
-// TestRxeZeroLength: a write and a read of nothing need no memory at either end,
-// neither named, nor registered, nor allowed, and change none.
+// TestRxeZeroLength checks that a write and a read of nothing need no memory at either end, neither named, nor
+// registered, nor allowed, and change none.
 func TestRxeZeroLength(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -315,7 +315,7 @@ func TestRxeZeroLength(t *testing.T) {
 	}
 }
 
-// TestRxeDataOrder: rxe promises nothing of the order in which data arrives.
+// TestRxeDataOrder checks that rxe promises nothing of the order in which data arrives.
 func TestRxeDataOrder(t *testing.T) {
 	kit.ForAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		kit.RxeFabric(t)

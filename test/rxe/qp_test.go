@@ -308,7 +308,7 @@ func TestRxeModifyRefused(t *testing.T) {
 	e.ToRTS()
 }
 
-// TestRxeModifyUD: a datagram QP receives messages with its current Q_Key.
+// TestRxeModifyUD checks that a datagram QP receives messages with its current Q_Key.
 func TestRxeModifyUD(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -499,9 +499,8 @@ func allOf(e *kit.RxeEnd) verbs.QPAttrMask {
 		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrRNRTimer, verbs.QPTypeUC: all}[e.QP.Type()]
 }
 
-// TestRxeSQD: a QP is drained when the sends that it had begun are done; those
-// behind them, posted before or after, wait. That the event comes whether or not
-// it is asked for is how all kernels have it.
+// TestRxeSQD checks that a QP is drained when the sends that it had begun are done; those behind them, posted before or
+// after, wait. That the event comes whether or not it is asked for is how all kernels have it.
 func TestRxeSQD(t *testing.T) {
 	for _, ask := range []bool{false, true} {
 		onRxe(t, fmt.Sprint("event asked for: ", ask), func(t *testing.T, d *kit.RxeDevice) {
@@ -583,8 +582,8 @@ func joinAll(t *testing.T, done <-chan error, n int) {
 	}
 }
 
-// TestRxeFlushAll: requests on a failed QP come back, each once, signalled or not,
-// whether it was posted before, by several goroutines meanwhile, or after.
+// TestRxeFlushAll checks that requests on a failed QP come back, each once, signalled or not, whether it was posted
+// before, by several goroutines meanwhile, or after.
 func TestRxeFlushAll(t *testing.T) {
 	kit.ForAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		kit.RxeFabric(t)

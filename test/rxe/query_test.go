@@ -150,8 +150,7 @@ func TestRxeChooseGID(t *testing.T) {
 	refused(&uverbs.GIDChoice{IPv4: true}, "add an address to rxegid0")
 }
 
-// TestRxeDevices: rdma-core's list is ours, and the device opens by name and by
-// index.
+// TestRxeDevices checks that rdma-core's list is ours, and the device opens by name and by index.
 func TestRxeDevices(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -281,7 +280,7 @@ func TestRxePort(t *testing.T) {
 	}
 }
 
-// TestRxePKey: there is one, the default partition's.
+// TestRxePKey checks that there is one P_Key, that of the default partition.
 func TestRxePKey(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -301,8 +300,8 @@ func TestRxePKey(t *testing.T) {
 	}
 }
 
-// TestRxeGIDNetdev: a VLAN has the link-local address of the device below it. The zone says whose GID is meant. In a
-// network namespace with the VLAN, its GID comes first, and only that has a network device.
+// TestRxeGIDNetdev checks that a VLAN has the link-local address of the device below it. The zone says whose GID is
+// meant. In a network namespace with the VLAN, its GID comes first, and only that has a network device.
 func TestRxeGIDNetdev(t *testing.T) {
 	kit.Dummy(t, "rxegidns0", "10.88.0.1/24")
 	kit.Link(t, "gidns", "rxe", "rxegidns0")

@@ -121,8 +121,8 @@ func TestRxeSRQShared(t *testing.T) {
 	}
 }
 
-// TestRxeSRQLimit: the event comes once an arming, when fewer are left than the
-// limit, and the next arming is good for another.
+// TestRxeSRQLimit checks that the event comes once per arming, when fewer are left than the limit, and the next arming
+// is good for another.
 func TestRxeSRQLimit(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRxeNotReadyForever: RNRRetry 7 has no limit only if RetryCnt is 7. The acknowledgement timeout also expires
-// while the requester waits for the peer to be ready, and the retries for it are counted.
+// TestRxeNotReadyForever checks that RNRRetry 7 has no limit only if RetryCnt is 7. The acknowledgement timeout also
+// expires while the requester waits for the peer to be ready, and the retries for it are counted.
 func TestRxeNotReadyForever(t *testing.T) {
 	onRxe(t, "RetryCnt 3", func(t *testing.T, d *kit.RxeDevice) {
 		a := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Change: func(attr *verbs.QPAttr) { attr.AckTimeout, attr.RetryCnt = 4096<<8, 3 }})
@@ -31,7 +31,7 @@ func TestRxeNotReadyForever(t *testing.T) {
 	})
 }
 
-// TestRxeNoReadDepth: a READ with a depth of 0 waits for ever.
+// TestRxeNoReadDepth checks that a READ with a depth of 0 waits for ever.
 func TestRxeNoReadDepth(t *testing.T) {
 	onRxe(t, "depth 0", func(t *testing.T, d *kit.RxeDevice) {
 		a := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Change: func(attr *verbs.QPAttr) { attr.MaxRDAtomic = 0 }})
@@ -53,7 +53,7 @@ func TestRxeNoReadDepth(t *testing.T) {
 	})
 }
 
-// TestRxeQuery: some fields are not those that Modify was given.
+// TestRxeQuery checks that some fields differ from those that Modify set.
 func TestRxeQuery(t *testing.T) {
 	kit.ForAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		kit.RxeFabric(t)
@@ -81,7 +81,7 @@ func TestRxeQuery(t *testing.T) {
 	})
 }
 
-// TestRxeGRHLength: the GRH of a datagram has the length of the UDP packet.
+// TestRxeGRHLength checks that the GRH of a datagram has the length of the UDP packet.
 func TestRxeGRHLength(t *testing.T) {
 	onRxe(t, "GRH", func(t *testing.T, d *kit.RxeDevice) {
 		a, b := d.Pair(t, verbs.QPTypeUD, kit.RxeSetup{})
@@ -96,7 +96,7 @@ func TestRxeGRHLength(t *testing.T) {
 	})
 }
 
-// TestRxeBoundRegion: a region with a bound window can't be closed.
+// TestRxeBoundRegion checks that a region with a bound window can't be closed.
 func TestRxeBoundRegion(t *testing.T) {
 	onRxe(t, "bound", func(t *testing.T, d *kit.RxeDevice) {
 		a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
@@ -116,8 +116,8 @@ func TestRxeBoundRegion(t *testing.T) {
 	})
 }
 
-// TestRxeCQOverflow: each completion that a CQ has no room for is an event. Neither the CQ nor its queue pairs
-// end: later requests are carried out and complete. Only waits fail.
+// TestRxeCQOverflow checks that each completion that a CQ has no room for is an event. Neither the CQ nor its queue
+// pairs end: later requests are carried out and complete. Only waits fail.
 func TestRxeCQOverflow(t *testing.T) {
 	onRxe(t, "overflow", func(t *testing.T, d *kit.RxeDevice) {
 		a, b := d.End(t, verbs.QPTypeRC, kit.RxeSetup{CQE: 3}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})

@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRxeTransfer moves memory over two rails in both directions, with notifications, beside an operation with the descriptor
-// of a region that is gone, and cancels a batch. Both rails lead over one device.
+// TestRxeTransfer moves memory over two rails in both directions, with notifications, beside an operation with the
+// descriptor of a region that is gone, and cancels a batch. Both rails lead over one device.
 func TestRxeTransfer(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// TestRxeCredentialsChanged: write(2), by which doorbells and arming go, is closed
-// to who changed credentials after opening the device. ioctl is not.
+// TestRxeCredentialsChanged checks that write(2), by which doorbells and arming go, fails for a process that changed
+// its credentials after opening the device. ioctl is not.
 func TestRxeCredentialsChanged(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

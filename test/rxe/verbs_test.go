@@ -128,7 +128,7 @@ func TestRxeGet(t *testing.T) {
 	}
 }
 
-// TestRxeAccess: unsupported access is refused alike on every kernel.
+// TestRxeAccess checks that unsupported access is refused alike on every kernel.
 func TestRxeAccess(t *testing.T) {
 	d := kit.OpenRxe(t)
 	for flag, has := range map[verbs.Access]bool{

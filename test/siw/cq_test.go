@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCQOverflow: more completions than the CQ holds are an asynchronous event, and end the connection.
+// TestCQOverflow checks that more completions than the CQ holds are an asynchronous event, and end the connection.
 func TestCQOverflow(t *testing.T) {
 	kit.NoLeak(t)
 	newObjects(t).overflow(t)
@@ -42,8 +42,8 @@ func (o *objects) overflow(t *testing.T) {
 	}
 }
 
-// TestCQWait: a wait returns for completions from before it as well as from
-// during it; each of two CQs on one channel gets its own.
+// TestCQWait checks that a wait returns for completions from before it as well as from during it; each of two CQs on
+// one channel gets its own.
 func TestCQWait(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -75,8 +75,8 @@ func TestCQWait(t *testing.T) {
 	}
 }
 
-// TestCQArmRefused: siw loses solicited events of receives, so nobody may rely
-// on them; and a CQ without a channel has no events.
+// TestCQArmRefused checks that siw loses solicited events of receives, so nobody may rely on them; and a CQ without a
+// channel has no events.
 func TestCQArmRefused(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -96,8 +96,7 @@ func TestCQArmRefused(t *testing.T) {
 	}
 }
 
-// TestCreateCQ: of one entry, of many, of all there can be, on each vector, with
-// and without a channel.
+// TestCreateCQ creates CQs of one entry, of many, of all there can be, on each vector, with and without a channel.
 func TestCreateCQ(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -120,7 +119,7 @@ func TestCreateCQ(t *testing.T) {
 	}
 }
 
-// TestCQRefused: sizes and vectors that are not to be had.
+// TestCQRefused checks that impossible sizes and vectors are refused.
 func TestCQRefused(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -133,7 +132,7 @@ func TestCQRefused(t *testing.T) {
 	}
 }
 
-// TestCQClosedWhileWaiting: the waiter gets an error.
+// TestCQClosedWhileWaiting checks that the waiter gets an error.
 func TestCQClosedWhileWaiting(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -152,7 +151,7 @@ func TestCQClosedWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestSharedCQ: eight connections complete on one CQ, which says whose each is.
+// TestSharedCQ checks that eight connections complete on one CQ, which says whose each is.
 func TestSharedCQ(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)

@@ -74,7 +74,7 @@ func TestExchangeStatic(t *testing.T) {
 	server.Finish(t)
 }
 
-// TestStatic: neither program needs a loader or a library.
+// TestStatic checks that neither program needs a loader or a library.
 func TestStatic(t *testing.T) {
 	for _, name := range []string{kit.RdmalinkBin, "../../bin/exchange"} {
 		f, err := elf.Open(name)

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFlush: work that waits when a connection ends is flushed, in order. So
-// is work that is posted afterwards, which siw itself would keep for ever.
+// TestFlush checks that work that waits when a connection ends is flushed, in order. So is work that is posted
+// afterwards, which siw itself would keep for ever.
 func TestFlush(t *testing.T) {
 	kit.Fabric(t)
 	waiting := []string{"1000 RECV work request flushed", "1001 RECV work request flushed", "1002 RECV work request flushed"}
@@ -123,8 +123,8 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 	}
 }
 
-// TestWaitsEnd: each wait for a kernel that stays silent ends with its context.
-// Others of rdmacm's are in TestCMCancel.
+// TestWaitsEnd checks that each wait for a kernel that stays silent ends with its context. Others of rdmacm's are in
+// TestCMCancel.
 func TestWaitsEnd(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)

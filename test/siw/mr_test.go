@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRegMRAt: a region is named by the addresses that were chosen for it, by its own side in
-// SGEs and by the peer.
+// TestRegMRAt checks that a region is named by the addresses that were chosen for it, by its own side in SGEs and by
+// the peer.
 func TestRegMRAt(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
@@ -42,9 +42,8 @@ func TestRegMRAt(t *testing.T) {
 	}
 }
 
-// TestRegMRAtSiw: siw's kernel takes a region at any address, and then knows the memory's own
-// alone (a peer's READ at the chosen one ended the connection when it was tried); so
-// provider/siw refuses the others.
+// TestRegMRAtSiw checks that siw's kernel takes a region at any address, and then knows the memory's own alone (a
+// peer's READ at the chosen one ended the connection when it was tried); so provider/siw refuses the others.
 func TestRegMRAtSiw(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -54,7 +53,7 @@ func TestRegMRAtSiw(t *testing.T) {
 	}
 }
 
-// TestHandles: the kernel lists the objects created through a descriptor, without those that were closed.
+// TestHandles checks that the kernel lists the objects created through a descriptor, without those that were closed.
 func TestHandles(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		d := pd.Device()
@@ -75,7 +74,7 @@ func TestHandles(t *testing.T) {
 	})
 }
 
-// TestQueryMR: the kernel reports the same keys and length of a region.
+// TestQueryMR checks that the kernel reports the same keys and length of a region.
 func TestQueryMR(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		mr := kit.Must(pd.AllocMR(10_000, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
@@ -87,7 +86,7 @@ func TestQueryMR(t *testing.T) {
 	})
 }
 
-// TestRegDMABuf: neither driver takes dma-bufs, and the error says so.
+// TestRegDMABuf checks that neither driver takes dma-bufs, and the error says so.
 func TestRegDMABuf(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		f := kit.Must(os.Open("/proc/self/exe"))(t)
@@ -178,7 +177,7 @@ func TestMemoryRefused(t *testing.T) {
 	}
 }
 
-// TestCloseOrder: an object in use does not close, and the error names its users.
+// TestCloseOrder checks that an object in use does not close, and the error names its users.
 func TestCloseOrder(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSendWithInvalidate: the key is dead once the SEND has arrived, and using
-// it ends the connection.
+// TestSendWithInvalidate checks that the key is dead once the SEND has arrived, and using it ends the connection.
 func TestSendWithInvalidate(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -42,8 +41,7 @@ func TestSendWithInvalidate(t *testing.T) {
 	}
 }
 
-// TestReadWithInvalidate: siw reads, but ends the local key for the kernel's own
-// users only.
+// TestReadWithInvalidate checks that siw reads, but ends the local key for the kernel's own users only.
 func TestReadWithInvalidate(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -115,7 +113,7 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// TestInline: the data is taken from Inline before PostSend returns.
+// TestInline checks that the data is taken from Inline before PostSend returns.
 func TestInline(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -137,8 +135,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestUnsignaled: only requests that ask for a completion get one, and the queue goes
-// round many times.
+// TestUnsignaled checks that only requests that ask for a completion get one, and the queue goes round many times.
 func TestUnsignaled(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
@@ -168,7 +165,7 @@ func TestUnsignaled(t *testing.T) {
 	}
 }
 
-// TestFence: a fenced send waits for the read before it, whose data it sends.
+// TestFence checks that a fenced send waits for the read before it, whose data it sends.
 func TestFence(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCreateQP: a QP holds at least the requested number of requests, and as many as it reports.
+// TestCreateQP checks that a QP holds at least the requested number of requests, and as many as it reports.
 func TestCreateQP(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -44,7 +44,7 @@ func TestCreateQP(t *testing.T) {
 	}
 }
 
-// TestCreateQPRefused: what siw has not got.
+// TestCreateQPRefused checks that options that siw lacks are refused.
 func TestCreateQPRefused(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -69,8 +69,8 @@ func TestCreateQPRefused(t *testing.T) {
 	}
 }
 
-// TestSignalAll: every send of such a QP completes, and nothing else does, of
-// all that Dial may have to send before.
+// TestSignalAll checks that every send of such a QP completes, and nothing else does, of all that Dial may have to send
+// before.
 func TestSignalAll(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

@@ -86,7 +86,7 @@ func TestQueryPort(t *testing.T) {
 	}
 }
 
-// TestQueryGID: siw's one GID begins with the interface's hardware address.
+// TestQueryGID checks that siw's one GID begins with the interface's hardware address.
 func TestQueryGID(t *testing.T) {
 	kit.NoLeak(t)
 	k := newObjects(t)
@@ -119,7 +119,7 @@ func TestQueryPKey(t *testing.T) {
 	}
 }
 
-// TestQueryQP: the state follows the connection on kernels that report it.
+// TestQueryQP checks that the state follows the connection on kernels that report it.
 func TestQueryQP(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

@@ -107,7 +107,7 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// TestNotConnected: a QP takes receives before it is connected, but no sends.
+// TestNotConnected checks that a QP takes receives before it is connected, but no sends.
 func TestNotConnected(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

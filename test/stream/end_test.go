@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestRsocketKilled: a C peer that is killed in the middle is a broken connection, and
-// not the end of its data.
+// TestRsocketKilled checks that a C peer that is killed in the middle is a broken connection, and not the end of its
+// data.
 func TestRsocketKilled(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
@@ -47,8 +47,8 @@ func TestRsocketKilled(t *testing.T) {
 	})
 }
 
-// TestRsocketStranger: a peer that connects and does not speak rsocket is refused, and
-// those that do are let in all the same.
+// TestRsocketStranger checks that a peer that connects and does not speak rsocket is refused, and those that do are let
+// in all the same.
 func TestRsocketStranger(t *testing.T) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
@@ -132,8 +132,8 @@ func portOf(l net.Listener) string {
 	return port
 }
 
-// TestRsocketSlowReader: a writer is held up by a reader that does not read, wakes when its
-// deadline comes, and ends well: all that Write took arrives after Close.
+// TestRsocketSlowReader checks that a writer is held up by a reader that does not read, wakes when its deadline comes,
+// and ends well: all that Write took arrives after Close.
 func TestRsocketSlowReader(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
@@ -163,7 +163,7 @@ func TestRsocketSlowReader(t *testing.T) {
 	})
 }
 
-// TestRsocketAllocs: a round trip allocates nothing at either end.
+// TestRsocketAllocs checks that a round trip allocates nothing at either end.
 func TestRsocketAllocs(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
@@ -200,8 +200,7 @@ func TestRsocketAllocs(t *testing.T) {
 	})
 }
 
-// TestRsocketCloseAtOnce: written bytes arrive although the writer closes at once, time
-// after time.
+// TestRsocketCloseAtOnce checks that written bytes arrive although the writer closes at once, time after time.
 func TestRsocketCloseAtOnce(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {

@@ -35,8 +35,8 @@ func listenRsocket(t *testing.T, host string) net.Listener {
 	return l
 }
 
-// TestRsocketHTTP: net/http's client and server keep a connection for several requests,
-// send large bodies both ways, and hand a connection over.
+// TestRsocketHTTP checks that net/http's client and server keep a connection for several requests, send large bodies
+// both ways, and hand a connection over.
 func TestRsocketHTTP(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
@@ -100,7 +100,7 @@ func largestBody(host string) int {
 	return 1 << 20
 }
 
-// TestRsocketTLS: crypto/tls over byte streams, ended by its own goodbye.
+// TestRsocketTLS runs crypto/tls over byte streams, until its close_notify.
 func TestRsocketTLS(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
@@ -159,7 +159,7 @@ func (Sum) Add(args []int, reply *int) error {
 	return nil
 }
 
-// TestRsocketRPC: net/rpc, with calls beside each other.
+// TestRsocketRPC runs net/rpc with concurrent calls.
 func TestRsocketRPC(t *testing.T) {
 	kit.Only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {

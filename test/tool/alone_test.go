@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestDoctorExclusive: the doctor says where the devices are.
+// TestDoctorExclusive checks that the doctor says where the devices are.
 func TestDoctorExclusive(t *testing.T) {
 	kit.NoFabric(t)
 	kit.NoRxeFabric(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestContainer: a static program and two device nodes are all that it takes.
+// TestContainer checks that a container needs only a static program and two device nodes.
 func TestContainer(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)

@@ -210,8 +210,8 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 	}
 }
 
-// TestDevinfoDenied: without permission to open the device, devinfo prints sysfs's fields, which are
-// the same, and why the others are missing.
+// TestDevinfoDenied checks that without permission to open the device, devinfo prints sysfs's fields, which are the
+// same, and why the others are missing.
 func TestDevinfoDenied(t *testing.T) {
 	kit.Only612(t)
 	everybodys := everybodysRdmalink(t)

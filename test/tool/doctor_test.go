@@ -154,8 +154,7 @@ func rationed(t *testing.T, name string) {
 	ill(t, within("hca_handle=1 hca_object=1000")) // which the doctor has, and gives back
 }
 
-// TestDoctorOnLoopback: links that come up, and can't connect; seen from another
-// network namespace too.
+// TestDoctorOnLoopback examines links that come up, and can't connect; seen from another network namespace too.
 func TestDoctorOnLoopback(t *testing.T) {
 	kit.Only612(t)
 	kit.Sh(t, "ip netns add gvdoc && ip -n gvdoc link set lo up")
@@ -218,7 +217,7 @@ func hideModules(t *testing.T) {
 	})
 }
 
-// TestDoctorDCB: a network device of the kernel that has no DCB, and queues that mark packets.
+// TestDoctorDCB examines a network device of the kernel that has no DCB, and queues that mark packets.
 func TestDoctorDCB(t *testing.T) {
 	kit.Only612(t)
 	kit.Dummy(t, "docdcb", "10.90.2.1/24")
@@ -230,7 +229,7 @@ func TestDoctorDCB(t *testing.T) {
 	}
 }
 
-// TestSelftest: on a kernel's devices all that they offer passes the doctor's self-test.
+// TestSelftest checks that on a kernel's devices all that they offer passes the doctor's self-test.
 func TestSelftest(t *testing.T) {
 	kit.Only612(t)
 	for _, typ := range kit.LinkTypes() {

@@ -65,8 +65,8 @@ func dumpedUntil(t *testing.T, r *kit.Running, text string, times int) (all []du
 	return all
 }
 
-// TestDumpRxe: each message of ibv_rc_pingpong is seen where it crosses a network
-// device, with its acknowledgement, and the kernel's ICRC is the one computed.
+// TestDumpRxe checks that each message of ibv_rc_pingpong is seen where it crosses a network device, with its
+// acknowledgement, and the kernel's ICRC is the one computed.
 func TestDumpRxe(t *testing.T) {
 	kit.Only612(t)
 	near, far := kit.RxeWire(t)
@@ -104,8 +104,8 @@ func TestDumpRxe(t *testing.T) {
 	}
 }
 
-// TestDumpSiw: rping's messages are found in siw's TCP connections, also where a segment
-// holds several or a part of one.
+// TestDumpSiw checks that rping's messages are found in siw's TCP connections, also where a segment holds several or a
+// part of one.
 func TestDumpSiw(t *testing.T) {
 	kit.Only612(t)
 	kit.CMLink(t, "siw")

@@ -125,7 +125,7 @@ func TestLinkWithoutModule(t *testing.T) {
 	}
 }
 
-// TestLinkInChroot: rdmalink needs no /sys, /proc, /dev or /etc.
+// TestLinkInChroot checks that rdmalink needs no /sys, /proc, /dev or /etc.
 func TestLinkInChroot(t *testing.T) {
 	kit.Only612(t)
 	kit.Dummy(t, "jail0", "10.1.1.1/24")

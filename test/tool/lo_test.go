@@ -65,8 +65,8 @@ func asBefore(t *testing.T) {
 	}
 }
 
-// TestAddLeavesLo: a link that the kernel refuses leaves lo as it was, also
-// where the user may change lo but not add links.
+// TestAddLeavesLo checks that a link that the kernel refuses leaves lo as it was, also where the user may change lo but
+// not add links.
 func TestAddLeavesLo(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.NewNetns(t)
@@ -86,7 +86,7 @@ func TestAddLeavesLo(t *testing.T) {
 	}
 }
 
-// TestAddOnBareNetdev: a network device that is down and has no address.
+// TestAddOnBareNetdev adds a link on a network device that is down and has no address.
 func TestAddOnBareNetdev(t *testing.T) {
 	for _, typ := range kit.LinkTypes() {
 		t.Run(typ, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestLoNeedsMAC(t *testing.T) {
 	}
 }
 
-// TestEnsureLinkOnLo: EnsureLink replaces a link that can't connect, because lo had no hardware address, and changes nothing
-// the second time.
+// TestEnsureLinkOnLo checks that EnsureLink replaces a link that can't connect, because lo had no hardware address, and
+// changes nothing the second time.
 func TestEnsureLinkOnLo(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.NewNetns(t)

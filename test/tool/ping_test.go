@@ -16,8 +16,8 @@ func pingHost(words ...string) *exec.Cmd {
 	return exec.Command(kit.RdmalinkBin, append([]string{"ping", "-i", "0"}, words...)...)
 }
 
-// TestPing: rdmalink ping has its answers from C's server and from ours, on both drivers,
-// and says so in text and in JSON.
+// TestPing checks that rdmalink ping has its answers from C's server and from ours, on both drivers, and says so in
+// text and in JSON.
 func TestPing(t *testing.T) {
 	kit.Only612(t)
 	for _, typ := range []string{"siw", "rxe"} {
@@ -49,8 +49,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestPingComesBack: pings are lost while no server is there, and answered again when one
-// is; an interrupt ends with the summary.
+// TestPingComesBack checks that pings are lost while no server is there, and answered again when one is; an interrupt
+// ends with the summary.
 func TestPingComesBack(t *testing.T) {
 	kit.CMLink(t, "rxe")
 	kit.NoLeak(t)

@@ -49,8 +49,8 @@ func rpingOver(t *testing.T, addr string) {
 	}
 }
 
-// TestRpingOwnQP: -q makes no difference to the peer, one client or many. C's has it on
-// RoCE only: its queue pair asks for a P_Key.
+// TestRpingOwnQP checks that -q makes no difference to the peer, one client or many. C's has it on RoCE only: its queue
+// pair asks for a P_Key.
 func TestRpingOwnQP(t *testing.T) {
 	kit.Only612(t)
 	for typ, pairs := range map[string][][2]string{
@@ -119,7 +119,7 @@ func offered(e *kit.End, i int) verbs.SendWR {
 	return verbs.SendWR{RemoteAddr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}
 }
 
-// TestRpingBadServer: the client finds out, and says what.
+// TestRpingBadServer checks that the client detects the fault and names it.
 func TestRpingBadServer(t *testing.T) {
 	kit.Fabric(t)
 	for _, test := range []struct {
@@ -166,8 +166,8 @@ func TestRpingBadServer(t *testing.T) {
 	}
 }
 
-// TestRpingBadClient: the server finds out, and says what. A text without a NUL
-// is not bad: as much as was read is written back.
+// TestRpingBadClient checks that the server detects the fault and names it. A text without a NUL is not bad: as much as
+// was read is written back.
 func TestRpingBadClient(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -275,8 +275,7 @@ func TestRping(t *testing.T) {
 	}
 }
 
-// TestRpingText: both programs print the same with -v, for each size at
-// and between the limits.
+// TestRpingText checks that both programs print the same with -v, for each size at and between the limits.
 func TestRpingText(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -299,8 +298,8 @@ func TestRpingText(t *testing.T) {
 	}
 }
 
-// TestRpingWildcard: a server on all addresses serves either family, and a
-// client may choose where it comes from.
+// TestRpingWildcard checks that a server on all addresses serves either family, and a client may choose where it comes
+// from.
 func TestRpingWildcard(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -354,8 +353,7 @@ func TestRpingJSON(t *testing.T) {
 	}
 }
 
-// TestRpingPersistent: clients side by side, one that breaks off, and an
-// interrupt at the end.
+// TestRpingPersistent runs clients side by side, one that breaks off, and an interrupt at the end.
 func TestRpingPersistent(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -383,8 +381,8 @@ func TestRpingPersistent(t *testing.T) {
 	}
 }
 
-// TestRpingInterrupt: a client without a count ends well, and so does its
-// server; one with a count has failed.
+// TestRpingInterrupt checks that a client without a count ends well, and so does its server; one with a count has
+// failed.
 func TestRpingInterrupt(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
@@ -424,8 +422,8 @@ func TestRpingInterrupt(t *testing.T) {
 	})
 }
 
-// TestRpingKill: whichever of ours loses its peer in the middle says so; nothing is
-// left of one that dies. What C's rping makes of that is its own affair.
+// TestRpingKill checks that whichever of ours loses its peer in the middle says so; nothing is left of one that dies.
+// What C's rping makes of that is its own affair.
 func TestRpingKill(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestExampleS3 moves objects by RDMA on the kernel's rxe, and by plain HTTP on the same network interface. It prints how long both take.
+// TestExampleS3 moves objects by RDMA on the kernel's rxe, and by plain HTTP on the same network interface. It prints
+// how long both take.
 func TestExampleS3(t *testing.T) {
 	kit.Only612(t)
 	kit.CMLink(t, "rxe")

@@ -26,8 +26,8 @@ type traceLine struct {
 // straced are a write or an RDMA_VERBS_IOCTL in strace's words, with -y and -xx.
 var straced = regexp.MustCompile(`(?m)^\d+ +(ioctl|write)\(\d+<(?:\\x[0-9a-f]{2}|[^>])*>, (?:"\\x([0-9a-f]{2})[^"]*"|RDMA_VERBS_IOCTL|_IOC[^,]*0x1b, 0x1[^,]*,)`)
 
-// TestTrace: rping of C and ours ask the same of the kernel under rdmalink trace as under
-// strace: the same commands of rdma_cm, each as often, and of C's as many requests by ioctl.
+// TestTrace checks that rping of C and ours ask the same of the kernel under rdmalink trace as under strace: the same
+// commands of rdma_cm, each as often, and of C's as many requests by ioctl.
 func TestTrace(t *testing.T) {
 	if kit.OnUML() {
 		t.Skip("User Mode Linux has no PTRACE_GET_SYSCALL_INFO")

@@ -42,7 +42,7 @@ func hears(p *kit.Process, t *testing.T, want watchLine) (got watchLine) {
 	}
 }
 
-// TestWatch: links that come and go, and ports that go down and up, in one stream.
+// TestWatch watches links that come and go, and ports that go down and up, in one stream.
 func TestWatch(t *testing.T) {
 	kit.Dummy(t, "watch0", "10.88.0.1/24")
 	kit.Dummy(t, "watch1", "10.88.1.1/24")
@@ -98,8 +98,7 @@ func interrupt(p *kit.Process, t *testing.T, on61 string) {
 	}
 }
 
-// TestWatchFromOutside: without the device nodes there are fewer events, and ports
-// are looked at.
+// TestWatchFromOutside checks that without the device nodes there are fewer events, and ports are looked at.
 func TestWatchFromOutside(t *testing.T) {
 	kit.Dummy(t, "watch2", "10.88.2.1/24")
 	kit.Link(t, "gvout", "rxe", "watch2")

@@ -44,7 +44,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestAgain: a failure of perftest that a busy machine causes doesn't use up the tries for other failures.
+// TestAgain checks that a failure of perftest that a busy machine causes doesn't use up the tries for other failures.
 func TestAgain(t *testing.T) {
 	b := &bench{log: io.Discard}
 	tried := 0

@@ -51,8 +51,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPatchesFit: each patch is of a package that is tested, and has its place there, also
-// after things were renamed.
+// TestPatchesFit checks that each patch is of a package that is tested, and has its place there, also after things were
+// renamed.
 func TestPatchesFit(t *testing.T) {
 	t.Chdir("../../..")
 	patches, err := readPatches(patchDir)

@@ -47,7 +47,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestLongOutput: the stacks of a test that met the time limit are cut.
+// TestLongOutput checks that the stacks of a test that met the time limit are cut.
 func TestLongOutput(t *testing.T) {
 	text := strings.Repeat("goroutine 1 [running]:\n", 10)
 	if s := first(text, len(text)); s != text {
@@ -58,8 +58,8 @@ func TestLongOutput(t *testing.T) {
 	}
 }
 
-// TestSilentFailure: a command may fail without a failed test, and a failed test
-// without the command; neither passes.
+// TestSilentFailure checks that a command may fail without a failed test, and a failed test without the command;
+// neither passes.
 func TestSilentFailure(t *testing.T) {
 	dead := playBack("make: *** [vm] Error 1\n", errors.New("exit status 2"))
 	lying := playBack(`{"Action":"fail","Package":"p","Test":"TestA"}`, nil)
@@ -73,7 +73,7 @@ func TestSilentFailure(t *testing.T) {
 	}
 }
 
-// TestLastLine: it has the time, and names faults that a module under test may have caused.
+// TestLastLine checks that the line has the time, and names faults that a module under test may have caused.
 func TestLastLine(t *testing.T) {
 	var out bytes.Buffer
 	total(&out, []outcome{playBack(recorded, nil)}, 90*time.Second)
@@ -97,7 +97,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestRelease: each row belongs to make test or to what make test-all adds, and a named row can be of either.
+// TestRelease checks that each row belongs to make test or to what make test-all adds, and a named row can be of
+// either.
 func TestRelease(t *testing.T) {
 	seen := make(map[string]int)
 	for _, args := range [][]string{nil, {"-release"}} {

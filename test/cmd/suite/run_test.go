@@ -49,7 +49,7 @@ func TestRunPasses(t *testing.T) {
 	}
 }
 
-// TestFresh: CI takes no result from an earlier run.
+// TestFresh checks that CI takes no result from an earlier run.
 func TestFresh(t *testing.T) {
 	t.Setenv("CI", "true")
 	if _, out, _ := inMake(t, "vm-6.1"); !strings.Contains(out, "skipped 1: 6.1 -count=1 -json []\n") {
@@ -57,7 +57,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestStress: every run of a row appends a line, and the summary counts those of earlier runs too.
+// TestStress checks that every run of a row appends a line, and the summary counts those of earlier runs too.
 func TestStress(t *testing.T) {
 	before := `{"Time":"2026-01-02T03:04:05Z","Row":"rig","Seconds":7200,"Failed":["exit status 2"],"Faults":1}` + "\n"
 	t.Chdir(t.TempDir())

@@ -46,8 +46,8 @@ func TestInMachineB(t *testing.T) {
 
 func TestInMachineC(t *testing.T) { onlyInMachine(t) }
 
-// TestFaultIsNotAFailure: a machine that dies by itself is booted again for the
-// tests that had not finished, loudly; one that failed before stays failed.
+// TestFaultIsNotAFailure checks that a machine that dies by itself is booted again for the tests that had not finished,
+// loudly; one that failed before stays failed.
 func TestFaultIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()
@@ -70,8 +70,8 @@ func TestFaultIsNotAFailure(t *testing.T) {
 	}
 }
 
-// TestTestGuests: vm test boots again for the tests that a machine took with it, and takes the
-// results from its cache the next time.
+// TestTestGuests checks that vm test boots again for the tests that a machine took with it, and takes the results from
+// its cache the next time.
 func TestTestGuests(t *testing.T) {
 	t.Setenv(inMachine, "pass")
 	vm, err := filepath.Abs("../../../bin/vm")

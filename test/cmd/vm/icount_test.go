@@ -46,8 +46,8 @@ func spin(n int) {
 	spun = s
 }
 
-// TestICount: each thousand turns take the same number of nanoseconds, a few
-// thousands exactly, since it is the number of their instructions.
+// TestICount checks that each thousand turns take the same number of nanoseconds, a few thousands exactly, since it is
+// the number of their instructions.
 func TestICount(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()

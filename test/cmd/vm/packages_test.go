@@ -14,7 +14,7 @@ import (
 	"testing/fstest"
 )
 
-// TestClosure: results depend on the packages that tests use and what these need, directly, as an
+// TestClosure checks that results depend on the packages that tests use and what these need, directly, as an
 // alternative or by another name, and on what every system has; not on others.
 func TestClosure(t *testing.T) {
 	all := map[string]debianPackage{}
@@ -38,7 +38,7 @@ func TestClosure(t *testing.T) {
 	}
 }
 
-// TestHashInputs: programs and pages are inputs. Files that other rows write below bin are not.
+// TestHashInputs checks that programs and pages are inputs. Files that other rows write below bin are not.
 func TestHashInputs(t *testing.T) {
 	sum := func(changed string) string {
 		root := fstest.MapFS{}
@@ -67,8 +67,8 @@ func TestHashInputs(t *testing.T) {
 	}
 }
 
-// TestInputs: every file of the repository that a kernel test names is an input of the cache, and
-// none is among those that other rows write.
+// TestInputs checks that every file of the repository that a kernel test names is an input of the cache, and none is
+// among those that other rows write.
 func TestInputs(t *testing.T) {
 	rooms, err := filepath.Glob("../../*/main_test.go")
 	if err != nil || len(rooms) < 5 {

@@ -18,8 +18,7 @@ func newPrinter(out *bytes.Buffer) *printer {
 	return &printer{to: out, json: true, kept: make(map[string][]gotest.Event), failed: make(map[string]bool)}
 }
 
-// TestDeal: the longest tests go first, each to the guest with the least to do, and every test to
-// one guest.
+// TestDeal checks that the longest tests go first, each to the guest with the least to do, and every test to one guest.
 func TestDeal(t *testing.T) {
 	a, b := &suite{pkg: "a", tests: []string{"TestA", "TestB", "TestC"}}, &suite{pkg: "b", tests: []string{"TestD", "TestE"}}
 	times := map[string]float64{"a TestA": 10, "a TestB": 4, "a TestC": 3, "b TestD": 2}
@@ -56,7 +55,7 @@ func TestRuns(t *testing.T) {
 const twoRuns = "boot noise\n" + beginMark + "p\n\x16=== RUN   TestA\n\x16--- PASS: TestA (1.50s)\n\x16=== RUN   TestB\n    b_test.go:1: no siw\n" +
 	"\x16--- SKIP: TestB (0.00s)\n\x16PASS\n\n" + endMark + "0\n" + beginMark + "q\n\x16=== RUN   TestC\n    c_test.go:1: bad\n\x16--- FAIL: TestC (0.20s)\n\x16FAIL\n\n" + endMark + "1\n"
 
-// TestDemux: the output of a batch, in pieces of any size, becomes the events of its runs.
+// TestDemux checks that the output of a batch, in pieces of any size, becomes the events of its runs.
 func TestDemux(t *testing.T) {
 	for _, size := range []int{1, 7, len(twoRuns)} {
 		var out bytes.Buffer
@@ -87,8 +86,8 @@ func TestDemux(t *testing.T) {
 	}
 }
 
-// TestDemuxFails: a run that exits with another code than 0 fails although no test did, and so
-// does one that is cut off.
+// TestDemuxFails checks that a run that exits with another code than 0 fails although no test did, and so does one that
+// is cut off.
 func TestDemuxFails(t *testing.T) {
 	for _, text := range []string{
 		beginMark + "p\n\x16--- PASS: TestA (0.00s)\n\x16PASS\n3 mappings left\n\n" + endMark + "1\n",
@@ -105,7 +104,7 @@ func TestDemuxFails(t *testing.T) {
 	}
 }
 
-// TestResults: a suite that passed is found again by its binary, and by nothing else.
+// TestResults checks that a suite that passed is found again by its binary, and by nothing else.
 func TestResults(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "x.test")

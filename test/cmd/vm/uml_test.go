@@ -35,8 +35,8 @@ func TestUMLOutputAndExitCode(t *testing.T) {
 	}
 }
 
-// TestUMLDevices: both drivers are there and carry data, the network is what
-// tests build on, and the host's files stay as they are.
+// TestUMLDevices checks that both drivers are there and carry data, the network is what tests build on, and the host's
+// files stay as they are.
 func TestUMLDevices(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,7 +82,8 @@ func TestUMLTimeoutShowsStacks(t *testing.T) {
 	timesOut(t, onUML, ":") // it goes on, and is killed after a minute
 }
 
-// TestUMLCancelLeavesNoProcess: UML's programs are processes of the host.
+// TestUMLCancelLeavesNoProcess checks that a cancelled run leaves none of UML's programs, which are processes of the
+// host.
 func TestUMLCancelLeavesNoProcess(t *testing.T) {
 	code, errs := cancelled(t, onUML+" -mem 300", "sleep 300 & echo running; sleep 300")
 	if code != exitRig {

@@ -3,11 +3,13 @@ package dump
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +68,33 @@ func TestWrite(t *testing.T) {
 	}
 	if got, err := dump(t, "", copied); err != nil || got != want || got == "" {
 		t.Error(err, got)
+	}
+}
+
+// TestWriteLinks checks that packets of several link types do not end up in one pcap file, which has one.
+func TestWriteLinks(t *testing.T) {
+	block := func(kind uint32, body []byte) []byte {
+		size := uint32(12 + len(body))
+		b := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, kind), size)
+		return binary.LittleEndian.AppendUint32(append(b, body...), size)
+	}
+	packet := func(number byte, data []byte) []byte {
+		head := make([]byte, 20)
+		head[0], head[12], head[16] = number, byte(len(data)), byte(len(data))
+		return block(6, append(head, data...))
+	}
+	tcp := append([]byte{0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 19: 0}, make([]byte, 20)...)
+	file := slices.Concat(
+		block(0x0a0d0d0a, []byte{0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255}),
+		block(1, []byte{decode.LinkRaw, 0, 0, 0, 0, 0, 0, 0}), block(1, []byte{decode.LinkIPv4, 0, 0, 0, 0, 0, 0, 0}),
+		packet(0, tcp), packet(1, tcp), packet(0, tcp))
+	copied := filepath.Join(t.TempDir(), "copy.pcap")
+	out, err := dump(t, string(file), "-w", copied, "-")
+	if want := "1 of 3 packets were not written: a pcap file has one link type"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if got, err := os.Stat(copied); err != nil || got.Size() != 24+2*(16+40) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -151,10 +151,12 @@ type session struct {
 	decoder *decode.Decoder
 	file    io.Writer // of -w
 	writer  *capture.Writer
+	link    uint32 // of the packets that writer takes
 	first   time.Time
 	packets int
 	shown   int
 	unsaved int // by -w
+	foreign int // packets that -w leaves out, because they are of another link type
 }
 
 // all reads to the end, or until enough was shown.
@@ -208,6 +210,9 @@ func (s *session) skipped() error {
 		if s.unsaved > 0 {
 			s.Note("%d of %d packets were not written: they are neither of RoCE nor of TCP", s.unsaved, s.packets)
 		}
+		if s.foreign > 0 {
+			s.Note("%d of %d packets were not written: a pcap file has one link type, and theirs is not that of the first packet", s.foreign, s.packets)
+		}
 		return nil
 	}
 	reasons := s.decoder.Skipped()
@@ -226,12 +231,17 @@ func (s *session) skipped() error {
 	return nil
 }
 
-// save writes the packet. A pcap file is of one link type, that of the first packet.
+// save writes the packet, if it has the link type of the file, which is that of the first packet.
 func (s *session) save(r capture.Record) (err error) {
 	if s.writer == nil {
+		s.link = r.Link
 		if s.writer, err = capture.NewWriter(s.file, r.Link); err != nil {
 			return err
 		}
+	}
+	if r.Link != s.link {
+		s.foreign++
+		return nil
 	}
 	return s.writer.Write(r)
 }

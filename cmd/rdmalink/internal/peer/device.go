@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -65,6 +66,15 @@ func SourceGID(dev *uverbs.Device, port int, flag string, index int, own, peer n
 		}
 	}
 	return gid, err
+}
+
+// AddrOf returns the IP address of an end of a TCP connection.
+func AddrOf(end net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(end.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
 }
 
 // gidChoices returns the choices in order of preference: GIDs of the peer's address

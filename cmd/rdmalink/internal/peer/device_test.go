@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 
@@ -8,6 +9,16 @@ import (
 
 	"github.com/goverbs/goverbs/uverbs"
 )
+
+func TestAddrOf(t *testing.T) {
+	mapped := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1).To16(), Port: 1}
+	if got := AddrOf(mapped); got != netip.MustParseAddr("10.0.0.1") {
+		t.Error(got)
+	}
+	if got := AddrOf(&net.UnixAddr{Name: "socket"}); got.IsValid() {
+		t.Error(got)
+	}
+}
 
 func TestGIDChoices(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1%eth0")

@@ -47,7 +47,7 @@ func (b *Bandwidth) findPeak(posted, completed []int64, postList int) {
 			first++
 		}
 		for _, j := range known[first:] {
-			best = max(best, float64(j-i+1)/float64(completed[j]-posted[i]))
+			best = max(best, float64(j-i+1)/float64(max(completed[j]-posted[i], 1))) // of a coarse clock
 		}
 	}
 	b.Peak = best * 1e9 * float64(b.Size)

@@ -21,6 +21,9 @@ func TestBandwidth(t *testing.T) {
 	if b.findPeak(posted, completed, 2); b.Peak != 4000 {
 		t.Errorf("%v", b.Peak)
 	}
+	if b.findPeak([]int64{5}, []int64{5}, 1); math.IsInf(b.Peak, 0) { // JSON can't hold it
+		t.Error("a message that took no time has an infinite bandwidth")
+	}
 }
 
 // TestBandwidthReports checks that an end adds the result that the other end

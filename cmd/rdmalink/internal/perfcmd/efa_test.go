@@ -27,20 +27,31 @@ func TestEFA(t *testing.T) {
 		"send bw -c UD":                " 4096       40 ",
 		"send lat -c UD":               " 2       40 ",
 	} {
-		t.Run(line, func(t *testing.T) {
-			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.EFA})
-			conns := tcpPair(t)
-			server := make(chan error, 1)
-			go func() {
-				_, err := runOver(t, conns[0], f.Host(0).Device(0), line+" -n 40")
-				server <- err
-			}()
-			out, err := runOver(t, conns[1], f.Host(1).Device(0), line+" -n 40 host")
-			if serverErr := <-server; err != nil || serverErr != nil || !strings.Contains(out, want) || !strings.Contains(out, "CQ Moderation   : 1\n") {
-				t.Errorf("%v, server: %v\n%s", err, serverErr, out)
-			}
-		})
+		testBothEnds(t, rdmatest.EFA, line, want, "CQ Moderation   : 1\n")
 	}
+}
+
+// testBothEnds runs both ends of a test on devices of a kind, and checks that the client's output contains each of
+// want.
+func testBothEnds(t *testing.T, kind rdmatest.Kind, line string, want ...string) {
+	t.Run(line, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+		conns := tcpPair(t)
+		server := make(chan error, 1)
+		go func() {
+			_, err := runOver(t, conns[0], f.Host(0).Device(0), line+" -n 40")
+			server <- err
+		}()
+		out, err := runOver(t, conns[1], f.Host(1).Device(0), line+" -n 40 host")
+		if serverErr := <-server; err != nil || serverErr != nil {
+			t.Errorf("%v, server: %v", err, serverErr)
+		}
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				t.Errorf("no %q in\n%s", text, out)
+			}
+		}
+	})
 }
 
 // runOver runs one end on a device. It closes the connection.

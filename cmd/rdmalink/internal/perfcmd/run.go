@@ -103,15 +103,7 @@ func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*verbs.GIDEntry,
 	if p.gid < 0 && !port.GRHRequired && port.LID != 0 {
 		return nil, nil
 	}
-	return peer.SourceGID(dev, p.ibPort, "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
-}
-
-func addrOf(a net.Addr) netip.Addr {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap()
+	return peer.SourceGID(dev, p.ibPort, "-x", p.gid, peer.AddrOf(conn.LocalAddr()), peer.AddrOf(conn.RemoteAddr()))
 }
 
 // byCM leaves finding the device, and the peer, to rdma_cm.

@@ -116,16 +116,16 @@ func (s *session) pings(ctx context.Context) error {
 	return nil
 }
 
-// lasting are errors that a later ping would have too: of this machine, its routes and the options, not of a peer that is
-// late, or gone for now.
+// lasting are errors that a later ping would have too: of this machine, its routes and the options, not of a peer that
+// is late, or gone for now.
 var lasting = []error{
 	verbs.ErrNoDevice, verbs.ErrNoProvider, verbs.ErrNotSupported, rping.ErrProtocol,
 	syscall.EINVAL, syscall.ENODEV, syscall.ENOENT, syscall.ENXIO, syscall.EACCES, syscall.EPERM,
 	syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT, syscall.ENETUNREACH,
 }
 
-// permanent reports whether the next ping would fail in the same way. Once a ping was answered no error is permanent: the
-// device or the route has changed, and may come back.
+// permanent reports whether the next ping would fail in the same way. Once a ping was answered no error is permanent:
+// the device or the route has changed, and may come back.
 func permanent(err error) bool {
 	if rejected := new(rdmacm.RejectedError); errors.As(err, &rejected) {
 		switch rejected.Reason {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -50,15 +49,6 @@ func (t *exchange) leave(why error) {
 	t.forget()
 	giveup.Say(t.Conn, why)
 	_ = t.Conn.Close()
-}
-
-// local returns the address of this end.
-func (t *exchange) local() netip.Addr {
-	at, err := netip.ParseAddrPort(t.LocalAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap()
 }
 
 // sendAddrs sends the addresses of all QPs, padded with empty ones to the number of

@@ -83,9 +83,6 @@ func untilListened(t *testing.T, port int) {
 func TestPingpongExchange(t *testing.T) {
 	for _, k := range Kinds {
 		client, server := talks(t, t.Context())
-		if at := client.local().String(); at != "127.0.0.1" || server.local() != client.local() {
-			t.Errorf("the ends are at %v and %v", at, server.local())
-		}
 		want := []addr{cAddressRead, {lid: 1, qpn: 2, psn: 3}, {qpn: 0xffffff}}[:min(3, k.records)]
 		for _, way := range [][2]*exchange{{client, server}, {server, client}} {
 			if err := way[0].sendAddrs(want, k.records); err != nil {

@@ -110,7 +110,8 @@ func (p *session) introduce(ctx context.Context, g *game, report *report) error 
 func (p *session) introduceOver(t *exchange, g *game, report *report) (err error) {
 	server := p.host == ""
 	var remote []addr
-	from := t.local()
+	own := peer.AddrOf(t.LocalAddr())
+	from := own
 	if server {
 		if remote, err = t.recvAddrs(p.qpCount, p.kind.records); err != nil {
 			return err
@@ -119,7 +120,7 @@ func (p *session) introduceOver(t *exchange, g *game, report *report) (err error
 	}
 	gid := &verbs.GIDEntry{} // InfiniBand has its LID
 	if p.gid >= 0 || g.port.GRHRequired {
-		if gid, err = peer.SourceGID(g.dev, p.ibPort, "-g", p.gid, t.local(), from); err != nil {
+		if gid, err = peer.SourceGID(g.dev, p.ibPort, "-g", p.gid, own, from); err != nil {
 			return err
 		}
 	}

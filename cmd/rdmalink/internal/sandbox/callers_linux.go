@@ -46,7 +46,8 @@ func (c *callers) forget() {
 	}
 }
 
-// exec forgets the memory of all programs. That of the one that ends here may live on in another process, after vfork(2).
+// exec forgets the memory of all programs. That of the one that ends here may live on in another process, after
+// vfork(2).
 func (c *call) exec() result {
 	c.callers.forget()
 	c.process.close()

@@ -2,7 +2,7 @@ package sandbox
 
 import "testing"
 
-// TestClockOnCores: libmlx5 says when completions were, and has CQs that raise an event for several.
+// TestClockOnCores checks that libmlx5 says when completions were, and has CQs that raise an event for several.
 func TestClockOnCores(t *testing.T) {
 	long(t)
 	onCores(t, func(t *testing.T, c core) { asItShouldBe(t, c, "clock.c", "-lmlx5") })

@@ -38,7 +38,7 @@ func TestLocalize(t *testing.T) {
 	}
 }
 
-// TestLocalizeIP6: an ID that is bound to all IPv6 addresses, and no others, stays of that family.
+// TestLocalizeIP6 checks that an ID that is bound to all IPv6 addresses, and no others, stays of that family.
 func TestLocalizeIP6(t *testing.T) {
 	own := netip.MustParseAddr("::ffff:198.51.100.1")
 	in := make([]byte, 8+mostCommand)
@@ -49,7 +49,7 @@ func TestLocalizeIP6(t *testing.T) {
 	}
 }
 
-// TestLocalizeSource: an ID that is bound to nothing leaves from its own machine.
+// TestLocalizeSource checks that an ID that is bound to nothing leaves from its own machine.
 func TestLocalizeSource(t *testing.T) {
 	own := netip.MustParseAddr("198.51.100.2")
 	in := make([]byte, 8+mostCommand)

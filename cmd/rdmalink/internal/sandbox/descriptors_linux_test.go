@@ -22,7 +22,7 @@ func TestDescriptors(t *testing.T) {
 			}
 		}
 	}
-	for what, options := range map[string][]string{"umad": {"--fabric", "fat-tree:4x2"}, "issm": {"--fabric", "fat-tree:4x2", "--no-sm"}} {
+	for what, options := range map[string][]string{"arguments": {"-d", "mlx5"}, "umad": {"--fabric", "fat-tree:4x2"}, "issm": {"--fabric", "fat-tree:4x2", "--no-sm"}} {
 		if out, err := inside(t, options, "timeout", "-s", "KILL", "300", program, what); err != cli.ExitCode(7) {
 			t.Errorf("%s: %v\n%s", what, err, out)
 		}
@@ -43,6 +43,7 @@ const descriptorsProgram = `
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +214,28 @@ static void again(void)
 	}
 }
 
+/* Linux refuses these arguments. The device has a page of registers, which the sandbox reads. */
+static void arguments(void)
+{
+	struct ibv_context *device = ibv_open_device(ibv_get_device_list(0)[0]);
+	int netlink = socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
+	const char *link = "/sys/class/infiniband/mlx5_0";
+	char buffer[8] = "xxxxxxxx";
+	socklen_t length = 1;
+
+	CHECK(device && netlink >= 0);
+	for (int size = 0; size > -3; size--)
+		CHECK(syscall(SYS_readlinkat, AT_FDCWD, link, buffer, size) < 0 && errno == EINVAL);
+	CHECK(syscall(SYS_readlinkat, AT_FDCWD, link, buffer, 2) == 2 && buffer[1] == '.' && buffer[2] == 'x');
+	CHECK(!getsockopt(netlink, SOL_SOCKET, SO_TYPE, buffer, &length) && length == 1 && buffer[0] == SOCK_RAW && buffer[1] == '.');
+	length = -1;
+	CHECK(getsockopt(netlink, SOL_SOCKET, SO_TYPE, buffer, &length) < 0 && errno == EINVAL);
+	CHECK(ftruncate(device->cmd_fd, 0) < 0 && errno == EINVAL);
+	CHECK(fallocate(device->cmd_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0 && errno == ENODEV);
+	usleep(10 * 1000);
+	CHECK(ibv_alloc_pd(device));
+}
+
 static void node(const char *path)
 {
 	int fd = open(path, O_RDWR);
@@ -245,6 +268,8 @@ int main(int n, char **words)
 		low();
 	if (!strcmp(words[1], "again"))
 		again();
+	if (!strcmp(words[1], "arguments"))
+		arguments();
 	if (!strcmp(words[1], "umad"))
 		node("/dev/infiniband/umad0");
 	if (!strcmp(words[1], "issm"))

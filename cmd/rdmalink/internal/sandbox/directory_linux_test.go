@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// TestDirectory checks that processes can go into the directories that the sandbox shows, and out of them, with all that
-// is relative to the current directory.
+// TestDirectory checks that processes can go into the directories that the sandbox shows, and out of them, with all
+// that is relative to the current directory.
 func TestDirectory(t *testing.T) {
 	if !canTrap {
 		t.Skip("it is made for amd64")
@@ -51,7 +51,8 @@ func TestIBStatus(t *testing.T) {
 	}
 }
 
-// TestDirectorySignals checks that threads that change their directory lose no signal, and stop, go on and end as usual.
+// TestDirectorySignals checks that threads that change their directory lose no signal, and stop, go on and end as
+// usual.
 func TestDirectorySignals(t *testing.T) {
 	if !canTrap {
 		t.Skip("it is made for amd64")

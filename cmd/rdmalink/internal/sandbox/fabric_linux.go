@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/ib/mad"
 	"github.com/goverbs/goverbs/ib/madtest"
 	"github.com/goverbs/goverbs/internal/abi"
@@ -381,12 +382,12 @@ func topology(name string) (*madtest.Topology, error) {
 	switch kind {
 	case "fat-tree":
 		if _, err := fmt.Sscanf(numbers+" ", "%dx%d ", &a, &b); err != nil {
-			return nil, fmt.Errorf("expected fat-tree:RADIXxLEVELS, such as fat-tree:4x2")
+			return nil, cli.UsageError{Text: "expected fat-tree:RADIXxLEVELS, such as fat-tree:4x2"}
 		}
 		return madtest.FatTree(a, b)
 	case "dragonfly":
 		if _, err := fmt.Sscanf(numbers+" ", "%dx%dx%d ", &a, &b, &c); err != nil {
-			return nil, fmt.Errorf("expected dragonfly:GROUPSxSWITCHESxHOSTS, such as dragonfly:5x4x2")
+			return nil, cli.UsageError{Text: "expected dragonfly:GROUPSxSWITCHESxHOSTS, such as dragonfly:5x4x2"}
 		}
 		return madtest.Dragonfly(a, b, c)
 	}

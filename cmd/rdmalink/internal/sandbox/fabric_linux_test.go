@@ -134,8 +134,8 @@ func TestFabricPing(t *testing.T) {
 	}
 }
 
-// TestFabricVerbs: the device of an adapter has verbs. Its LID and state are those of the subnet, and programs on two hosts
-// reach each other by LID.
+// TestFabricVerbs checks that the device of an adapter has verbs. Its LID and state are those of the subnet, and
+// programs on two hosts reach each other by LID.
 func TestFabricVerbs(t *testing.T) {
 	long(t)
 	for _, program := range []string{"ibstat", "ibnetdiscover", "ibportstate", "ibv_devinfo", "ibv_asyncwatch", "ibv_rc_pingpong", "ib_write_bw"} {

@@ -59,7 +59,13 @@ type plannedFault struct {
 // faultWords has the first words of lines. They are the methods of package rdmatest that the lines call.
 var faultWords = map[string]func(*faultLine) (begin func(), err error){
 	"latency": func(l *faultLine) (func(), error) {
-		d, err := wordOf(l, "TIME, such as 50us", time.ParseDuration)
+		d, err := wordOf(l, "TIME, such as 50us", func(s string) (time.Duration, error) {
+			d, err := time.ParseDuration(s)
+			if err == nil && d < 0 {
+				err = strconv.ErrRange
+			}
+			return d, err
+		})
 		return func() { l.network.SetLatency(d) }, err
 	},
 	"bandwidth": func(l *faultLine) (func(), error) {
@@ -207,7 +213,8 @@ type faultLine struct {
 	line string
 }
 
-// parse parses a line: an optional time from the start of the command, a word of faultWords, and the arguments of the word.
+// parse parses a line: an optional time from the start of the command, a word of faultWords, and the arguments of the
+// word.
 func (f *faults) parse(line string) (plannedFault, error) {
 	var p plannedFault
 	if len(line) > longestLine {

@@ -59,7 +59,7 @@ func TestFaultLines(t *testing.T) {
 		o.Stop()
 	}
 	for _, line := range []string{
-		"", "1s", "lost 1", "latency", "latency 5", "bandwidth -1", "bandwidth 1e9", "loss 1.1", "loss NaN", "loss 0.1 0.2", "partition 1", "partition 1 3",
+		"", "1s", "lost 1", "latency", "latency 5", "latency -5us", "bandwidth -1", "bandwidth 1e9", "loss 1.1", "loss NaN", "loss 0.1 0.2", "partition 1", "partition 1 3",
 		"partition 1 2 on", "link 0 up", "link 1", "link 1 sideways", "remove", "address 1", "address 1 add", "address 1 move 198.51.100.7", "address 1 add nowhere", "fail 1", "fail 1 REG_MR", "fail 1 REG_MR 12", "fail 1 REG_MR ENOMEM -1",
 		"pause" + strings.Repeat(" ", longestLine), "fail-send 1 0", "fail-send 1 99", "cut-send 1 -1", "fail-cm connect EINVAL", "hold-cm", "5s 6s pause",
 	} {
@@ -69,7 +69,7 @@ func TestFaultLines(t *testing.T) {
 	}
 }
 
-// TestFaultsMany: a sandbox takes a limited number of lines.
+// TestFaultsMany checks that a sandbox takes a limited number of lines.
 func TestFaultsMany(t *testing.T) {
 	f := newFaults(t)
 	f.lines = mostLines - 1

@@ -437,6 +437,18 @@ func (c *call) mmap() result {
 	return resume
 }
 
+// ftruncate and fallocate fail as they do for the files that ours stand for. Otherwise the process could cut off pages
+// that are mapped here.
+func (c *call) ftruncate() result { return c.refuse(syscall.EINVAL) }
+func (c *call) fallocate() result { return c.refuse(syscall.ENODEV) }
+
+func (c *call) refuse(errno syscall.Errno) result {
+	if _, ok := find[file](c, c.fd(0)); !ok {
+		return resume
+	}
+	return result{errno: errno}
+}
+
 // dup gives the copy a number whose calls the supervisor sees.
 func (c *call) dup() result {
 	if _, ok := find[file](c, c.fd(0)); !ok {
@@ -445,8 +457,8 @@ func (c *call) dup() result {
 	return c.copy(c.fd(0), c.Nr == unix.SYS_FCNTL && c.Args[1] == unix.F_DUPFD_CLOEXEC)
 }
 
-// dupLow refuses to copy a file to a number whose calls the supervisor does not see: the kernel would carry them out, and
-// they would seem to succeed. Processes read events by themselves.
+// dupLow refuses to copy a file to a number whose calls the supervisor does not see: the kernel would carry them out,
+// and they would seem to succeed. Processes read events by themselves.
 func (c *call) dupLow() result {
 	f, ok := find[file](c, c.fd(0))
 	if _, events := f.(*events); !ok || events {

@@ -27,8 +27,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestRefused runs the command where a filter, as that of a container, forbids filters with a listener: it is not started, and
-// the error has cause and remedy.
+// TestRefused runs the command where a filter, as that of a container, forbids filters with a listener: it is not
+// started, and the error has cause and remedy.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "refuse.c")
@@ -73,7 +73,7 @@ int main(int n, char **words)
 }
 `
 
-// TestManyProcesses: 16 processes use each of the eight devices of a machine at the same time.
+// TestManyProcesses lets 16 processes use each of the eight devices of a machine at the same time.
 func TestManyProcesses(t *testing.T) {
 	long(t)
 	source := filepath.Join(t.TempDir(), "devices.c")
@@ -126,7 +126,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestTerminated: a sandbox that gets SIGTERM passes it on, and ends as its command does.
+// TestTerminated checks that a sandbox that gets SIGTERM passes it on, and ends as its command does.
 func TestTerminated(t *testing.T) {
 	for code, want := range map[int]error{0: nil, 7: cli.ExitCode(7)} {
 		// The command's parent is the guard, and the guard's parent is the supervisor.

@@ -83,8 +83,8 @@ func setFlags(listener int, flags uintptr) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, flags)
 }
 
-// sleep sleeps a few microseconds. Go's scheduler takes the thread for one that runs: to hand its place to another thread, and back,
-// takes as long as such a sleep.
+// sleep sleeps a few microseconds. Go's scheduler takes the thread for one that runs: to hand its place to another
+// thread, and back, takes as long as such a sleep.
 func sleep(d time.Duration) {
 	if runtime.GOMAXPROCS(0) == 1 { // there is no other place
 		pause := unix.NsecToTimespec(int64(d))

@@ -297,7 +297,8 @@ func newFabric(o options, p *profile) (kernel.Kernel, *rdmatest.Fabric) {
 	return newNetwork(&f)
 }
 
-// newNetwork creates a network. Package uverbs finds its devices as those of a registered kernel, as does the supervisor.
+// newNetwork creates a network. Package uverbs finds its devices as those of a registered kernel, as does the
+// supervisor.
 func newNetwork(o *rdmatest.Options) (kernel.Kernel, *rdmatest.Fabric) {
 	fabric := rdmatest.NewWith(witness{}, o)
 	all := kernel.Registered()

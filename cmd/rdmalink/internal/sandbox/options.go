@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -27,14 +28,15 @@ type options struct {
 	faults  []string     // lines
 	control string       // socket for more
 	wire    []netip.Addr // of the hosts, on the machine's network; nil: they are not on it
+	wireKey []byte       // nil: the wire is open
 	command []string
 }
 
 // kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
-// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could
-// have it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is
-// the first generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes
-// are posted per doorbell.
+// registers that exist from the start, and completions of version 0. erdma-old is erdma as its first kernel could have
+// it: no atomics, and one doorbell for all sends of a process. erdma-roce is erdma on RoCE v2. efa-old is the first
+// generation of efa with Linux 6.1: it has no RDMA WRITE, its CQs have two rings each, and it limits how many bytes are
+// posted per doorbell.
 var kinds = []string{"rxe", "siw", "erdma", "erdma-old", "erdma-roce", "mlx5", "mlx5-ib", "mlx5-old", "efa", "efa-old"}
 
 // withRegisters lists the devices whose doorbells are stores by the program.
@@ -55,6 +57,7 @@ var optionTable = cli.Options(
 	cli.NewRow(0, "no-sm", "", "leave the subnet of --fabric to a subnet manager that CMD runs", cli.Flag(func(o *options) *bool { return &o.noSM })),
 	cli.NewRow(0, "netns", "", "run CMD in a network namespace with an interface that has the addresses of the hosts", cli.Flag(func(o *options) *bool { return &o.netns })),
 	cli.NewRow(0, "wire", "ADDR[,ADDR...]", "reach RDMA devices outside: host K has the K-th address, which is one of this machine", readWire),
+	cli.NewRow(0, "wire-key", "FILE", "take datagrams only from sandboxes that have the key in FILE too", readWireKey),
 	cli.NewRow(0, "fault", "LINE", "make a fault happen; --fault may be repeated", func(o *options, value string) error { o.faults = append(o.faults, value); return nil }),
 	cli.NewRow(0, "faults", "FILE", "make the faults of a file happen, a line each", readFaults),
 	cli.NewRow(0, "control", "SOCKET", "take lines of faults at a Unix socket while CMD runs", func(o *options, value string) error { o.control = value; return nil }),
@@ -66,15 +69,45 @@ var optionTable = cli.Options(
 func readWire(o *options, list string) error {
 	for text := range strings.SplitSeq(list, ",") {
 		a, err := netip.ParseAddr(text)
-		switch {
-		case err != nil:
-			return err
-		case a.IsUnspecified() || a.IsMulticast() || a.Zone() != "":
-			return fmt.Errorf("%v: not the address of an interface", a)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() || a.Zone() != "" {
+			return cli.Expected(text, "ADDR, the address of an interface without a zone, such as 192.0.2.1")
 		}
 		o.wire = append(o.wire, a.Unmap())
 	}
 	return nil
+}
+
+// A key for --wire has a size, in bytes.
+const (
+	leastKey = 16
+	mostKey  = 4096
+)
+
+func readWireKey(o *options, name string) error {
+	key, err := readShort(name, mostKey, "a key")
+	if err != nil {
+		return err
+	}
+	key = bytes.TrimRight(key, "\r\n")
+	if len(key) < leastKey {
+		return fmt.Errorf("%s: a key of %d bytes; it needs at least %d that nobody can guess (head -c 32 /dev/urandom | base64)", name, len(key), leastKey)
+	}
+	o.wireKey = key
+	return nil
+}
+
+// readShort returns a file of at most some bytes.
+func readShort(name string, most int64, is string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: more than %d bytes of %s", name, most, is)
+	}
+	return text, err
 }
 
 // onWire lists the devices that reach others outside.
@@ -84,17 +117,9 @@ var onWire = []string{"rxe", "mlx5", "mlx5-old"}
 const mostFaults = 1 << 20
 
 func readFaults(o *options, name string) error {
-	file, err := os.Open(name)
+	text, err := readShort(name, mostFaults, "faults")
 	if err != nil {
 		return err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostFaults+1))
-	if err != nil {
-		return err
-	}
-	if len(text) > mostFaults {
-		return fmt.Errorf("%s: more than %d bytes of faults", name, mostFaults)
 	}
 	for line := range strings.Lines(string(text)) {
 		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
@@ -127,6 +152,8 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	case o.fabric == "" && o.noSM:
 		return o, cli.UsageError{Text: "--no-sm goes with --fabric"}
+	case o.wireKey != nil && o.wire == nil:
+		return o, cli.UsageError{Text: "--wire-key goes with --wire"}
 	case o.wire != nil && (o.fabric != "" || o.profile != "" || o.netns):
 		return o, cli.UsageError{Text: "--wire goes without --fabric, --profile and --netns"}
 	case o.wire != nil && o.kind != "" && !slices.Contains(onWire, o.kind):
@@ -181,6 +208,10 @@ devices such as Linux's rxe. Each host has one of the machine's addresses, and o
   hostB$ rdmalink sandbox --wire 192.0.2.2 -- ibv_rc_pingpong -g 1 192.0.2.1
 
 The wire is open: whoever can send UDP packets to the address can send to the programs' queue pairs.
+With --wire-key, only sandboxes that have the same key can. Real devices have no such key:
+
+  $ (umask 077; head -c 32 /dev/urandom | base64 > KEY)
+  $ rdmalink sandbox --wire 192.0.2.1 --wire-key KEY -- ibv_rc_pingpong -g 1
 
 --fault makes the network, a device or a call fail. Its line is one of these, after a time from the
 start of CMD if there is one; HOST is a number:
@@ -192,7 +223,7 @@ start of CMD if there is one; HOST is a number:
   cut-send HOST BYTES [SKIP]   fail-cm COMMAND ERRNO   hold-cm COMMAND
 
   $ rdmalink sandbox --fault 'loss 0.05' --fault '2s link 1 down' --seed 7 -- CMD
-  $ rdmalink sandbox --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
+  $ rdmalink sandbox --hosts 2 --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
 
 Some programs look for a network interface with the device's address, libfabric and Open MPI
 among them. --netns gives CMD a network namespace with one, in which nothing else of the machine's
@@ -207,7 +238,7 @@ first adapter unless ` + hostVariable + ` has the name of a node, or the number 
 has a subnet manager on its first adapter, unless --no-sm leaves it to opensm:
 
   $ rdmalink sandbox --fabric fat-tree:4x2 -- ibnetdiscover
-  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & ibping -c 3 8'
+  $ rdmalink sandbox --fabric fat-tree:4x2 -- sh -c '` + hostVariable + `=h8 ibping -S & sleep 1; ibping -c 3 14'
   $ rdmalink sandbox --fabric net.topo --no-sm -- sh -c 'opensm & sleep 5; ibnetdiscover'
 
 ` + optionTable.Help() + `

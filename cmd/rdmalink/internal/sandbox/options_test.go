@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 func TestOptions(t *testing.T) {
@@ -37,11 +40,17 @@ func TestOptions(t *testing.T) {
 		"-f x -d siw -- true":              "--fabric goes without --device",
 		"--wire 192.0.2.1 -d siw -- true":  "--wire goes with --device rxe or mlx5",
 		"--wire 192.0.2.1 -n2 -- true":     "--hosts 2, but --wire has 1 addresses",
-		"--wire 0.0.0.0 -- true":           "not the address of an interface",
+		"--wire 0.0.0.0 -- true":           `"0.0.0.0": expected ADDR`,
+		"--wire 192.0.2.1,x -- true":       `"x": expected ADDR`,
 		"--wire 192.0.2.1 --netns -- true": "--wire goes without --fabric, --profile and --netns",
+		"--wire-key options.go -- true":    "more than 4096 bytes of a key",
+		"--wire-key /dev/null -- true":     "a key of 0 bytes; it needs at least 16",
+		"--wire-key none -- true":          "no such file",
+		"--wire-key doc.go -- true":        "--wire-key goes with --wire",
 		"-t -d siw -- true":                "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
-		if _, err := parseOptions(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), want) {
+		var usage cli.UsageError
+		if _, err := parseOptions(strings.Fields(line)); !errors.As(err, &usage) || !strings.Contains(usage.Text, want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}

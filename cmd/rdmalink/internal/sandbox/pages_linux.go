@@ -28,7 +28,8 @@ type heldPages struct {
 	unpin    func()
 }
 
-// A process has up to 65,530 mappings, and so has the supervisor. Beyond these numbers pages are reached by their address.
+// A process has up to 65,530 mappings, and so has the supervisor. Beyond these numbers pages are reached by their
+// address.
 const (
 	mostHeld     = 4096 // mappings that the supervisor holds for all regions
 	mostOpened   = 64   // files that are looked for, for one region
@@ -92,8 +93,8 @@ func (p *pinned) unpin() {
 	}
 }
 
-// openMapped opens a file that the process has mapped: by the mapping, which needs CAP_CHECKPOINT_RESTORE, by its path, or by a
-// descriptor that the process has kept. It returns -1 if it finds none.
+// openMapped opens a file that the process has mapped: by the mapping, which needs CAP_CHECKPOINT_RESTORE, by its path,
+// or by a descriptor that the process has kept. It returns -1 if it finds none.
 func (p *process) openMapped(o *procmaps.Mapping, write bool) (fd int) {
 	names := []string{fmt.Sprintf("map_files/%x-%x", o.From, o.To), "root" + o.Path}
 	if fds, err := p.open("fd", unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
@@ -111,8 +112,8 @@ func (p *process) openMapped(o *procmaps.Mapping, write bool) (fd int) {
 	return -1
 }
 
-// openFile opens a file of the process's directory if it is the mapped one. It opens no other, because that could wait, or
-// have an effect.
+// openFile opens a file of the process's directory if it is the mapped one. It opens no other, because that could wait,
+// or have an effect.
 func (p *process) openFile(name string, o *procmaps.Mapping, write bool) (fd int, err error) {
 	is := func(st *unix.Stat_t) bool {
 		return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Ino == o.Inode && st.Dev == o.Dev

@@ -209,12 +209,15 @@ func (c *call) readlinkPath(dirfd int32, arg int) result {
 	if !ok {
 		return resume
 	}
-	b := make([]byte, unix.PathMax)
+	size := int(int32(c.Args[arg+2]))
+	if size <= 0 {
+		return result{errno: syscall.EINVAL}
+	}
+	b := make([]byte, min(size, unix.PathMax))
 	n, err := unix.Readlink(c.behind(path), b)
 	if err != nil {
 		return failed(err)
 	}
-	n = min(n, int(c.Args[arg+2]))
 	return done(n, c.write(c.Args[arg+1], b[:n]))
 }
 

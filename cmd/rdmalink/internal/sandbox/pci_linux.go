@@ -74,8 +74,8 @@ func (t tree) link(path, target string) {
 // pciBus is the directory with all PCI devices.
 const pciBus = "/sys/bus/pci/devices/"
 
-// directories adds the PCI device, if the device is hardware and no profile has added it, and returns where the files of
-// the device and of its node are.
+// directories adds the PCI device, if the device is hardware and no profile has added it, and returns where the files
+// of the device and of its node are.
 func (d *verbsDevice) directories(t tree) (verbs, ib string) {
 	classVerbs, classIB := "/sys/class/infiniband_verbs/"+d.name(), "/sys/class/infiniband/"+d.Name
 	c := d.card

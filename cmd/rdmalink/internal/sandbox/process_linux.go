@@ -35,8 +35,8 @@ type process struct {
 
 	tgid atomic.Int64 // the number of the process, once it is known
 
-	// calls means that the thread is in a call, or was before: one goroutine uses this, and the memory is of the program that
-	// runs now.
+	// calls means that the thread is in a call, or was before: one goroutine uses this, and the memory is of the
+	// program that runs now.
 	calls   bool
 	environ []byte // of that program, once it is known
 }
@@ -137,6 +137,10 @@ func (p *process) copy(how func(*os.File, []byte, int64) (int, error), addr uint
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
+// mostFile bounds what readFile reads. A program can make its environment as long as its memory (PR_SET_MM_MAP of
+// prctl(2)); execve(2) takes 6 MiB.
+const mostFile = 8 << 20 // bytes
+
 // readFile reads a file of the process's directory. It returns nothing if the file does not exist.
 func (p *process) readFile(name string) []byte {
 	f, err := p.open(name, unix.O_RDONLY)
@@ -144,7 +148,7 @@ func (p *process) readFile(name string) []byte {
 		return nil
 	}
 	defer f.Close()
-	b, _ := io.ReadAll(f)
+	b, _ := io.ReadAll(io.LimitReader(f, mostFile))
 	return b
 }
 

@@ -45,6 +45,27 @@ func TestProcessMemory(t *testing.T) {
 	}
 }
 
+// TestLongFile checks that a file as long as a program likes, such as its environment, is not read whole.
+func TestLongFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "environ")
+	if err := os.WriteFile(name, []byte("A=B\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, 4*mostFile); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{dir: fd, calls: true}
+	defer p.close()
+	if b := p.readFile("environ"); len(b) != mostFile || p.getenv("A") != "B" {
+		t.Errorf("%d bytes, A=%q", len(b), p.getenv("A"))
+	}
+}
+
 func processOf(t *testing.T, id int) *process {
 	t.Helper()
 	p, err := openProcess(id)
@@ -116,7 +137,7 @@ func TestAcceptNobody(t *testing.T) {
 	}
 }
 
-// TestCheckMemory: memory is there if all of it is mapped and readable, in one mapping or several.
+// TestCheckMemory checks that memory is there if all of it is mapped and readable, in one mapping or several.
 func TestCheckMemory(t *testing.T) {
 	page := os.Getpagesize()
 	r, err := mmap.Anonymous(3*page, nil)

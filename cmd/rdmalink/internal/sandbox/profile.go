@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -111,7 +112,7 @@ func openProfile(name string) (*profile, error) {
 	}
 	file, err := profiles.Open("profiles/" + name + ".xml")
 	if err != nil {
-		return nil, fmt.Errorf("there is no profile %q; those of rdmalink are %s; the name of a file has a dot or a slash in it", name, strings.Join(profileNames(), ", "))
+		return nil, cli.Expected(name, append(profileNames(), "a file whose name has a dot or a slash in it")...)
 	}
 	defer file.Close()
 	return readProfile(file)

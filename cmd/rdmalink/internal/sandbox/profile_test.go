@@ -3,12 +3,15 @@ package sandbox
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // listed is a NIC of a profile's file: its ancestors from the root, and what the file says of it.
@@ -163,7 +166,8 @@ func TestProfileInput(t *testing.T) {
 			t.Errorf("%.100s: %v, %v, want %s", text, p, err, want)
 		}
 	}
-	if _, err := openProfile("no-such"); err == nil || !strings.Contains(err.Error(), "dgx-h100") {
+	var usage cli.UsageError
+	if _, err := openProfile("dgx-h200"); !errors.As(err, &usage) || !strings.Contains(usage.Text, "did you mean dgx-h100?") {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,23 @@ func long(t *testing.T) {
 		t.Skip("make sandbox runs it")
 	}
 	t.Parallel()
+}
+
+// TestHelp runs the examples of the help text whose programs are there.
+func TestHelp(t *testing.T) {
+	long(t)
+	for line := range strings.Lines(Details()) {
+		line, isExample := strings.CutPrefix(strings.TrimSpace(line), "$ rdmalink sandbox ")
+		words := regexp.MustCompile(`\b(CMD|net\.topo|diff)\b`)
+		if !isExample || words.MatchString(line) || strings.Contains(line, "fi_pingpong") && exec.Command("which", "fi_pingpong").Run() != nil {
+			continue
+		}
+		c := exec.Command("sh", "-c", os.Args[0]+" "+line)
+		c.Env = append(os.Environ(), errorFile+"="+filepath.Join(t.TempDir(), "error"))
+		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("100% packet loss")) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
 }
 
 // need wants a program.

@@ -240,8 +240,8 @@ func (s *supervisor) forget(d *device) {
 	s.openings = slices.DeleteFunc(slices.Clone(s.openings), func(other *device) bool { return other == d })
 }
 
-// look passes all stores so far to the devices, and reports whether there were any. A card would have seen them before the
-// call that the kernel carries out next.
+// look passes all stores so far to the devices, and reports whether there were any. A card would have seen them before
+// the call that the kernel carries out next.
 func (s *supervisor) look() (any bool) {
 	s.mu.Lock()
 	openings := s.openings

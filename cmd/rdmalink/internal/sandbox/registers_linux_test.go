@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestSameStore: a doorbell that equals the one before it is a doorbell too. A queue pair with the number
-// of one that was destroyed rings such a doorbell first.
+// TestSameStore checks that a doorbell that equals the one before it is a doorbell too. A queue pair with the number of
+// one that was destroyed rings such a doorbell first.
 func TestSameStore(t *testing.T) {
 	page, err := mmap.Anonymous(os.Getpagesize(), nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestSameStore(t *testing.T) {
 	}
 }
 
-// TestUnseen: the model finds a store that was not polled, and one that is being passed to it.
+// TestUnseen checks that the model finds a store that was not polled, and one that is being passed to it.
 func TestUnseen(t *testing.T) {
 	page, err := mmap.Anonymous(os.Getpagesize(), nil)
 	if err != nil {

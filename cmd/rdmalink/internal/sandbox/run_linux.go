@@ -107,13 +107,15 @@ func (s *supervisor) build(o options, out cli.Output) error {
 	}
 	k, fabric := newFabric(o, p)
 	if o.wire != nil {
-		w, err := openWire(o.wire, out)
+		w, err := openWire(o.wire, o.wireKey, out)
 		if err != nil {
 			return err
 		}
 		s.wire = w
 		w.connect(fabric)
-		out.Note("--wire: UDP port %d of %v is open to everybody who can send to it", roce.Port, o.wire)
+		if o.wireKey == nil {
+			out.Note("--wire: UDP port %d of %v is open to everybody who can send to it (--wire-key FILE)", roce.Port, o.wire)
+		}
 	}
 	n := 0
 	for i, host := range fabric.Hosts() {

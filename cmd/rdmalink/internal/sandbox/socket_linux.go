@@ -108,10 +108,18 @@ func (c *call) getsockopt() result {
 	case unix.SO_PROTOCOL:
 		v = unix.NETLINK_RDMA
 	}
-	if err := put(c.process, c.Args[3], v); err != nil {
+	room, err := get[int32](c.process, c.Args[4])
+	switch {
+	case err != nil:
+		return failed(err)
+	case room < 0:
+		return result{errno: syscall.EINVAL}
+	}
+	b := abi.Bytes(&v)[:min(room, 4)]
+	if err := c.write(c.Args[3], b); err != nil {
 		return failed(err)
 	}
-	return done(0, put(c.process, c.Args[4], uint32(4)))
+	return done(0, put(c.process, c.Args[4], uint32(len(b))))
 }
 
 func (c *call) getsockname() result {

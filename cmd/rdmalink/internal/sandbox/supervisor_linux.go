@@ -81,8 +81,8 @@ func (s *supervisor) work() {
 	}
 }
 
-// answerFirst answers a call before the next one is received, because waking another thread for that takes longer than most
-// calls. It reports false if the call took so long that another worker receives now.
+// answerFirst answers a call before the next one is received, because waking another thread for that takes longer than
+// most calls. It reports false if the call took so long that another worker receives now.
 func (s *supervisor) answerFirst(n notification) bool {
 	s.current.Store(n.ID)
 	if s.relieving.CompareAndSwap(false, true) {
@@ -129,8 +129,8 @@ func (s *supervisor) answer(n notification) {
 // next receives a call, or returns io.EOF when no process is left under the filter. Kernels
 // differ in whether receiving itself ever ends then, so it is polled for.
 //
-// The kernel is to run this thread on the caller's CPU, because the caller waits now. It is not to run the caller on this
-// thread's afterwards: two programs that poll, each on a CPU of its own, would meet on one.
+// The kernel is to run this thread on the caller's CPU, because the caller waits now. It is not to run the caller on
+// this thread's afterwards: two programs that poll, each on a CPU of its own, would meet on one.
 func (s *supervisor) next() (n notification, err error) {
 	p := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
 	for {
@@ -366,13 +366,15 @@ var handlers = map[int][]handler{
 		on(0, (*call).ioctl, is(1, umadUnregister)),
 		on(0, (*call).ioctl, is(1, umadEnablePKey)),
 	},
-	unix.SYS_FSTAT:  {on(0, (*call).fstat)},
-	unix.SYS_WRITE:  {on(0, (*call).writeFile)},
-	unix.SYS_WRITEV: {on(0, (*call).writevFile)},
-	unix.SYS_READ:   {on(0, (*call).readFile)},
-	unix.SYS_MMAP:   {on(4, (*call).mmap)},
-	unix.SYS_DUP:    {on(0, (*call).dup)},
-	unix.SYS_DUP3:   {dupLow},
+	unix.SYS_FSTAT:     {on(0, (*call).fstat)},
+	unix.SYS_FTRUNCATE: {on(0, (*call).ftruncate)},
+	unix.SYS_FALLOCATE: {on(0, (*call).fallocate)},
+	unix.SYS_WRITE:     {on(0, (*call).writeFile)},
+	unix.SYS_WRITEV:    {on(0, (*call).writevFile)},
+	unix.SYS_READ:      {on(0, (*call).readFile)},
+	unix.SYS_MMAP:      {on(4, (*call).mmap)},
+	unix.SYS_DUP:       {on(0, (*call).dup)},
+	unix.SYS_DUP3:      {dupLow},
 	unix.SYS_FCNTL: {
 		on(0, (*call).dup, is(1, unix.F_DUPFD)),
 		on(0, (*call).dup, is(1, unix.F_DUPFD_CLOEXEC)),

@@ -1,15 +1,21 @@
 package sandbox
 
 import (
+	"bytes"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/internal/roce"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable between. They
-// have the addresses 192.0.2.1 and 192.0.2.2.
+// twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable
+// between. They have the addresses 192.0.2.1 and 192.0.2.2.
 const twoSpaces = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other' EXIT
@@ -32,10 +38,14 @@ func TestWire(t *testing.T) {
 	if err := os.WriteFile(faults, []byte("loss 0.02\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("a key of some bytes\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ options, server, client string }{
 		{"-d rxe", "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
 		{"-d mlx5 --faults " + faults, "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
-		{"-d mlx5", "ib_write_bw -x 1 -s 65536 -n 100", "ib_write_bw -x 1 -s 65536 -n 100 192.0.2.1"},
+		{"-d mlx5 --wire-key " + key, "ib_write_bw -x 1 -s 65536 -n 100", "ib_write_bw -x 1 -s 65536 -n 100 192.0.2.1"},
 		{"-d rxe", "ib_read_bw -e -x 1 -s 65536 -n 100", "ib_read_bw -e -x 1 -s 65536 -n 100 192.0.2.1"},
 	} {
 		t.Run(c.options+" "+c.server, func(t *testing.T) {
@@ -63,5 +73,45 @@ func TestWireRefused(t *testing.T) {
 	_, err := inside(t, []string{"--wire", "192.0.2.77"}, "true")
 	if err == nil || !strings.Contains(err.Error(), "has to be an address of this machine") {
 		t.Error(err)
+	}
+}
+
+// TestWireKey: with a key, only datagrams with its seal arrive. Others are counted.
+func TestWireKey(t *testing.T) {
+	own, peer := netip.MustParseAddr("127.46.0.1"), netip.MustParseAddr("127.46.0.2")
+	key := []byte("a key of some bytes")
+	open := func(a netip.Addr, key []byte, log *bytes.Buffer) *wire {
+		w, err := openWire([]netip.Addr{a}, key, cli.Output{Stderr: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.close)
+		return w
+	}
+	send := func(key []byte, packet string) {
+		w := open(peer, key, new(bytes.Buffer))
+		w.send(rdmatest.Datagram{Src: peer, Dst: own, SrcPort: roce.Port, Payload: []byte(packet)})
+		w.close()
+	}
+	var log bytes.Buffer
+	w := open(own, key, &log)
+	got := make(chan string)
+	go w.serve(w.sockets[own], own, func(d rdmatest.Datagram) {
+		if d.Src != peer || d.Dst != own || d.SrcPort != roce.Port {
+			t.Error(d)
+		}
+		got <- string(d.Payload)
+	})
+	send(nil, "open")
+	send([]byte("another key, also long"), "sealed with another key")
+	send(key, "good")
+	if p := <-got; p != "good" {
+		t.Errorf("%q arrived", p)
+	}
+	w.close()
+	for _, want := range []string{"a datagram from 127.46.0.2 was dropped: it has no seal of this key", "2 datagrams were dropped"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q, want %s", &log, want)
+		}
 	}
 }

@@ -61,7 +61,8 @@ func nic(top *topo.Topology, d *topo.Device) (t table.Table) {
 	return t
 }
 
-// graph returns the topology in the language of Graphviz: the NICs, GPUs and drives, and the bridges above them, by NUMA node.
+// graph returns the topology in the language of Graphviz: the NICs, GPUs and drives, and the bridges above them, by
+// NUMA node.
 func graph(top *topo.Topology) string {
 	nodes := make(map[int][]*topo.Device)
 	seen := make(map[*topo.Device]bool)

@@ -105,7 +105,7 @@ func TestBuildsOnly(t *testing.T) {
 	}
 }
 
-// TestLate: a poll that misses completions doesn't count, and the next round begins with empty queues.
+// TestLate checks that a poll that misses completions doesn't count, and the next round begins with empty queues.
 func TestLate(t *testing.T) {
 	f := &fake{late: 10}
 	m := &meter{rings: f, kinds: Kinds, clock: f.clock, costs: make(map[string][]int64)}
@@ -119,7 +119,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestNeverRight: if no round of a measurement succeeds, the result is an error, not a missing row.
+// TestNeverRight checks that if no round of a measurement succeeds, the result is an error, not a missing row.
 func TestNeverRight(t *testing.T) {
 	f := &fake{}
 	o := options{impl: "fake", driver: "siw"}

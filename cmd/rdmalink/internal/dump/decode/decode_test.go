@@ -8,6 +8,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	wire "github.com/goverbs/goverbs/internal/roce"
 )
 
 var (
@@ -300,6 +303,33 @@ func TestICRC6(t *testing.T) {
 	sent[10] ^= 1 // the sender's address
 	if m := one(t, LinkIPv6, sent); m.Field("ICRC", "check") != "incorrect" {
 		t.Errorf("%+v", m)
+	}
+}
+
+// TestSealed checks that a packet of a sandbox with a key is read as the packet in it.
+func TestSealed(t *testing.T) {
+	for link, r := range map[uint32]wire.Route{
+		LinkRaw:  {Src: here, Dst: there, SrcPort: 0xc000},
+		LinkIPv6: {Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 0xc000},
+	} {
+		p := wire.Packet{Opcode: wire.SendOnly, Payload: []byte("four")}
+		b := wire.NewSealer(make([]byte, 16)).Seal(r, r.AppendICRC(p.Append(nil)), time.Unix(0, 77))
+		b = append([]byte{0xc0, 0, 0x12, 0xb7, 0, byte(8 + len(b)), 0, 0}, b...)
+		if link == LinkRaw {
+			b = ipv4(17, r.Src, r.Dst, b)
+		} else {
+			head := append([]byte{0x60, 0, 0, 0, 0, byte(len(b)), 17, 64}, r.Src.AsSlice()...)
+			b = append(append(head, r.Dst.AsSlice()...), b...)
+		}
+		m := one(t, link, b)
+		if hmac, _ := m.Field("seal", "hmac").(string); m.names() != "BTH payload ICRC seal" || m.Field("payload", "length") != 4 || m.Field("ICRC", "check") != "correct" ||
+			m.Field("seal", "number") != uint64(77) || len(hmac) != 32 {
+			t.Errorf("%+v", m)
+		}
+		b[len(b)-wire.SealSize-1] ^= 1 // the ICRC
+		if m := one(t, link, b); m.names() != "BTH payload ICRC" || m.Field("ICRC", "check") != "incorrect" {
+			t.Errorf("%+v", m)
+		}
 	}
 }
 

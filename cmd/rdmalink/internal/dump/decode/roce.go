@@ -2,7 +2,9 @@ package decode
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"slices"
 
 	wire "github.com/goverbs/goverbs/internal/roce"
 )
@@ -27,6 +29,15 @@ func roce(p datagram, udp int) Message {
 		p.body = p.body[:size]
 	} else {
 		trailer = "not captured"
+	}
+	seal := Layer{Name: "seal"}
+	if trailer == "" {
+		if plain, ok := unsealed(p, udp); ok {
+			c := cursor{b: p.body[len(plain.body):]}
+			seal.add("number", c.u64())
+			seal.add("hmac", hex.EncodeToString(c.b))
+			p, size = plain, size-wire.SealSize
+		}
 	}
 	c := cursor{b: p.body[udp:]}
 	if trailer == "" && len(c.b) >= wire.ICRCSize {
@@ -60,7 +71,28 @@ func roce(p datagram, udp int) Message {
 	icrc := Layer{Name: "ICRC"}
 	icrc.add("check", trailer)
 	m.Layers = append(m.Layers, l, icrc)
+	if seal.Fields != nil {
+		m.Layers = append(m.Layers, seal)
+	}
 	return m
+}
+
+// unsealed returns a whole packet without its seal, as the ICRC covers it. It reports whether the packet has a seal, by
+// the ICRC.
+func unsealed(p datagram, udp int) (datagram, bool) {
+	n := len(p.body) - wire.SealSize
+	if n < udp || udp == 0 || checkICRC(p, udp) == correct {
+		return p, false
+	}
+	length := 4 // its place in the header of IPv6
+	if p.head[0]>>4 == 4 {
+		length = 2
+	}
+	p.head, p.body = slices.Clone(p.head), slices.Clone(p.body[:n])
+	for _, b := range [][]byte{p.head[length:], p.body[4:]} {
+		binary.BigEndian.PutUint16(b, binary.BigEndian.Uint16(b)-wire.SealSize)
+	}
+	return p, checkICRC(p, udp) == correct
 }
 
 // readBTH reads the base transport header.
@@ -189,6 +221,8 @@ func opcodeOf(opcode byte) (service byte, op wire.Operation) {
 	return service, op
 }
 
+const correct = "correct"
+
 // checkICRC checks the invariant CRC of a whole RoCE packet, whose transport header follows udp bytes.
 func checkICRC(p datagram, udp int) string {
 	at := len(p.body) - wire.ICRCSize
@@ -198,5 +232,5 @@ func checkICRC(p datagram, udp int) string {
 	if wire.ICRC(p.head, p.body[:at], udp) != binary.LittleEndian.Uint32(p.body[at:]) {
 		return "incorrect"
 	}
-	return "correct"
+	return correct
 }
