@@ -92,6 +92,14 @@ func (d *Device) meets(other *Device) bool {
 	return d.kind == other.kind && d.info.iwarp == other.info.iwarp
 }
 
+// reaches reports whether connections of the device can have a destination, whose device is to, or nil if it is outside.
+func (d *Device) reaches(dst netip.Addr, to *Device) bool {
+	if to != nil {
+		return d.meets(to)
+	}
+	return d.onWire() && d.fabric.isOutside(dst.As16()) && slices.ContainsFunc(d.addrs, func(own netip.Addr) bool { return own.Is4() == dst.Is4() })
+}
+
 // Name returns the name of the device, for uverbs.Open.
 func (d *Device) Name() string { return d.name }
 
@@ -175,13 +183,13 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 	h.fabric.mu.Lock()
 	defer h.fabric.mu.Unlock()
 	to := h.fabric.owner(dst.Unmap())
-	if to == nil {
-		return netip.Addr{}
-	}
 	for _, d := range h.devices {
-		if d.meets(to) && !d.removed && len(d.addrs) > 0 {
+		if d.reaches(dst.Unmap(), to) && !d.removed && len(d.addrs) > 0 {
 			return d.addrLike(dst)
 		}
+	}
+	if to == nil {
+		return netip.Addr{}
 	}
 	return h.devices[0].addrLike(dst)
 }

@@ -24,7 +24,8 @@ type cable struct {
 	random  *rand.Rand
 	bad     float64 // the part of each
 	to      map[netip.Addr]func(rdmatest.Datagram)
-	longest int // packet, in bytes
+	longest int                          // packet, in bytes
+	loses   func(rdmatest.Datagram) bool // what else it loses, or nil
 }
 
 func (c *cable) send(d rdmatest.Datagram) {
@@ -32,7 +33,7 @@ func (c *cable) send(d rdmatest.Datagram) {
 	defer c.mu.Unlock()
 	c.longest = max(c.longest, len(d.Payload))
 	receive := c.to[d.Dst]
-	if receive == nil || c.random.Float64() < c.bad {
+	if receive == nil || c.random.Float64() < c.bad || c.loses != nil && c.loses(d) {
 		return
 	}
 	delay := time.Microsecond

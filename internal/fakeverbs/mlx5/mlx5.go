@@ -14,7 +14,7 @@ import (
 
 func init() {
 	fakeverbs.Register(&fakeverbs.Driver{
-		ID: abi.RDMA_DRIVER_MLX5, Limits: limits, New: open, NewShared: func() any { return new(device) },
+		ID: abi.RDMA_DRIVER_MLX5, Limits: limits, FirstQPN: 2, New: open, NewShared: func() any { return new(device) },
 		LetsGo: true, RoCE: true, RateLimits: true, DMABufs: true, Methods: methods(), Own: map[uint16]bool{abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX: true},
 		Refusals: map[string]fakeverbs.Refusal{"GET_CONTEXT": {In: 8, Err: syscall.EINVAL}, "ALLOC_PD": {Out: 4, Err: syscall.EFAULT}},
 	})
