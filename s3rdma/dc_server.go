@@ -69,11 +69,13 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) error {
 		err = s.cfg.AllowPeer(r, token.gid.Addr())
 	}
 	if err != nil {
+		s.done(t, 0, err)
 		return err
 	}
 	x := s.newSession(principal, t)
 	if err := s.admit(x); err != nil {
 		x.cancel()
+		s.done(t, 0, err)
 		return err
 	}
 	free := sync.OnceFunc(func() { s.free(x) })
