@@ -36,6 +36,9 @@ const (
 	mask24 = 1<<24 - 1
 	// window is how many packets may be unanswered.
 	window = 64
+	// mostUnanswered is how many numbers sends that are not answered may take: half of all. The longest message takes
+	// so many at a path MTU of 256.
+	mostUnanswered = 1 << 23
 	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the
 	// answer fits in the buffers of sockets.
 	readWindow = 32
@@ -227,6 +230,11 @@ func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 	if !ok {
 		return false
 	}
+	count := r.packets(w)
+	if unanswered := distance(r.next, r.oldest); unanswered > 0 && unanswered+count > mostUnanswered {
+		p.fenced = w // next returns it when more has been answered
+		return false
+	}
 	k := p.newPacket(w)
 	if p.d.faults.strikeSend(k); k.status == abi.IB_WC_SUCCESS {
 		k.status = p.d.rules.check(f, p, k)
@@ -241,13 +249,17 @@ func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 		k.local, k.status = true, abi.IB_WC_REM_INV_REQ_ERR
 		return true
 	}
-	size := int(w.Len())
-	if right(w) == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
-		size = 1
-	}
-	k.psn, k.count = r.next, uint32(max(1, (size+r.mtu-1)/r.mtu))
+	k.psn, k.count = r.next, uint32(count)
 	r.next = (r.next + k.count) & mask24
 	return true
+}
+
+// packets returns how many numbers a send takes.
+func (r *remote) packets(w *fakeverbs.Work) int {
+	if right(w) == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
+		return 1
+	}
+	return max(1, (int(w.Len())+r.mtu-1)/r.mtu)
 }
 
 // answered handles an answer of the peer.
