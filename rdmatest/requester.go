@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/roce"
 )
 
-// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with numbers of 24
-// bits.
+// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with
+// numbers of 24 bits.
 type remote struct {
 	route roce.Route
 	mtu   int    // of the path, in bytes
@@ -39,8 +39,8 @@ const (
 	// mostUnanswered is how many numbers sends that are not answered may take: half of all. The longest message takes
 	// so many at a path MTU of 256.
 	mostUnanswered = 1 << 23
-	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the answer fits
-	// in the buffers of sockets.
+	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the
+	// answer fits in the buffers of sockets.
 	readWindow = 32
 	// ackEach is after how many packets of a message an answer is asked for.
 	ackEach = 16
@@ -342,8 +342,8 @@ func (f *Fabric) acknowledged(p *pair, pkt *roce.Packet, now time.Time) {
 	}
 }
 
-// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost, so that they are
-// sent again.
+// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost,
+// so that they are sent again.
 func (f *Fabric) passed(p *pair, psn uint32, now time.Time) {
 	r := p.remote
 	lost := false
