@@ -137,12 +137,24 @@ func (d *Dialer) setOptions(id *ID) error {
 	return nil
 }
 
+// source returns the source address for a dial to dst. It is not valid if the kernel chooses it.
+func (d *Dialer) source(ctx context.Context, dst netip.Addr) netip.AddrPort {
+	if own := kernel.Source(ctx, dst); !d.LocalAddr.IsValid() && own.IsValid() {
+		return netip.AddrPortFrom(own, 0)
+	}
+	return d.LocalAddr
+}
+
 // dialAddr connects to one address. d has its defaults.
 func (d *Dialer) dialAddr(ctx context.Context, addr netip.AddrPort) (c *Conn, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, attemptError("dial", addr, err)
 	}
-	h, err := dialHubs.join(kernel.Owner(addr.Addr()))
+	at := addr.Addr()
+	if src := d.source(ctx, at); src.IsValid() && !src.Addr().IsUnspecified() {
+		at = src.Addr()
+	}
+	h, err := dialHubs.join(kernel.Owner(at))
 	if err != nil {
 		return nil, err
 	}
@@ -234,10 +246,7 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, d *Dialer) error
 	if err := d.setOptions(id); err != nil {
 		return err
 	}
-	src := d.LocalAddr
-	if own := kernel.Source(ctx, dst.Addr()); !src.IsValid() && own.IsValid() {
-		src = netip.AddrPortFrom(own, 0)
-	}
+	src := d.source(ctx, dst.Addr())
 	if !src.IsValid() && dst.Addr().IsLoopback() && c.hub.kernel == kernel.Running {
 		src = loopbackSource(dst.Addr())
 	}

@@ -30,6 +30,7 @@ type cmID struct {
 	state    connState
 	waiting  *exchange // waits for an answer of the peer
 	peer     *cmID
+	far      *farEnd // of an ID that stands for a peer in the network outside
 	qpn      uint32
 	retries  uint8 // of the connection
 	rnr      uint8
@@ -98,18 +99,22 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		return syscall.EINVAL
 	}
 	id.dst = parseSockaddr(r.DstAddr)
-	to := m.f.owner(id.dst.Addr().Unmap())
+	dst := id.dst.Addr().Unmap()
+	to := m.f.owner(dst)
 	if src := parseSockaddr(r.SrcAddr); id.d == nil && r.SrcSize > 0 && !src.Addr().IsUnspecified() {
 		if err := m.bind(id, src); err != nil {
 			return err
 		}
 	}
-	if id.d == nil && to != nil {
-		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.meets(to) && !d.removed && !d.info.noCM && len(d.addrs) > 0 })
+	if id.d == nil {
+		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.reaches(dst, to) && !d.removed && !d.info.noCM && len(d.addrs) > 0 })
 		if i >= 0 {
 			id.d = m.f.devices[i]
 			m.setSource(id, m.anyPort(id, id.d.addrLike(id.dst.Addr())))
 		}
+	}
+	if to == nil && id.d != nil && id.d.reaches(dst, nil) {
+		to = m.meetOutside(id)
 	}
 	if id.d == nil || to == nil {
 		id.report(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ENODEV), nil)
@@ -229,11 +234,11 @@ func (id *cmID) lifetime() uint8 {
 	return packetLifetime
 }
 
-// ackTimeout returns how long to wait for an acknowledgement of a device, like cm_ack_timeout.
+// ackTimeout returns how long to wait for an acknowledgement of a device with a delay, like cm_ack_timeout.
 // It is the longer one of the round-trip time and the device's own delay, and twice as long if
 // the two are similar.
-func ackTimeout(d *Device, lifetime uint8) uint8 {
-	way, delay := int(lifetime)+1, int(d.verbs.AckDelay())
+func ackTimeout(ackDelay, lifetime uint8) uint8 {
+	way, delay := int(lifetime)+1, int(ackDelay)
 	timeout := max(way, delay)
 	if way >= delay && delay >= way-1 || way < delay && way >= delay-1 {
 		timeout++
@@ -246,7 +251,11 @@ func (id *cmID) acknowledgement() uint8 {
 	if id.timeSet || id.child {
 		return id.timeout
 	}
-	return ackTimeout(id.to, id.lifetime())
+	delay := id.to.verbs.AckDelay()
+	if id.isFar() {
+		delay = id.peer.far.delay
+	}
+	return ackTimeout(delay, id.lifetime())
 }
 
 // pathRecord is the size of struct ib_path_rec_data.
@@ -280,9 +289,16 @@ func isSet(b byte) bool { return b != 0 }
 // psn returns the number of the first packet that the ID's end of a connection sends. The
 // kernel chooses a random number, so that packets of a former connection to the same queue
 // pair number are not mistaken for packets of this one.
+// number are not mistaken for packets of this one. Between hosts, each end chooses the number of its peer.
 func (id *cmID) psn() uint32 {
-	const odd, bits = 0x9e3779, 24 // different IDs have different numbers
-	return id.handle * odd & (1<<bits - 1)
+	const odd = 0x9e3779 // different IDs have different numbers
+	switch {
+	case id.isFar():
+		return id.peer.far.psn
+	case id.far != nil:
+		id = id.peer
+	}
+	return id.handle * odd & mask24
 }
 
 func (id *cmID) qpAttr(state uint32, out []byte) error {
@@ -302,7 +318,7 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 		return syscall.EINVAL
 	case state == abi.IB_QPS_RTR:
 		_, remote := id.gids()
-		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, 3, id.peer.qpn, id.peer.psn(), id.address(remote)
+		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, id.pathMTU(), id.peer.qpn, id.peer.psn(), id.address(remote)
 	default:
 		a.SqPsn = id.psn()
 		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.acknowledgement(), id.retries, id.rnr
@@ -435,6 +451,10 @@ func (x *exchange) stop() {
 
 // postpone makes the ID wait longer, because the peer has received the message and needs time.
 func (id *cmID) postpone() {
+	if id.far != nil {
+		id.sendDelay()
+		return
+	}
 	if x := id.waiting; x != nil {
 		if x.next = longWait; x.timer != nil {
 			x.timer.Reset(longWait)

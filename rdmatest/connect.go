@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ibcm"
 )
 
 // The reasons for a rejection that the manager uses itself, with InfiniBand's numbers.
@@ -88,6 +89,10 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 	}
 	id.exchange(id.patience(), func() {
 		m.carry(id.d, id.to, func() {
+			if id.isFar() {
+				id.peer.sendRequest(&param)
+				return
+			}
 			if m.f.owner(id.src.Addr().Unmap()) == id.d && m.f.owner(id.dst.Addr().Unmap()) == id.to {
 				m.request(id, param)
 			}
@@ -182,13 +187,17 @@ func (m *manager) createChild(l, client *cmID) *cmID {
 	server := m.create(l.channel, abi.RdmaUcmCreateId{})
 	server.datagram, server.child, server.begun, server.d, server.to = l.datagram, true, true, l.d, client.d
 	server.src, server.dst, server.peer, client.peer = client.dst, client.src, client, server
-	server.state, server.timeout = connReqRcvd, ackTimeout(client.d, client.lifetime())
+	server.state, server.timeout = connReqRcvd, ackTimeout(client.d.verbs.AckDelay(), client.lifetime())
 	return server
 }
 
 // refused handles the rejection of a request without a listener.
 func (id *cmID) refused(reason int32) {
-	if id.state != connReqSent {
+	switch {
+	case id.far != nil:
+		id.sendRejection(reason, noDatagramService, nil)
+		return
+	case id.state != connReqSent:
 		return
 	}
 	id.settle(connIdle)
@@ -240,6 +249,8 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 	server := id.peer
 	switch {
+	case id.far != nil:
+		id.sendAcceptance(&p)
 	case !id.m.isAlive(id):
 	case id.state == connReqSent:
 		id.settle(connRepRcvd)
@@ -254,13 +265,18 @@ func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
 
 // confirm sends the third message of a handshake, which is not answered.
 func (id *cmID) confirm() {
-	server := id.peer
-	id.m.carry(id.d, id.to, func() {
-		if id.m.isAlive(server) && server.state == connRepSent {
-			server.settle(connEstablished)
-			server.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
-		}
-	})
+	id.m.carry(id.d, id.to, id.peer.confirmed)
+}
+
+// confirmed handles the third message of a handshake.
+func (id *cmID) confirmed() {
+	switch {
+	case id.far != nil:
+		id.mail(&ibcm.Message{Kind: ibcm.RTU})
+	case id.m.isAlive(id) && id.state == connRepSent:
+		id.settle(connEstablished)
+		id.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+	}
 }
 
 // acceptStream answers over iWARP. The answer is TCP data, so this side is connected at once.
@@ -376,7 +392,11 @@ func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
 
 // rejected handles a rejection.
 func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
-	if !id.m.isAlive(id) {
+	switch {
+	case id.far != nil:
+		id.sendRejection(reason, datagramRejected, p.PrivateData[:p.PrivateDataLen])
+		return
+	case !id.m.isAlive(id):
 		return
 	}
 	switch id.state {
@@ -422,6 +442,10 @@ func (m *manager) disconnect(id *cmID) error {
 // parted handles a disconnect request. The kernel confirms requests for connections that it
 // does not know. The program must confirm the others.
 func (m *manager) parted(id, from *cmID) {
+	if id.far != nil {
+		id.mail(&ibcm.Message{Kind: ibcm.DREQ, QPN: id.qpn})
+		return
+	}
 	if !m.isAlive(id) || id.state == connOver || id.state == connIdle {
 		m.carry(from.to, from.d, from.partedToo)
 		return
@@ -440,6 +464,10 @@ func (m *manager) confirmEnd(id *cmID) {
 
 // partedToo handles the confirmation of a disconnect request.
 func (id *cmID) partedToo() {
+	if id.far != nil {
+		id.mail(&ibcm.Message{Kind: ibcm.DREP})
+		return
+	}
 	if !id.m.isAlive(id) || id.state != connDreqSent && id.state != connDreqRcvd {
 		return
 	}
@@ -520,7 +548,7 @@ const (
 	answerPrivate = 136
 )
 
-// lookUp asks a datagram service for its queue pair.
+// lookUp queries a datagram service for its queue pair.
 func (m *manager) lookUp(id, l *cmID, p *abi.RdmaUcmConnParam) {
 	server := m.createChild(l, id)
 	ud := abi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: lookUpPrivate}
@@ -538,13 +566,19 @@ func (m *manager) answer(id *cmID, a *abi.RdmaUcmAccept) error {
 	client := id.peer
 	ud := abi.RdmaUcmUdParam{QpNum: id.qpn, Qkey: udpQKey, PrivateData: a.ConnParam.PrivateData, PrivateDataLen: answerPrivate}
 	ud.AhAttr = client.address(id.src.Addr().As16())
-	m.carry(id.d, id.to, func() {
-		if client.state == connReqSent {
-			client.settle(connIdle)
-			client.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&ud))
-		}
-	})
+	m.carry(id.d, id.to, func() { client.found(&ud) })
 	return nil
+}
+
+// found handles the answer to a lookup.
+func (id *cmID) found(ud *abi.RdmaUcmUdParam) {
+	switch {
+	case id.far != nil:
+		id.mail(&ibcm.Message{Kind: ibcm.SIDRREP, Space: ibcm.SpaceUDP, Port: id.dst.Port(), QPN: ud.QpNum, QKey: ud.Qkey, Private: ud.PrivateData[:answerPrivate]})
+	case id.state == connReqSent:
+		id.settle(connIdle)
+		id.report(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(ud))
+	}
 }
 
 // address returns the attributes of an address handle for a GID.
@@ -611,5 +645,3 @@ func (m *manager) hasJoined(d *Device, group [16]byte) bool {
 	}
 	return false
 }
-
-func (id *cmID) leaveAll() { id.joins = nil }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -35,8 +34,8 @@ type Device struct {
 	faults  faults
 	stalled bool           // guarded by the fabric's lock, as are the fields below
 	cutLIDs [1 << lmc]bool // LIDs at which nothing arrives
-	busy    time.Time      // the time until which the port is sending packets
-	removed bool           // the kernel does not list it any more
+	egress  egress
+	removed bool // the kernel does not list it any more
 }
 
 func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
@@ -90,6 +89,14 @@ func linkLocal(index uint32) [16]byte {
 // meets reports whether devices of these two kinds can be connected to each other.
 func (d *Device) meets(other *Device) bool {
 	return d.kind == other.kind && d.info.iwarp == other.info.iwarp
+}
+
+// reaches reports whether connections of the device can have a destination, whose device is to, or nil if it is outside.
+func (d *Device) reaches(dst netip.Addr, to *Device) bool {
+	if to != nil {
+		return d.meets(to)
+	}
+	return d.onWire() && d.fabric.isOutside(dst.As16()) && slices.ContainsFunc(d.addrs, func(own netip.Addr) bool { return own.Is4() == dst.Is4() })
 }
 
 // Name returns the name of the device, for uverbs.Open.
@@ -175,13 +182,13 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 	h.fabric.mu.Lock()
 	defer h.fabric.mu.Unlock()
 	to := h.fabric.owner(dst.Unmap())
-	if to == nil {
-		return netip.Addr{}
-	}
 	for _, d := range h.devices {
-		if d.meets(to) && !d.removed && len(d.addrs) > 0 {
+		if d.reaches(dst.Unmap(), to) && !d.removed && len(d.addrs) > 0 {
 			return d.addrLike(dst)
 		}
+	}
+	if to == nil {
+		return netip.Addr{}
 	}
 	return h.devices[0].addrLike(dst)
 }

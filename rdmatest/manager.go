@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
@@ -30,7 +31,9 @@ type manager struct {
 	lastPort uint16
 	ids      map[uint32]*cmID
 	bound    map[binding]*cmID
-	orphans  []string // IDs that existed when their channel was closed
+	far      map[farKey]*cmID // that stand for peers outside that asked for a connection
+	secret   uint32           // makes the numbers of connections that peers outside see
+	orphans  []string         // IDs that existed when their channel was closed
 }
 
 // binding is an address and port that at most one ID may have.
@@ -43,7 +46,7 @@ type binding struct {
 const lastFixed = 40000
 
 func (m *manager) init(f *Fabric) {
-	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID), bound: make(map[binding]*cmID)}
+	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID), bound: make(map[binding]*cmID), far: make(map[farKey]*cmID), secret: rand.Uint32()}
 }
 
 func (m *manager) open() *channel {
@@ -213,6 +216,7 @@ func (m *manager) destroy(id *cmID) {
 		m.end(id)
 	}
 	delete(m.ids, id.handle)
+	m.forgetOutside(id)
 	id.channel.forget(id)
 }
 
@@ -274,7 +278,7 @@ func (m *manager) drop(of func(*Device) bool) (ids []*cmID) {
 // end ends all that the ID does.
 func (m *manager) end(id *cmID) {
 	m.finish(id)
-	id.leaveAll()
+	id.joins = nil
 	m.unbind(id)
 }
 

@@ -44,15 +44,15 @@ func TestConnectInfiniBand(t *testing.T) {
 
 // A datagram service is looked up, and gets a datagram.
 func TestDatagramService(t *testing.T) {
-	t.Run("Ethernet", func(t *testing.T) { datagramService(t, rdmatest.New(t), 4) })
-	t.Run("InfiniBand", func(t *testing.T) { datagramService(t, infiniBand(t), 6) })
+	t.Run("Ethernet", func(t *testing.T) { f := rdmatest.New(t); datagramService(t, f.Host(0), f.Host(1), 4) })
+	t.Run("InfiniBand", func(t *testing.T) { f := infiniBand(t); datagramService(t, f.Host(0), f.Host(1), 6) })
 }
 
 // datagramService wants a header of an IP version: of IPv4, or a GRH, which says 6.
-func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
+func datagramService(t *testing.T, from, to *rdmatest.Host, version byte) {
 	cfg, theirs := datagrams(t)
-	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
-	l := closed(t, must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), f.Host(1).Addr()+":0"))(t))
+	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(to.Addr()), cfg))(t))
+	l := closed(t, must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), to.Addr()+":0"))(t))
 	answered := make(chan error, 1)
 	go func() {
 		r, err := l.Next(context.Background())
@@ -62,7 +62,7 @@ func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 		answered <- err
 	}()
 	ours, _ := datagrams(t)
-	c := closed(t, must((&rdmacm.Dialer{Config: *ours}).Dial(t.Context(), l.Addr().String()))(t))
+	c := closed(t, must((&rdmacm.Dialer{Config: *ours}).Dial(from.Context(t.Context()), l.Addr().String()))(t))
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ibcm"
 	"github.com/goverbs/goverbs/internal/roce"
 )
 
@@ -18,16 +19,19 @@ type Datagram struct {
 	Payload  []byte // from the BTH to the ICRC
 }
 
-// ConnectWire connects the devices whose packets of RoCE v2 are modeled, which docs/sandbox.md lists, to a network outside
-// of this process. What their queue pairs send to an address that no device of the fabric has is passed to send. Packets
-// that arrive must be passed to receive; those that are damaged, or that no queue pair expects, are dropped.
+// ConnectWire connects the devices whose packets of RoCE v2 are modeled, which docs/sandbox.md lists, to a network
+// outside of this process. What their queue pairs send to an address that no device of the fabric has is passed to
+// send. Packets that arrive must be passed to receive; those that are damaged, or that no queue pair expects, are
+// dropped.
 //
 // The outside may be another fabric or real devices, and may lose, delay, repeat and reorder packets. RC, UC and UD queue
-// pairs can reach it, without FLUSH and ATOMIC WRITE. The methods of the fabric that concern the network apply to what it
-// sends.
+// pairs can reach it, without FLUSH and ATOMIC WRITE. So can IDs of the connection manager: what they exchange are the
+// messages of Linux's. Every address outside resolves. A dial needs a source address, such as that of [Host.Context]. The
+// methods of the fabric that concern the network apply to what it sends.
 //
-// send is called with locks of the fabric held. It must not block or call the fabric, and may keep the payload. Receive may
-// be called concurrently, and does not keep it. ConnectWire must be called before a device is opened, and only once.
+// send is called with locks of the fabric held. It must not block or call the fabric, and may keep the payload. Receive
+// may be called concurrently, and does not keep it. ConnectWire must be called before a device is opened, and only
+// once.
 func (f *Fabric) ConnectWire(send func(Datagram)) (receive func(Datagram)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,11 +98,15 @@ func (f *Fabric) emit(from *Device, route roce.Route, p *roce.Packet) {
 	if f.loses() || !from.works() || !from.verbs.Up() || route.Src.Is4() != route.Dst.Is4() {
 		return
 	}
+	g := seal(route, p)
+	f.after(f.wire.latency, func() { f.uplink(g) })
+}
+
+// seal returns the datagram with a packet.
+func seal(route roce.Route, p *roce.Packet) Datagram {
 	p.PKey = defaultPKey
 	b := route.AppendICRC(p.Append(make([]byte, 0, len(p.Payload)+64)))
-	f.after(f.wire.latency, func() {
-		f.uplink(Datagram{Src: route.Src, Dst: route.Dst, SrcPort: route.SrcPort, Payload: b})
-	})
+	return Datagram{Src: route.Src, Dst: route.Dst, SrcPort: route.SrcPort, Payload: b}
 }
 
 // arrived handles a datagram from the network outside.
@@ -120,6 +128,10 @@ func (f *Fabric) arrived(g Datagram) {
 	defer f.mu.Unlock()
 	d := f.owner(route.Dst)
 	if d == nil || !d.onWire() || !d.works() || !d.verbs.Up() || !f.isOutside(route.Src.As16()) {
+		return
+	}
+	if pkt.DestQPN == ibcm.QP {
+		f.manager.receiveMAD(d, route, &pkt)
 		return
 	}
 	qp := d.verbs.QP(pkt.DestQPN)

@@ -106,8 +106,8 @@ func TestMLX5Notes(t *testing.T) {
 		"SRQ 3: its list leads to entry 0, which is not":            func(b *bench) { b.be(recordOfSRQ, 1); s := srq(b); s.busy = []uint16{0}; s.oldest() },
 		"CQ 5: the record says that 9 were consumed, of 0":          func(b *bench) { b.be(64, 9); b.cq.hasRoom() },
 		"CQ 5: its memory is gone":                                  func(b *bench) { b.cq.ring = gapAt; b.cq.at(0) },
-		"QP 1: its send queue is gone":                              func(b *bench) { b.q.sq.addr = gapAt; b.be(recordOfSends, 1); b.q.doorbell(make([]byte, 8)) },
-		"QP 1: its receive queue is gone":                           func(b *bench) { b.q.rq.addr = gapAt; b.be(0, 1); b.q.rq.oldest() },
+		"QP 2: its send queue is gone":                              func(b *bench) { b.q.sq.addr = gapAt; b.be(recordOfSends, 1); b.q.doorbell(make([]byte, 8)) },
+		"QP 2: its receive queue is gone":                           func(b *bench) { b.q.rq.addr = gapAt; b.be(0, 1); b.q.rq.oldest() },
 		"SRQ 3: its memory is gone":                                 func(b *bench) { s := srq(b); s.addr = gapAt; b.be(recordOfSRQ, 1); s.oldest() },
 		"CQ 6: its memory is gone":                                  func(b *bench) { b.cq.Num, b.cq.ring = 6, gapAt; b.cq.wantInvalid("CQ_CREATE") },
 		"the doorbell record at 0x90000 is gone":                    func(b *bench) { b.load(b.q, 1, gapAt) },
@@ -119,7 +119,7 @@ func TestMLX5Notes(t *testing.T) {
 		"the next 64 bytes of a copy go to 0x980, not 0x840":     func(b *bench) { b.copyOf(8, uarSend); b.copyOf(8, 0x980) },
 		"a copy to 0xc00, where it has no register":              func(b *bench) { b.copyOf(8, 0xc00) },
 		"a copy to a page that takes words only":                 func(b *bench) { b.uar.wc = false; b.copyOf(8, uarSend) },
-		"a copy to a register that takes words only":             func(b *bench) { b.uar.wc = false; b.uar.send(uarSend, []byte{6: 1, 15: 0}) },
+		"a copy to a register that takes words only":             func(b *bench) { b.uar.wc = false; b.uar.send(uarSend, []byte{6: 2, 15: 0}) },
 		"CQ 5: the doorbell says 0x1, and its record 0x1000005":  func(b *bench) { b.be(68, 1<<24|5); b.uar.arm(1<<32 | 5) },
 		"it is armed through UAR 1, and belongs to 0":            func(b *bench) { b.addUAR(onePage, 1, true).arm(5) },
 
@@ -160,7 +160,7 @@ func TestMLX5Notes(t *testing.T) {
 		"reserved bytes of an Ethernet segment are set: 0000000a": func(b *bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
 		"reserved bytes of an Ethernet segment are set: 06":       func(b *bench) { b.reader(make([]byte, 16)...).frame(5, 6) },
 		"reserved bytes of an Ethernet segment are set: 0005":     func(b *bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
-		"QP 1: its record of receives is 3 before it is ready":    func(b *bench) { b.readyWith(3) },
+		"QP 2: its record of receives is 3 before it is ready":    func(b *bench) { b.readyWith(3) },
 		"WQ 3: its record is 1 when it becomes ready": func(b *bench) {
 			b.be(0, 1)
 			_ = b.ModifyWQ(&fakeverbs.WQ{Num: 3, Queue: b.q}, &abi.IbUverbsExModifyWq{AttrMask: fakeverbs.WQAttrState, WqState: fakeverbs.WQReady}, call(0, 0, 8, 0))

@@ -25,8 +25,8 @@ func TestResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	for _, want := range []string{"link mlx5_0/1 lqpn 1 ", "pd 1 cq 1 qp 1 cm_id 0 mr 1 ctx 1 srq 0", "pd 0 cq 0 qp 0 cm_id 0 mr 0 ctx 0 srq 0",
-		"mrlen 4096", "cqn ", "  INIT   mlx5_0 lqpn 1 RC pid "} {
+	for _, want := range []string{"link mlx5_0/1 lqpn 2 ", "pd 1 cq 1 qp 1 cm_id 0 mr 1 ctx 1 srq 0", "pd 0 cq 0 qp 0 cm_id 0 mr 0 ctx 0 srq 0",
+		"mrlen 4096", "cqn ", "  INIT   mlx5_0 lqpn 2 RC pid "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing about %q in\n%s", want, out)
 		}

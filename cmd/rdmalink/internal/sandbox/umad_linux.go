@@ -34,9 +34,10 @@ const (
 	madHeader     = 24
 	rmppHeader    = 36 // the least that a write has behind its header
 
-	// The kernel bounds neither. A file that reaches these limits loses what comes, as one without memory does.
-	maxUmadQueue   = 4096 // messages that wait for read(2)
-	maxUmadPending = 4096 // requests without a response yet
+	// The kernel bounds none of these. A file that reaches these limits loses what comes, as one without memory does.
+	maxUmadQueue   = 4096     // messages that wait for read(2)
+	maxUmadBytes   = 64 << 20 // of these messages
+	maxUmadPending = 4096     // requests without a response yet
 )
 
 // umadFile is an open node umadN: a port of the subnet. The file behind it is a pipe with a byte for
@@ -53,6 +54,7 @@ type umadFile struct {
 	pkeys    bool // headers have a P_Key index
 	agents   [umadAgents]*umadAgent
 	messages []umadMessage
+	bytes    int // of the messages
 	waiting  []umadRead
 	pending  map[umadRequest]bool
 }
@@ -252,11 +254,12 @@ func payload(m *mad.Message) []byte {
 
 // queue hands a message to a process that waits for it, or keeps it. u is locked.
 func (u *umadFile) queue(header [umadHeader]byte, data []byte) {
-	if u.life.Err() != nil || len(u.messages) == maxUmadQueue {
+	if u.life.Err() != nil || len(u.messages) == maxUmadQueue || u.bytes+len(data) > maxUmadBytes {
 		return
 	}
 	binary.NativeEndian.PutUint32(header[16:], uint32(u.headerSize()+len(data)))
 	u.messages = append(u.messages, umadMessage{header, data})
+	u.bytes += len(data)
 	_, _ = unix.Write(int(u.pipe.Fd()), []byte{0})
 	for len(u.waiting) > 0 && len(u.messages) > 0 {
 		w := u.waiting[0]
@@ -322,6 +325,7 @@ func (u *umadFile) deliver(c *call, room uint64) result {
 		return failed(err)
 	}
 	u.messages = u.messages[1:]
+	u.bytes -= len(m.data)
 	_, _ = unix.Read(int(u.pipe.Fd()), make([]byte, 1))
 	return done(len(whole), nil)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/ib/mad"
+	"github.com/goverbs/goverbs/mmap"
 )
 
 // insideFabric is set for the process of the test that runs in the sandbox.
@@ -196,6 +197,44 @@ func testRMPP(t *testing.T) {
 	}
 	if _, err := unix.Read(fd, whole); err != unix.EAGAIN {
 		t.Errorf("the message is there twice: %v", err)
+	}
+}
+
+// TestUmadUnread checks that messages that nobody reads are bounded, by their number and by their bytes, and that a read
+// makes room.
+func TestUmadUnread(t *testing.T) {
+	f, err := newFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.remove()
+	for _, size := range []int{1 << 20, 16} {
+		own, theirs, err := f.pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.Close()
+		defer theirs.Close()
+		memory, err := mmap.Anonymous(umadHeader+size, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer memory.Close()
+		u := &umadFile{pipe: own, pkeys: true, life: t.Context()}
+		most, data := min(maxUmadQueue, maxUmadBytes/size), make([]byte, size)
+		for range most + 1 {
+			u.queue([umadHeader]byte{}, data)
+		}
+		if len(u.messages) != most {
+			t.Errorf("%d messages of %d bytes wait, want %d", len(u.messages), size, most)
+		}
+		c := &call{process: processOf(t, os.Getpid()), notification: notification{Args: [6]uint64{1: memory.Addr()}}}
+		if r := u.deliver(c, uint64(umadHeader+size)); r.errno != 0 {
+			t.Fatal(r)
+		}
+		if u.queue([umadHeader]byte{}, data); len(u.messages) != most {
+			t.Errorf("%d messages of %d bytes wait after a read, want %d", len(u.messages), size, most)
+		}
 	}
 }
 

@@ -47,6 +47,11 @@ func TestWire(t *testing.T) {
 		{"-d mlx5 --faults " + faults, "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
 		{"-d mlx5 --wire-key " + key, "ib_write_bw -x 1 -s 65536 -n 100", "ib_write_bw -x 1 -s 65536 -n 100 192.0.2.1"},
 		{"-d rxe", "ib_read_bw -e -x 1 -s 65536 -n 100", "ib_read_bw -e -x 1 -s 65536 -n 100 192.0.2.1"},
+		{"-d rxe", "rping -s -C 3 -a 192.0.2.1", "rping -c -v -V -C 3 -a 192.0.2.1"},
+		{"-d mlx5 --faults " + faults, "rping -s -C 3 -a 0.0.0.0", "rping -c -v -V -C 3 -a 192.0.2.1"},
+		{"-d mlx5", "udaddy -b 192.0.2.1", "udaddy -s 192.0.2.1"},
+		{"-d rxe", "ucmatose -b 192.0.2.1", "ucmatose -s 192.0.2.1"},
+		{"-d rxe", "ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 192.0.2.1"},
 	} {
 		t.Run(c.options+" "+c.server, func(t *testing.T) {
 			need(t, strings.Fields(c.server)[0])

@@ -3,6 +3,7 @@ package topocmd
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -38,11 +39,15 @@ func show(_ context.Context, t *cli.Tool, w *cli.Words) error {
 		return err
 	}
 	sys := t.Machine.Sys.FS
-	if dir, given := t.Option("--sysfs"); given {
+	dir, given := t.Option("--sysfs")
+	if given {
 		sys = os.DirFS(dir)
 	}
 	top, err := topo.Read(sys)
-	if err != nil {
+	switch {
+	case err != nil && given:
+		return fmt.Errorf("--sysfs %s: %w", dir, err)
+	case err != nil:
 		return err
 	}
 	_, dot := t.Option("--dot")

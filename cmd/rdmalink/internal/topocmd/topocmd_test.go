@@ -117,7 +117,7 @@ func TestDot(t *testing.T) {
 	if r := run(sys, "topo --dot -j"); r.Code == 0 {
 		t.Errorf("%+v", r)
 	}
-	if r := run(sys, "topo --sysfs /nowhere"); r.Code == 0 || !strings.Contains(r.Err, "no such file") {
+	if r := run(sys, "topo --sysfs /nowhere"); r.Code == 0 || !strings.Contains(r.Err, "--sysfs /nowhere: ") {
 		t.Errorf("%+v", r)
 	}
 	if r := run(sys, "topo mlx5_0"); r.Code == 0 {

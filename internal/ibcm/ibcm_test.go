@@ -1,0 +1,107 @@
+package ibcm_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/ibcm"
+	"github.com/goverbs/goverbs/internal/roce"
+)
+
+// messages returns the messages between two hosts with Linux's rxe, in a capture.
+func messages(t testing.TB) (all [][]byte) {
+	const fileHeader, recordHeader, ethernet, ipv4, udp = 24, 16, 14, 20, 8
+	b, err := os.ReadFile("../../cmd/rdmalink/internal/dump/decode/testdata/rxe-cm.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b = b[fileHeader:]; len(b) > 0; {
+		n := int(binary.LittleEndian.Uint32(b[8:]))
+		frame := b[recordHeader:][:n]
+		b = b[recordHeader+n:]
+		const port = ethernet + ipv4 + 2
+		if len(frame) < port+2 || binary.BigEndian.Uint16(frame[port:]) != roce.Port {
+			continue
+		}
+		if p, err := roce.Parse(frame[ethernet+ipv4+udp : n-roce.ICRCSize]); err == nil && p.DestQPN == ibcm.QP {
+			if p.QKey != ibcm.QKey {
+				t.Errorf("Q_Key %#x", p.QKey)
+			}
+			all = append(all, p.Payload)
+		}
+	}
+	return all
+}
+
+// Messages of Linux are read, and written again as they were, except for what this package always writes in the same way.
+func TestLinux(t *testing.T) {
+	kinds := make(map[ibcm.Kind]bool)
+	for _, want := range messages(t) {
+		m, err := ibcm.Parse(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds[m.Kind] = true
+		got := m.Marshal()
+		if m.Kind == ibcm.REQ {
+			const path = 24 + 88 // of the primary path: flow label and rate
+			copy(got[path:path+4], want[path:])
+			if m.Space != ibcm.SpaceTCP || !m.Src.IsValid() || m.LocalGID != m.Src.Addr().As16() || m.RemoteGID != m.Dst.As16() {
+				t.Errorf("%+v", m)
+			}
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("message %#x: byte %d is %#x, want %#x", m.Kind, i, got[i], want[i])
+			}
+		}
+	}
+	if len(kinds) < 8 { // all but MRA
+		t.Errorf("only the kinds %v", kinds)
+	}
+}
+
+// Each kind of message is read as it was written.
+func TestAgain(t *testing.T) {
+	for kind := ibcm.REQ; kind <= ibcm.SIDRREP; kind++ {
+		m := ibcm.Message{Kind: kind, Src: netip.MustParseAddrPort("[2001:db8::1]:5"), Dst: netip.MustParseAddr("2001:db8::2")}
+		b := m.Marshal()
+		for i := 24; i < len(b); i++ { // all fields have some value
+			if kind != ibcm.REQ && kind != ibcm.SIDRREQ || i < 24+16 {
+				b[i] = byte(i)
+			}
+		}
+		first, err := ibcm.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := ibcm.Parse(first.Marshal())
+		if err != nil || !reflect.DeepEqual(first, second) {
+			t.Errorf("%+v, %v\nafter\n%+v", second, err, first)
+		}
+	}
+}
+
+// What is read can be written, and reads the same.
+func FuzzParse(f *testing.F) {
+	for _, b := range messages(f) {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := ibcm.Parse(b)
+		if err != nil {
+			return
+		}
+		again, err := ibcm.Parse(m.Marshal())
+		if err != nil || !bytes.Equal(again.Private, m.Private) {
+			t.Fatalf("%+v, %v", again, err)
+		}
+		if again.Private, m.Private = nil, nil; m.Dst.IsValid() && !reflect.DeepEqual(m, again) {
+			t.Fatalf("%+v\nafter\n%+v", again, m)
+		}
+	})
+}
