@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/roce"
 )
 
-// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with numbers of 24
-// bits.
+// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with
+// numbers of 24 bits.
 type remote struct {
 	route roce.Route
 	mtu   int    // of the path, in bytes
@@ -36,8 +36,11 @@ const (
 	mask24 = 1<<24 - 1
 	// window is how many packets may be unanswered.
 	window = 64
-	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the answer fits
-	// in the buffers of sockets.
+	// mostUnanswered is how many numbers sends that are not answered may take: half of all. The longest message takes
+	// so many at a path MTU of 256.
+	mostUnanswered = 1 << 23
+	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the
+	// answer fits in the buffers of sockets.
 	readWindow = 32
 	// ackEach is after how many packets of a message an answer is asked for.
 	ackEach = 16
@@ -128,7 +131,7 @@ func (f *Fabric) retire(p *pair) bool {
 // transmit sends the next packet.
 func (f *Fabric) transmit(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || p.d.busy.After(now) || f.isPaused() {
+	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || f.isPaused() || !f.mayLeave(p, now) {
 		return false
 	}
 	k := p.holding(r.cursor)
@@ -220,11 +223,16 @@ func crosses(w *fakeverbs.Work) bool {
 // launchOut takes the oldest work request if all packets of earlier ones have left.
 func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.d.busy.After(now) || p.failing() {
+	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.failing() || !f.mayLeave(p, now) {
 		return false
 	}
 	w, ok := p.next()
 	if !ok {
+		return false
+	}
+	count := r.packets(w)
+	if unanswered := distance(r.next, r.oldest); unanswered > 0 && unanswered+count > mostUnanswered {
+		p.fenced = w // next returns it when more has been answered
 		return false
 	}
 	k := p.newPacket(w)
@@ -241,13 +249,17 @@ func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 		k.local, k.status = true, abi.IB_WC_REM_INV_REQ_ERR
 		return true
 	}
-	size := int(w.Len())
-	if right(w) == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
-		size = 1
-	}
-	k.psn, k.count = r.next, uint32(max(1, (size+r.mtu-1)/r.mtu))
+	k.psn, k.count = r.next, uint32(count)
 	r.next = (r.next + k.count) & mask24
 	return true
+}
+
+// packets returns how many numbers a send takes.
+func (r *remote) packets(w *fakeverbs.Work) int {
+	if right(w) == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
+		return 1
+	}
+	return max(1, (int(w.Len())+r.mtu-1)/r.mtu)
 }
 
 // answered handles an answer of the peer.
@@ -330,8 +342,8 @@ func (f *Fabric) acknowledged(p *pair, pkt *roce.Packet, now time.Time) {
 	}
 }
 
-// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost, so that they are
-// sent again.
+// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost,
+// so that they are sent again.
 func (f *Fabric) passed(p *pair, psn uint32, now time.Time) {
 	r := p.remote
 	lost := false
@@ -389,7 +401,7 @@ func (p *pair) endRemote() {
 func (f *Fabric) armRemote(p *pair, now time.Time) {
 	r := p.remote
 	var next time.Time
-	for _, at := range []time.Time{r.deadline, r.ready, p.d.busy} {
+	for _, at := range []time.Time{r.deadline, r.ready} {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

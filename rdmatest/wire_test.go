@@ -260,6 +260,44 @@ func TestWireMistakes(t *testing.T) {
 	}
 }
 
+// A READ of the greatest length at the least path MTU takes half of all packet numbers. It waits until earlier packets are answered, so that each
+// answer belongs to one packet.
+func TestWireLongest(t *testing.T) {
+	for _, k := range onWire {
+		t.Run(k.String(), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { longestRead(t, k) }) })
+	}
+}
+
+func longestRead(t *testing.T, k rdmatest.Kind) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k, Hosts: make([]rdmatest.HostOptions, 1)})
+	var sent []roce.Packet
+	receive := f.ConnectWire(func(d rdmatest.Datagram) {
+		p := must(roce.Parse(d.Payload[:len(d.Payload)-roce.ICRCSize]))(t)
+		sent = append(sent, p)
+	})
+	n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
+	big := must(n.pd.AllocMR(1<<30, verbs.AccessLocalWrite, nil))(t)
+	peer := netip.MustParseAddr("203.0.113.9")
+	a := &verbs.QPAttr{DestQPN: 5, PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true, DGID: verbs.GIDFromAddr(peer), SGIDIndex: n.gid.Index, HopLimit: 64}}
+	if err := n.qp.Connect(a); err != nil {
+		t.Fatal(err)
+	}
+	n.post(verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{n.mr.SGE(0, 8)}})
+	n.post(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{big.SGE(0, 1<<30), big.SGE(0, 1<<30-1)}})
+	if len(sent) != 1 || sent[0].Op() != roce.SendOnly {
+		t.Fatalf("%+v", sent)
+	}
+	r := roce.Route{Src: peer, Dst: f.Host(0).Device(0).Addrs()[0], SrcPort: roce.Port}
+	ack := roce.Packet{Opcode: roce.Acknowledge, PKey: 0xffff, DestQPN: n.qp.QPN(), PSN: sent[0].PSN, Syndrome: roce.NoCredits}
+	receive(rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: r.AppendICRC(ack.Append(nil))})
+	if wc := n.next(); wc.Status != verbs.StatusSuccess {
+		t.Error(wc)
+	}
+	if len(sent) < 2 || sent[1].Op() != roce.ReadRequest || sent[1].PSN != sent[0].PSN+1 {
+		t.Errorf("%+v", sent)
+	}
+}
+
 // A message waits for a receive, as long as the peer's program takes.
 func TestWireNotReady(t *testing.T) {
 	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {

@@ -30,7 +30,7 @@ const (
 	udpPortBits  = 0x3fff
 )
 
-// CreateAH creates the address in user space. On Ethernet it asks the kernel for the MAC;
+// CreateAH creates the address in user space. On Ethernet it gets the MAC from the kernel;
 // the kernel keeps a handle for it.
 func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
 	ethernet, err := c.ethernet(r.Attr.Port)

@@ -18,7 +18,7 @@ type dci struct {
 	stream uint32     // of it, at its place in a request's flags
 }
 
-// dctAddr is what a program says of a DCT.
+// dctAddr is the address of a DCT in a work request.
 type dctAddr struct {
 	ah     verbs.AH
 	dctn   uint32
@@ -26,15 +26,16 @@ type dctAddr struct {
 	stream uint16
 }
 
-// streams are those of a DCI that have failed. The lock of the CQ of its sends guards them; a DCI in RESET has no completions.
+// streams are those of a DCI that have failed. The lock of the CQ of its sends guards them; a DCI in RESET has no
+// completions.
 type streams struct {
 	most    int // as many failures end the DCI
 	errored map[uint16]bool
 	ended   bool // as did something else
 }
 
-// failed records a request that failed, and returns true. A request that was flushed in a stream that has not failed was
-// so because the DCI is in ERR.
+// failed records a request that failed, and returns true. A request that was flushed in a stream that has not failed
+// was so because the DCI is in ERR.
 func (s *streams) failed(stream uint16, status verbs.Status) bool {
 	if s == nil || s.ended {
 		return true
