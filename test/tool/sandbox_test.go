@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestSandbox checks that C's programs see devices in software on this kernel too, without any privilege. What else the
-// sandbox does, package sandbox tests on the machine itself.
+// TestSandbox: C's programs see devices in software on this kernel too, without any privilege. What
+// else the sandbox does, package sandbox tests on the machine itself.
 func TestSandbox(t *testing.T) {
 	kit.NoLeak(t)
 	const pong, ping = " iters in ", "ping data: rdma-ping-2: CDEF"
@@ -48,8 +48,8 @@ func bothEnds(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network
-// namespaces with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
+// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network namespaces
+// with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
 const besideRxe = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other; rdma link del gvwire; ip link del gvveth0' EXIT
@@ -65,22 +65,28 @@ until $CLIENT; do kill -0 $server || exit 1; done
 wait $server
 `
 
-// TestSandboxWire checks that programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the
-// data.
+// TestSandboxWire: programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the data.
 func TestSandboxWire(t *testing.T) {
 	if kit.OnUML() {
 		t.Skip("the sandbox is tested on QEMU")
 	}
 	kit.NoLeak(t)
-	for _, c := range kit.FewElsewhere([]struct{ options, server, client string }{
-		{"-d rxe", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.2"},
-		{"-d mlx5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.1"},
-		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1"},
+	const pong, ping, complete = " iters in ", "ping data: rdma-ping-2", "test complete"
+	for _, c := range kit.FewElsewhere([]struct {
+		options, server, client, want string
+		times                         int
+	}{
+		{"-d rxe", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.2", pong, 2},
+		{"-d mlx5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.1", pong, 2},
+		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1", pong, 2},
+		{"-d rxe", "sandbox rping -s -C 3 -a 192.0.2.2", "rping -c -v -V -C 3 -a 192.0.2.2", ping, 1},
+		{"-d mlx5", "rping -s -C 3 -a 192.0.2.1", "sandbox rping -c -v -V -C 3 -a 192.0.2.1", ping, 1},
+		{"-d rxe", "udaddy -b 192.0.2.1", "sandbox udaddy -s 192.0.2.1", complete, 2},
 	}, 1) {
 		t.Run(c.options+" "+c.server, func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", besideRxe)
 			cmd.Env = append(os.Environ(), "RDMALINK="+kit.RdmalinkPath(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
-			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, " iters in ") != 2 {
+			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, c.want) != c.times {
 				t.Errorf("%+v", got)
 			}
 		})
