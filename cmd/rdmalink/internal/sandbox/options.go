@@ -164,8 +164,8 @@ func parseOptions(args []string) (options, error) {
 		return o, cli.UsageError{Text: "--profile, which names the devices, goes without --device, --fabric and --trap"}
 	case o.fabric == "":
 		o.kind, o.hosts = cmp.Or(o.kind, "rxe"), max(o.hosts, len(o.wire), 1)
-	case o.kind != "" || o.hosts != 0 || o.record != "" || o.trap || o.netns || o.faults != nil || o.control != "":
-		return o, cli.UsageError{Text: "--fabric goes without --device, --hosts, --netns, --record, --trap and faults: its hosts are the adapters of the topology, and their devices are mlx5-ib"}
+	case o.kind != "" || o.hosts != 0 || o.record != "" || o.trap || o.netns:
+		return o, cli.UsageError{Text: "--fabric goes without --device, --hosts, --netns, --record and --trap: its hosts are the adapters of the topology, and their devices are mlx5-ib"}
 	}
 	if o.trap && !slices.Contains(withRegisters, o.kind) {
 		err = cli.UsageError{Text: "--trap goes with --device " + strings.Join(withRegisters, " or ") + ": other devices have no registers"}

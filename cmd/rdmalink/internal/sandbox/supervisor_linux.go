@@ -21,8 +21,8 @@ type supervisor struct {
 	listener int
 	hosts    []*machine
 	fabric   *fabric // of --fabric, in place of hosts; or nil
-	faults   *faults // of hosts; nil for fabric
-	wire     *wire   // of --wire, or nil
+	faults   *faults
+	wire     *wire // of --wire, or nil
 	files    *files
 	trap     bool // a tracer sees all stores to registers
 	netns    bool // an interface has the addresses of the hosts
