@@ -88,7 +88,7 @@ func (c *client) do(ctx context.Context, method, url string, b []byte, ranged st
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s %s: %s: %q", method, url, resp.Status, text)
+		return nil, fmt.Errorf("%s %s: %q: %q", method, url, resp.Status, text)
 	}
 	return resp, nil
 }
@@ -111,6 +111,9 @@ func (c *client) get(ctx context.Context, url, file string) (n int, err error) {
 		return 0, err
 	}
 	head.Body.Close()
+	if head.ContentLength < 0 {
+		return 0, fmt.Errorf("HEAD %s: the answer has no length", url)
+	}
 	size, etag := int(head.ContentLength), head.Header.Get("ETag")
 	f, err := os.Create(file)
 	if err != nil {

@@ -75,6 +75,35 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestOddServers checks that an answer without a length is an error and no empty file, and that the text of an answer
+// does not control the terminal.
+func TestOddServers(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n": "no length",
+		"HTTP/1.1 403 \x1b[2Jgone\r\nContent-Length: 0\r\n\r\n": `"403 \x1b[2Jgone"`,
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				_, _ = c.Read(make([]byte, 4096))
+				_, _ = c.Write([]byte(answer))
+				c.Close()
+			}
+		}()
+		file := filepath.Join(t.TempDir(), "file")
+		if how, err := copyFile(t.Context(), "", 0, creds, "http://"+l.Addr().String()+"/b/k", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %s, %v", answer, how, err)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%q: a file was written", answer)
+		}
+	}
+}
+
 // TestRefused asks for what must not be served.
 func TestRefused(t *testing.T) {
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})

@@ -114,7 +114,7 @@ func fetch(ctx context.Context, url string, to io.Writer) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
+		return fmt.Errorf("%s: %q", url, resp.Status)
 	}
 	_, err = io.Copy(to, resp.Body)
 	return err

@@ -116,8 +116,12 @@ func TestSkipped(t *testing.T) {
 	if out, err := dump(t, file.String(), "-j", "-"); err != nil || out != `{"packets":3,"skipped":{"EtherType 0x0806":3}}`+"\n" {
 		t.Error(err, out)
 	}
-	if out, err := dump(t, file.String(), "-w", filepath.Join(t.TempDir(), "out"), "-"); err != nil || !strings.Contains(out, "3 of 3 packets were not written") {
+	written := filepath.Join(t.TempDir(), "out")
+	if out, err := dump(t, file.String(), "-w", written, "-"); err != nil || !strings.Contains(out, "3 of 3 packets were not written") {
 		t.Error(err, out)
+	}
+	if out, err := dump(t, "", written); err != nil || out != "" {
+		t.Error("a file without packets can't be read:", err, out)
 	}
 }
 

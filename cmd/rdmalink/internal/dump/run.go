@@ -71,14 +71,14 @@ func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) er
 	}
 	s := &session{Output: out, options: o, decoder: decode.New()}
 	if o.to == "" {
-		return errors.Join(s.all(source), s.skipped(), closing())
+		return errors.Join(s.all(source), s.end(), closing())
 	}
 	file, err := os.Create(o.to)
 	if err != nil {
 		return errors.Join(err, closing())
 	}
 	s.file = file
-	return errors.Join(s.all(source), s.skipped(), file.Close(), closing())
+	return errors.Join(s.all(source), s.end(), file.Close(), closing())
 }
 
 // isNetdev reports whether a network device has the name.
@@ -204,16 +204,19 @@ func (s *session) packet(r capture.Record) error {
 	return nil
 }
 
-// skipped says how many packets were left out, and why.
-func (s *session) skipped() error {
+// end reports how many packets were left out, and why. A file to which no packet was written gets a header.
+func (s *session) end() (err error) {
 	if s.file != nil {
+		if s.writer == nil {
+			_, err = capture.NewWriter(s.file, decode.LinkEthernet)
+		}
 		if s.unsaved > 0 {
 			s.Note("%d of %d packets were not written: they are neither of RoCE nor of TCP", s.unsaved, s.packets)
 		}
 		if s.foreign > 0 {
 			s.Note("%d of %d packets were not written: a pcap file has one link type, and theirs is not that of the first packet", s.foreign, s.packets)
 		}
-		return nil
+		return err
 	}
 	reasons := s.decoder.Skipped()
 	if len(reasons) == 0 {

@@ -43,9 +43,9 @@ type fabric struct {
 	machines map[*madtest.Node]*machine // by the first use of each
 }
 
-func newFabricHosts(s *madtest.Subnet, dir string) *fabric {
+func newFabricHosts(s *madtest.Subnet, dir string, seed int) *fabric {
 	f := &fabric{subnet: s, hosts: hostNodes(s), dir: dir, numbers: make(map[*madtest.Node]int), machines: make(map[*madtest.Node]*machine)}
-	var o rdmatest.Options
+	o := rdmatest.Options{Seed: uint64(seed)}
 	for _, n := range f.hosts {
 		if n.Info().Type != mad.NodeCA {
 			continue
@@ -209,6 +209,15 @@ func (h *fabricHost) watches(d *verbsDevice) bool {
 	defer h.mu.Unlock()
 	h.watched = slices.ContainsFunc(d.model.Openings(), func(k *fakeverbs.Kernel) bool { return !k.Closed() })
 	return h.watched
+}
+
+// setLink plugs the cable of the device's port in, or out.
+func (h *fabricHost) setLink(up bool) {
+	if p := h.order[0].wire; up {
+		p.Plug()
+	} else {
+		p.Unplug()
+	}
 }
 
 // fabricPort is a port of the device.

@@ -28,6 +28,7 @@ import (
 type faults struct {
 	network *rdmatest.Fabric
 	hosts   []*machine
+	subnet  *fabric // of --fabric, in place of hosts, or nil
 
 	planned []plannedFault
 	timers  []*time.Timer
@@ -92,8 +93,9 @@ var faultWords = map[string]func(*faultLine) (begin func(), err error){
 		if err != nil {
 			return nil, err
 		}
-		return l.state(fmt.Sprint("partition ", min(a, b), " ", max(a, b)), func() func() {
-			return l.network.Partition(l.network.Host(a), l.network.Host(b))
+		from, to := a.devices[0], b.devices[0]
+		return l.state(fmt.Sprint("partition ", min(from.n, to.n), " ", max(from.n, to.n)), func() func() {
+			return l.network.Partition(from.own.Host(), to.own.Host())
 		})
 	},
 	"pause": func(l *faultLine) (func(), error) {
@@ -104,7 +106,7 @@ var faultWords = map[string]func(*faultLine) (begin func(), err error){
 		if err != nil {
 			return nil, err
 		}
-		return l.state("stall-receives "+d.Name, d.own.StallReceives)
+		return l.state(fmt.Sprint("stall-receives ", d.n), d.own.StallReceives)
 	},
 	"link": func(l *faultLine) (func(), error) {
 		m, d, err := l.device()
@@ -141,6 +143,9 @@ var faultWords = map[string]func(*faultLine) (begin func(), err error){
 		}, err
 	},
 	"remove": func(l *faultLine) (func(), error) {
+		if l.subnet != nil {
+			return nil, errors.New("an adapter of --fabric can't be removed, because its umad nodes would stay; link HOST down unplugs its cable")
+		}
 		m, d, err := l.device()
 		return func() { m.unplug(d) }, err
 	},
@@ -245,26 +250,42 @@ func (f *faults) parse(line string) (plannedFault, error) {
 	return p, nil
 }
 
-// host takes the number of a host. It returns its index.
-func (l *faultLine) host() (int, error) {
-	return wordOf(l, fmt.Sprintf("HOST from 1 to %d", len(l.hosts)), func(s string) (int, error) {
-		n, err := hostNumber(s, len(l.hosts))
-		return n - 1, err
-	})
+// host takes a host, by its number, or by the name of a node of --fabric.
+func (l *faultLine) host() (*machine, error) {
+	return wordOf(l, l.hostWord(), l.machine)
 }
 
-// device takes the number of a host, which a colon and the name of one of its devices may follow.
+func (f *faults) hostWord() string {
+	if f.subnet != nil {
+		return fmt.Sprintf("HOST from 1 to %d, or the name of an adapter", len(f.subnet.hosts))
+	}
+	return fmt.Sprintf("HOST from 1 to %d", len(f.hosts))
+}
+
+// machine returns the host that a word names, which has a device.
+func (f *faults) machine(word string) (*machine, error) {
+	if f.subnet != nil {
+		m, err := f.subnet.machine(word)
+		if err == nil && m.devices == nil {
+			err = errors.New("no device")
+		}
+		return m, err
+	}
+	n, err := hostNumber(word, len(f.hosts))
+	return f.hosts[n-1], err
+}
+
+// device takes a host, which a colon and the name of one of its devices may follow.
 func (l *faultLine) device() (m *machine, d *verbsDevice, err error) {
-	word, err := l.Value(fmt.Sprintf("HOST from 1 to %d, or HOST:DEVICE", len(l.hosts)))
+	word, err := l.Value(l.hostWord() + ", or HOST:DEVICE")
 	if err != nil {
 		return nil, nil, err
 	}
 	host, name, named := strings.Cut(word, ":")
-	n, err := hostNumber(host, len(l.hosts))
+	m, err = l.machine(host)
 	if err != nil || host == "" {
-		return nil, nil, cli.Expected(host, fmt.Sprintf("HOST from 1 to %d", len(l.hosts)))
+		return nil, nil, cli.Expected(host, l.hostWord())
 	}
-	m = l.hosts[n-1]
 	if d = m.devices[0]; named {
 		d = m.deviceThat(func(d *verbsDevice) bool { return d.Name == name })
 	}
@@ -363,9 +384,6 @@ func (f *faults) plan(lines []string) error {
 
 // start makes the planned faults happen at their times from now on.
 func (f *faults) start() {
-	if f == nil {
-		return
-	}
 	for _, p := range f.planned {
 		if p.after == 0 {
 			p.begin()
@@ -377,9 +395,6 @@ func (f *faults) start() {
 
 // end reports the faults that have not happened.
 func (f *faults) end(out cli.Output) {
-	if f == nil {
-		return
-	}
 	late := 0
 	for _, t := range f.timers {
 		if t.Stop() {

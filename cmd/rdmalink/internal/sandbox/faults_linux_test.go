@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newFaults returns the faults of a network of two hosts, whose devices have no files.
@@ -69,6 +70,52 @@ func TestFaultLines(t *testing.T) {
 	}
 }
 
+// TestFaultLinesOfFabric reads and begins lines about the adapters of a subnet, which have names and numbers.
+func TestFaultLinesOfFabric(t *testing.T) {
+	subnet, err := newSubnet("fat-tree:4x2", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := newFabricHosts(subnet, t.TempDir(), 0)
+	f := &faults{network: hosts.network, subnet: hosts, undo: make(map[string]func())}
+	for _, line := range []string{"loss 0.1", "partition h1 8", "stall-receives h2", "stall-receives h3", "link h8 down", "fail 2:mlx5_0 REG_MR ENOMEM"} {
+		p, err := f.parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.begin()
+	}
+	if len(f.undo) != 3 {
+		t.Error("these states are on:", f.undo)
+	}
+	port := subnet.Node("h8").Port(1)
+	if s := port.Info().LinkState; s != verbs.PortDown {
+		t.Error(s)
+	}
+	for _, line := range []string{"partition h8 1 off", "stall-receives 2 off", "stall-receives 3 off", "link 8 up"} {
+		p, err := f.parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.begin()
+	}
+	if len(f.undo) != 0 {
+		t.Error("these states are on:", f.undo)
+	}
+	if s := port.Info().LinkState; s == verbs.PortDown {
+		t.Error(s)
+	}
+	f.once[0].Stop()
+	for line, want := range map[string]string{
+		"remove 1": "can't be removed", "address 1 add 198.51.100.7": "is not on RoCE", "link spine1 down": "HOST from 1 to 8, or the name of an adapter", "link h9 down": "HOST from 1 to 8",
+		"partition h1 9": "HOST from 1 to 8", "link :mlx5_0 down": "HOST from 1 to 8",
+	} {
+		if _, err := f.parse(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
 // TestFaultsMany checks that a sandbox takes a limited number of lines.
 func TestFaultsMany(t *testing.T) {
 	f := newFaults(t)
@@ -121,6 +168,12 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := inside(t, []string{"-d", "siw", "--fault=address 1 add 198.51.100.7"}, "true"); err == nil || !strings.Contains(err.Error(), "siw0 is not on RoCE") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	const port = "cat /sys/class/infiniband/mlx5_0/ports/1/state"
+	out, err = inside(t, []string{"--fabric", "fat-tree:4x2", "--control", socket, "--fault=link h8 down"}, "sh", "-c",
+		port+" && export "+hostVariable+"=h8 && "+port+" && "+fault+"link h8 up && until "+port+" | grep ACTIVE; do sleep 0.01; done")
+	if err != nil || out != "4: ACTIVE\n1: DOWN\n4: ACTIVE\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if _, err := os.Stat(socket); err == nil {

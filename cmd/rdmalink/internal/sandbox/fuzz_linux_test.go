@@ -112,7 +112,7 @@ func FuzzUmad(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	hosts := newFabricHosts(subnet, f.TempDir())
+	hosts := newFabricHosts(subnet, f.TempDir(), 0)
 	host, err := hosts.machine("")
 	if err != nil {
 		f.Fatal(err)

@@ -218,6 +218,10 @@ func (m *machine) unplug(d *verbsDevice) {
 
 // setLink takes the port of a device up or down.
 func (m *machine) setLink(d *verbsDevice, up bool) {
+	if m.fabric != nil {
+		m.fabric.setLink(up)
+		return
+	}
 	d.own.SetLink(up)
 	states := portUp
 	if !up {

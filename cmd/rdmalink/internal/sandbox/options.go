@@ -164,8 +164,8 @@ func parseOptions(args []string) (options, error) {
 		return o, cli.UsageError{Text: "--profile, which names the devices, goes without --device, --fabric and --trap"}
 	case o.fabric == "":
 		o.kind, o.hosts = cmp.Or(o.kind, "rxe"), max(o.hosts, len(o.wire), 1)
-	case o.kind != "" || o.hosts != 0 || o.record != "" || o.trap || o.netns || o.faults != nil || o.control != "":
-		return o, cli.UsageError{Text: "--fabric goes without --device, --hosts, --netns, --record, --trap and faults: its hosts are the adapters of the topology, and their devices are mlx5-ib"}
+	case o.kind != "" || o.hosts != 0 || o.record != "" || o.trap || o.netns:
+		return o, cli.UsageError{Text: "--fabric goes without --device, --hosts, --netns, --record and --trap: its hosts are the adapters of the topology, and their devices are mlx5-ib"}
 	}
 	if o.trap && !slices.Contains(withRegisters, o.kind) {
 		err = cli.UsageError{Text: "--trap goes with --device " + strings.Join(withRegisters, " or ") + ": other devices have no registers"}
@@ -186,8 +186,8 @@ module and no network.
   $ rdmalink sandbox --device siw -- sh -c 'rping -s -C 3 & sleep 1; rping -c -a 198.51.100.1 -C 3'
 
 mlx5-ib is mlx5 on InfiniBand, and erdma-roce is erdma on RoCE v2 in place of iWARP. mlx5-old,
-erdma-old and efa-old are devices as their first kernels could have them. On efa nothing has an order,
-except in recordings.
+erdma-old and efa-old lack what the first kernels and devices lacked. efa delivers and completes
+in any order, except in recordings.
 
 Each host has one device. Host K has the address 198.51.100.K, for rdma_cm; TCP is the
 machine's own. A process runs on host 1 unless ` + hostVariable + ` in its environment names another host:
@@ -202,7 +202,7 @@ sysfs. A file is what NCCL writes with NCCL_TOPO_DUMP_FILE. Device J of host K h
 
 --wire puts the devices of rxe, mlx5 and mlx5-old on the machine's network. They exchange packets of RoCE v2,
 over UDP port 4791, with other sandboxes with --wire, in other containers and on other machines, and with real
-devices such as Linux's rxe. Each host has one of the machine's addresses, and only there something listens:
+devices such as Linux's rxe. Each host has one of the machine's addresses. Nothing listens at others:
 
   hostA$ rdmalink sandbox --wire 192.0.2.1 -- ibv_rc_pingpong -g 1
   hostB$ rdmalink sandbox --wire 192.0.2.2 -- ibv_rc_pingpong -g 1 192.0.2.1
@@ -213,8 +213,8 @@ With --wire-key, only sandboxes that have the same key can. Real devices have no
   $ (umask 077; head -c 32 /dev/urandom | base64 > KEY)
   $ rdmalink sandbox --wire 192.0.2.1 --wire-key KEY -- ibv_rc_pingpong -g 1
 
---fault makes the network, a device or a call fail. Its line is one of these, after a time from the
-start of CMD if there is one; HOST is a number:
+--fault makes the network, a device or a call fail. LINE is one of these, after an optional time from
+the start of CMD. HOST is a number:
 
   latency TIME   bandwidth BYTES   loss PART   reordering PART   partition HOST HOST [off]
   pause [off]   stall-receives HOST [off]   link HOST up|down   remove HOST
@@ -225,15 +225,15 @@ start of CMD if there is one; HOST is a number:
   $ rdmalink sandbox --fault 'loss 0.05' --fault '2s link 1 down' --seed 7 -- CMD
   $ rdmalink sandbox --hosts 2 --control SOCKET -- CMD & rdmalink sandbox fault SOCKET partition 1 2
 
-Some programs look for a network interface with the device's address, libfabric and Open MPI
-among them. --netns gives CMD a network namespace with one, in which nothing else of the machine's
-network is. It needs root, or a kernel that lets users create namespaces:
+Some programs, such as libfabric and Open MPI, look for a network interface with the device's
+address. --netns gives CMD a network namespace with such an interface and without the machine's network.
+It needs root, or a kernel that lets users create namespaces:
 
   $ rdmalink sandbox --netns -d siw -- sh -c 'fi_pingpong -p verbs -e msg & sleep 1; fi_pingpong -p verbs -e msg 127.0.0.1'
 
 With --fabric, hosts are the adapters of an InfiniBand subnet in software. They have umad and issm
-nodes for programs such as those of infiniband-diags, and a device as mlx5-ib has. TOPOLOGY is a file in the format
-of ibnetdiscover, fat-tree:RADIXxLEVELS, or dragonfly:GROUPSxSWITCHESxHOSTS. A process runs on the
+nodes, for programs such as those of infiniband-diags, and a device mlx5-ib. TOPOLOGY is a file in the
+format of ibnetdiscover, fat-tree:RADIXxLEVELS, or dragonfly:GROUPSxSWITCHESxHOSTS. A process runs on the
 first adapter unless ` + hostVariable + ` has the name of a node, or the number of an adapter. The subnet
 has a subnet manager on its first adapter, unless --no-sm leaves it to opensm:
 

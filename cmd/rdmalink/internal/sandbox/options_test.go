@@ -3,6 +3,8 @@ package sandbox
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,9 +45,6 @@ func TestOptions(t *testing.T) {
 		"--wire 0.0.0.0 -- true":           `"0.0.0.0": expected ADDR`,
 		"--wire 192.0.2.1,x -- true":       `"x": expected ADDR`,
 		"--wire 192.0.2.1 --netns -- true": "--wire goes without --fabric, --profile and --netns",
-		"--wire-key options.go -- true":    "more than 4096 bytes of a key",
-		"--wire-key /dev/null -- true":     "a key of 0 bytes; it needs at least 16",
-		"--wire-key none -- true":          "no such file",
 		"--wire-key doc.go -- true":        "--wire-key goes with --wire",
 		"-t -d siw -- true":                "--trap goes with --device erdma or erdma-old or erdma-roce or mlx5",
 	} {
@@ -53,5 +52,30 @@ func TestOptions(t *testing.T) {
 		if _, err := parseOptions(strings.Fields(line)); !errors.As(err, &usage) || !strings.Contains(usage.Text, want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
+	}
+}
+
+// TestWireKeyFile checks that a key is the whole file without line ends, and neither short nor long.
+func TestWireKeyFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	most := strings.Repeat("k", mostKey)
+	for _, c := range []struct{ text, key, err string }{
+		{"sixteen letters!\r\n", "sixteen letters!", ""},
+		{most, most, ""},
+		{"", "", "a key of 0 bytes; it needs at least 16"},
+		{"fifteen letters\r\n", "", "a key of 15 bytes"},
+		{most + "k", "", "more than 4096 bytes of a key"},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var o options
+		err := readWireKey(&o, file)
+		if string(o.wireKey) != c.key || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%.20q: %.20q, %v", c.text, o.wireKey, err)
+		}
+	}
+	if err := readWireKey(new(options), filepath.Join(file, "none")); err == nil {
+		t.Error("a key without a file")
 	}
 }

@@ -91,8 +91,12 @@ func (s *supervisor) build(o options, out cli.Output) error {
 		if err != nil {
 			return err
 		}
-		s.fabric = newFabricHosts(subnet, s.files.dir)
-		return nil
+		s.fabric = newFabricHosts(subnet, s.files.dir, o.seed)
+		if s.fabric.network == nil && (o.faults != nil || o.control != "") {
+			return cli.UsageError{Text: "--fabric " + o.fabric + " has no adapters, so there are no faults"}
+		}
+		s.faults = &faults{network: s.fabric.network, subnet: s.fabric, undo: make(map[string]func())}
+		return s.faults.plan(o.faults)
 	}
 	var p *profile
 	if o.profile != "" {

@@ -21,8 +21,8 @@ type supervisor struct {
 	listener int
 	hosts    []*machine
 	fabric   *fabric // of --fabric, in place of hosts; or nil
-	faults   *faults // of hosts; nil for fabric
-	wire     *wire   // of --wire, or nil
+	faults   *faults
+	wire     *wire // of --wire, or nil
 	files    *files
 	trap     bool // a tracer sees all stores to registers
 	netns    bool // an interface has the addresses of the hosts
@@ -381,10 +381,10 @@ var handlers = map[int][]handler{
 	},
 
 	unix.SYS_SOCKET:      {{[]condition{is(0, unix.AF_NETLINK), is(2, unix.NETLINK_RDMA)}, (*call).socket}},
-	unix.SYS_BIND:        {on(0, (*call).bind)},
-	unix.SYS_CONNECT:     {on(0, (*call).bind)},
+	unix.SYS_BIND:        {on(0, (*call).ignore)},
+	unix.SYS_CONNECT:     {on(0, (*call).ignore)},
 	unix.SYS_GETSOCKNAME: {on(0, (*call).getsockname)},
-	unix.SYS_SETSOCKOPT:  {on(0, (*call).setsockopt)},
+	unix.SYS_SETSOCKOPT:  {on(0, (*call).ignore)},
 	unix.SYS_GETSOCKOPT:  {on(0, (*call).getsockopt)},
 	unix.SYS_SENDTO:      {on(0, (*call).sendto)},
 	unix.SYS_SENDMSG:     {on(0, (*call).sendmsg)},

@@ -45,7 +45,7 @@ func (p *pair) stamped(before func() error) (ext verbs.WCExt, err error) {
 
 // stamps takes the time of completions by the device's clock, and compares it with the clock
 // before and after.
-func stamps(b *bed) (string, error) {
+func stamps(b *environment) (string, error) {
 	if b.attr.TimestampMask == 0 {
 		return "", none("the device has no clock for completions")
 	}
@@ -85,7 +85,7 @@ func stamps(b *bed) (string, error) {
 }
 
 // wallClock takes the times of completions by both clocks, and compares how far they move.
-func wallClock(b *bed) (string, error) {
+func wallClock(b *environment) (string, error) {
 	if b.attr.TimestampMask == 0 || b.attr.HCACoreClock == 0 {
 		return "", none("the device has no clock for completions, or its speed is unknown")
 	}
@@ -115,7 +115,7 @@ func wallClock(b *bed) (string, error) {
 
 // moderated delays events until there are several completions, or a time has passed. One
 // completion alone waits for the time, and many do not.
-func moderated(b *bed) (string, error) {
+func moderated(b *environment) (string, error) {
 	if b.attr.CQModerationMaxCount == 0 || b.attr.CQModerationMaxPeriod == 0 {
 		return "", none("the device has no moderation")
 	}

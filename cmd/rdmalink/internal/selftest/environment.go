@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// bed holds the device and the properties of it that all tests need.
-type bed struct {
+// environment holds the device and the properties of it that all tests need.
+type environment struct {
 	ctx  context.Context
 	dev  *uverbs.Device
 	attr *verbs.DeviceAttr
@@ -34,9 +34,9 @@ type bed struct {
 	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
-func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
+func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *environment, err error) {
 	name := dev.Info().Name
-	b = &bed{ctx: ctx, dev: dev, frames: new(uint16), open: func() (*uverbs.Device, error) { return m.Open(name) }}
+	b = &environment{ctx: ctx, dev: dev, frames: new(uint16), open: func() (*uverbs.Device, error) { return m.Open(name) }}
 	if b.attr, err = dev.Attr(); err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, e
 	return b, nil
 }
 
-func (b *bed) iwarp() bool { return b.dev.Info().NodeType == verbs.NodeRNIC }
+func (b *environment) iwarp() bool { return b.dev.Info().NodeType == verbs.NodeRNIC }
 
 // hasSRD reports whether the device is EFA.
-func (b *bed) hasSRD() bool { return b.dev.Supports(verbs.QPTypeSRD, verbs.OpSend) }
+func (b *environment) hasSRD() bool { return b.dev.Supports(verbs.QPTypeSRD, verbs.OpSend) }
 
 // findPort finds the first port that is active.
-func (b *bed) findPort() (err error) {
+func (b *environment) findPort() (err error) {
 	for b.port = 1; b.port <= b.attr.PhysPortCnt; b.port++ {
 		if b.link, err = b.dev.QueryPort(b.port); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (b *bed) findPort() (err error) {
 
 // findAddress finds an address by which rdma_cm finds the port: one of its network device.
 // If the network device is unknown, it tries all addresses.
-func (b *bed) findAddress(m *host.Machine) {
+func (b *environment) findAddress(m *host.Machine) {
 	index, known := b.netdev(m)
 	nets, _ := m.Net.List()
 	for _, n := range nets {
@@ -98,7 +98,7 @@ func (b *bed) findAddress(m *host.Machine) {
 }
 
 // netdev returns the network device of the port.
-func (b *bed) netdev(m *host.Machine) (index uint32, known bool) {
+func (b *environment) netdev(m *host.Machine) (index uint32, known bool) {
 	d, err := m.RDMA.DeviceByName(b.dev.Info().Name)
 	if err != nil {
 		return 0, false
@@ -112,13 +112,13 @@ func (b *bed) netdev(m *host.Machine) (index uint32, known bool) {
 	return 0, false
 }
 
-func (b *bed) leadsHere(a netip.Addr) bool {
+func (b *environment) leadsHere(a netip.Addr) bool {
 	device, err := b.reach(a)
 	return err == nil && device == b.dev.Info().Name
 }
 
 // facts returns the properties of the device that a reader of the report needs.
-func (b *bed) facts() []finding {
+func (b *environment) facts() []finding {
 	info, a := b.dev.Info(), b.attr
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -149,10 +149,10 @@ func (b *bed) facts() []finding {
 }
 
 // keep arranges for an object to be closed at the end of the test.
-func (b *bed) keep(closes func() error) { b.made = append(b.made, closes) }
+func (b *environment) keep(closes func() error) { b.made = append(b.made, closes) }
 
 // endpoint creates an endpoint that is closed, with all that was created on it, at the end of the test.
-func (b *bed) endpoint(dev *uverbs.Device, opts *uverbs.EndpointOptions) (*uverbs.Endpoint, error) {
+func (b *environment) endpoint(dev *uverbs.Device, opts *uverbs.EndpointOptions) (*uverbs.Endpoint, error) {
 	e, err := dev.CreateEndpoint(opts)
 	if err == nil {
 		b.keep(e.Close)
@@ -160,7 +160,7 @@ func (b *bed) endpoint(dev *uverbs.Device, opts *uverbs.EndpointOptions) (*uverb
 	return e, err
 }
 
-func (b *bed) close() (err error) {
+func (b *environment) close() (err error) {
 	for _, closes := range slices.Backward(b.made) {
 		if failed := closes(); !errors.Is(failed, verbs.ErrClosed) {
 			err = errors.Join(err, failed)
@@ -171,7 +171,7 @@ func (b *bed) close() (err error) {
 }
 
 // byAddress connects by rdma_cm.
-func byAddress(b *bed) (string, error) {
+func byAddress(b *environment) (string, error) {
 	if !b.addr.IsValid() {
 		return "", none("the port's network device has no IP address here")
 	}
@@ -184,7 +184,7 @@ func byAddress(b *bed) (string, error) {
 
 // reach connects an address to itself. It says which device that leads to. Neither end closes
 // before both are connected.
-func (b *bed) reach(addr netip.Addr) (device string, err error) {
+func (b *environment) reach(addr netip.Addr) (device string, err error) {
 	l, err := rdmacm.Listen(context.Background(), netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
 		return "", err

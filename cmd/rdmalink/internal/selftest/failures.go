@@ -37,8 +37,8 @@ type mistake struct {
 
 // refused makes a mistake. It compares the statuses of the send, of the send behind it, which
 // the device flushes, and of the peer's receive.
-func refused(m mistake) func(*bed) (string, error) {
-	return func(b *bed) (string, error) {
+func refused(m mistake) func(*environment) (string, error) {
+	return func(b *environment) (string, error) {
 		if b.iwarp() {
 			return "", none("iWARP does not report errors to the sender")
 		}
@@ -92,7 +92,7 @@ func at(all []verbs.Status, i int) []verbs.Status { return all[min(i, len(all)):
 
 // allows reports whether a status is that of the InfiniBand specification, or with soft RoCE and
 // eRDMA one of the driver.
-func (b *bed) allows(want verbs.Status, soft, erdma []verbs.Status, got verbs.Status) bool {
+func (b *environment) allows(want verbs.Status, soft, erdma []verbs.Status, got verbs.Status) bool {
 	own := map[verbs.DriverID][]verbs.Status{verbs.DriverRXE: soft, verbs.DriverERDMA: erdma}[b.dev.Info().Driver]
 	return got == want || slices.Contains(own, got)
 }
@@ -223,7 +223,7 @@ var (
 )
 
 // wrongQKey sends a datagram that the peer must drop, and then one that takes the receive.
-func wrongQKey(b *bed) (string, error) {
+func wrongQKey(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeUD)
 	if err != nil {
 		return "", err
@@ -256,7 +256,7 @@ func wrongQKey(b *bed) (string, error) {
 }
 
 // secondLife flushes both queues and uses the queue pairs again.
-func secondLife(b *bed) (string, error) {
+func secondLife(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err

@@ -32,7 +32,7 @@ const (
 // framer sends frames with a device of its own: a card returns the frames of one process to
 // another, and not to itself.
 type framer struct {
-	*bed
+	*environment
 	from *uverbs.Endpoint
 	at   *uverbs.PD // of receivers
 	qp   *uverbs.QP
@@ -43,7 +43,7 @@ type framer struct {
 }
 
 // newFramer needs a port on Ethernet, and CAP_NET_RAW.
-func (b *bed) newFramer() (f *framer, err error) {
+func (b *environment) newFramer() (f *framer, err error) {
 	if !b.dev.Supports(verbs.QPTypeRawPacket, verbs.OpSend) {
 		return nil, none("there are no raw packet queue pairs")
 	}
@@ -52,7 +52,7 @@ func (b *bed) newFramer() (f *framer, err error) {
 	}
 	// A frame of an earlier test that comes late is no frame of this one.
 	*b.frames += 2
-	f = &framer{bed: b, port: framePort + *b.frames}
+	f = &framer{environment: b, port: framePort + *b.frames}
 	if f.mac, err = b.portMAC(); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *bed) newFramer() (f *framer, err error) {
 }
 
 // portMAC finds the port's own address in the GID that the kernel makes of it.
-func (b *bed) portMAC() (mac [6]byte, err error) {
+func (b *environment) portMAC() (mac [6]byte, err error) {
 	gids, err := b.dev.GIDTable()
 	if err != nil {
 		return mac, err
@@ -106,7 +106,7 @@ func (f *framer) queue(at *uverbs.Endpoint, flags verbs.QPFlags) (*uverbs.QP, er
 	if err != nil {
 		return nil, err
 	}
-	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.bed.port}), qp.Connect(nil))
+	return qp, errors.Join(qp.Init(&verbs.QPAttr{Port: f.environment.port}), qp.Connect(nil))
 }
 
 // sink receives frames.
@@ -131,7 +131,7 @@ func (f *framer) receiver(specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
 }
 
 func (f *framer) receiverWith(cq uverbs.CQOptions, flags verbs.QPFlags, specs ...flow.Spec) (*sink, *uverbs.Flow, error) {
-	at, err := f.endpoint(f.bed.dev, frameQueues(f.at, cq))
+	at, err := f.endpoint(f.environment.dev, frameQueues(f.at, cq))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,7 +146,7 @@ func (f *framer) receiverWith(cq uverbs.CQOptions, flags verbs.QPFlags, specs ..
 	if err := s.fill(qp.PostRecv, 8, 0); err != nil {
 		return nil, nil, err
 	}
-	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: specs})
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Port: f.environment.port, Specs: specs})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,7 +316,7 @@ func (s *sink) nothing() error {
 }
 
 // rawFrames sends frames of all lengths, which a rule returns.
-func rawFrames(b *bed) (string, error) {
+func rawFrames(b *environment) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
@@ -339,7 +339,7 @@ func rawFrames(b *bed) (string, error) {
 }
 
 // checksums asks the device to fill in checksums, and to check them.
-func checksums(b *bed) (string, error) {
+func checksums(b *environment) (string, error) {
 	if b.attr.CapFlags&verbs.DeviceCapRawIPCsum == 0 {
 		return "", none("the device has no checksums of raw packets")
 	}
@@ -379,7 +379,7 @@ func checksums(b *bed) (string, error) {
 }
 
 // flowRules has two rules for frames that differ in a port, of which one is then removed.
-func flowRules(b *bed) (string, error) {
+func flowRules(b *environment) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
@@ -426,7 +426,7 @@ func flowRules(b *bed) (string, error) {
 }
 
 // packetFields has a rule mark its frames, and completions describe them.
-func packetFields(b *bed) (string, error) {
+func packetFields(b *environment) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
@@ -457,12 +457,12 @@ func packetFields(b *bed) (string, error) {
 const vlanTag = 0x6005 // priority 3, VLAN 5
 
 // vlanTags inserts a tag into a frame. A rule that asks for the addresses alone takes it.
-func vlanTags(b *bed) (string, error) { return b.tagged(0) }
+func vlanTags(b *environment) (string, error) { return b.tagged(0) }
 
 // vlanStripping has the tag removed again, and reported by the completion.
-func vlanStripping(b *bed) (string, error) { return b.tagged(verbs.QPCVLANStripping) }
+func vlanStripping(b *environment) (string, error) { return b.tagged(verbs.QPCVLANStripping) }
 
-func (b *bed) tagged(flags verbs.QPFlags) (string, error) {
+func (b *environment) tagged(flags verbs.QPFlags) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
@@ -507,7 +507,7 @@ func (b *bed) tagged(flags verbs.QPFlags) (string, error) {
 }
 
 // segmentation has the device cut a segment of TCP into packets.
-func segmentation(b *bed) (string, error) {
+func segmentation(b *environment) (string, error) {
 	if b.attr.TSO.MaxPayload == 0 {
 		return "", none("the device does not segment")
 	}
@@ -558,7 +558,7 @@ func segmentation(b *bed) (string, error) {
 }
 
 // flowCounters counts the frames of a rule.
-func flowCounters(b *bed) (string, error) {
+func flowCounters(b *environment) (string, error) {
 	f, err := b.newFramer()
 	if err != nil {
 		return "", err
@@ -620,7 +620,7 @@ func toeplitz(input []byte) (hash uint32) {
 }
 
 // spread deals frames out to queues, by the hash of their addresses and ports.
-func spread(b *bed) (string, error) {
+func spread(b *environment) (string, error) {
 	if b.attr.RSS.MaxIndirectionTables == 0 {
 		return "", none("the device has no RSS")
 	}
@@ -658,7 +658,7 @@ func spread(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = qp.CreateFlow(&uverbs.FlowOptions{Port: f.bed.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
+	_, err = qp.CreateFlow(&uverbs.FlowOptions{Port: f.environment.port, Specs: []flow.Spec{f.ether(), ipv4(frameFrom, frameTo), udp(f.port)}})
 	if err != nil {
 		return "", err
 	}

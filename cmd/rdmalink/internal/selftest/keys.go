@@ -62,7 +62,7 @@ func (p *pair) endWindow(key uint32) error {
 	return p.own("LOCAL_INV", err)
 }
 
-func windows1(b *bed) (string, error) {
+func windows1(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func windows1(b *bed) (string, error) {
 }
 
 // windows2 ends each binding: by its owner, and by the peer's SEND_WITH_INV.
-func windows2(b *bed) (string, error) {
+func windows2(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err

@@ -31,8 +31,8 @@ func (p *pair) sizes(op verbs.Opcode) (all []int) {
 
 // messages tries an operation in all sizes, from one piece of memory, from several, and
 // inline.
-func messages(typ verbs.QPType, op verbs.Opcode) func(*bed) (string, error) {
-	return func(b *bed) (string, error) {
+func messages(typ verbs.QPType, op verbs.Opcode) func(*environment) (string, error) {
+	return func(b *environment) (string, error) {
 		if !b.dev.Supports(typ, op) {
 			return "", none("%v queue pairs have no %v", typ, op)
 		}
@@ -190,7 +190,7 @@ func (p *pair) received(wc *verbs.WC, m message, header int) error {
 }
 
 // replies answers datagrams to the address that their completion and header have.
-func replies(b *bed) (string, error) {
+func replies(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeUD)
 	if err != nil {
 		return "", err

@@ -14,19 +14,19 @@ type operands struct{ compareAdd, swap, want uint64 }
 
 const before, other uint64 = 0x1122334455667788, 0x99aabbccddeeff00
 
-func compareSwap(typ verbs.QPType) func(*bed) (string, error) {
-	return func(b *bed) (string, error) {
+func compareSwap(typ verbs.QPType) func(*environment) (string, error) {
+	return func(b *environment) (string, error) {
 		return atomics(b, typ, verbs.OpCompareSwap, []operands{{before, other, other}, {before + 1, other, before}, {before, 0, 0}})
 	}
 }
 
-func fetchAdd(typ verbs.QPType) func(*bed) (string, error) {
-	return func(b *bed) (string, error) {
+func fetchAdd(typ verbs.QPType) func(*environment) (string, error) {
+	return func(b *environment) (string, error) {
 		return atomics(b, typ, verbs.OpFetchAdd, []operands{{1, 0, before + 1}, {1 << 63, 0, before + 1<<63}, {^before + 1, 0, 0}})
 	}
 }
 
-func atomics(b *bed, typ verbs.QPType, op verbs.Opcode, all []operands) (string, error) {
+func atomics(b *environment, typ verbs.QPType, op verbs.Opcode, all []operands) (string, error) {
 	if b.attr.AtomicCap == verbs.AtomicNone || !b.dev.Supports(typ, op) {
 		return "", none("%v queue pairs have no %v here", typ, op)
 	}
@@ -50,7 +50,7 @@ func atomics(b *bed, typ verbs.QPType, op verbs.Opcode, all []operands) (string,
 
 // lists posts sends in lists of all lengths, of which only the last asks for a completion,
 // until the queues have gone around several times.
-func lists(b *bed) (string, error) {
+func lists(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func lists(b *bed) (string, error) {
 }
 
 // fence posts a READ, and a SEND of the data that it read, in one list.
-func fence(b *bed) (string, error) {
+func fence(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -123,7 +123,7 @@ func fence(b *bed) (string, error) {
 }
 
 // bothWays sends from both ends at the same time.
-func bothWays(b *bed) (string, error) {
+func bothWays(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err

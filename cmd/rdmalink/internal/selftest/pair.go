@@ -37,7 +37,7 @@ func (e *end) target(n int) []byte { return e.mem[half:][:n] }
 
 // pair sends from its first end to its second.
 type pair struct {
-	*bed
+	*environment
 	pairOptions
 	pd   *uverbs.PD
 	sges uint32 // of a work request
@@ -58,7 +58,7 @@ type pairOptions struct {
 }
 
 // access returns the access rights that the device supports.
-func (b *bed) access() verbs.Access {
+func (b *environment) access() verbs.Access {
 	a := verbs.AccessLocalWrite
 	if !b.hasSRD() || b.dev.Supports(verbs.QPTypeSRD, verbs.OpRDMAWrite) {
 		a |= verbs.AccessRemoteWrite
@@ -76,13 +76,13 @@ func (b *bed) access() verbs.Access {
 }
 
 // pair creates and connects two queue pairs.
-func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(pairOptions{typ: typ}) }
+func (b *environment) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(pairOptions{typ: typ}) }
 
-func (b *bed) pairWith(o pairOptions) (_ *pair, err error) {
+func (b *environment) pairWith(o pairOptions) (_ *pair, err error) {
 	if !b.dev.Supports(o.typ, verbs.OpSend) {
 		return nil, none("there are no %v queue pairs", o.typ)
 	}
-	p := &pair{bed: b, pairOptions: o, sges: min(b.attr.MaxSGE, 4)}
+	p := &pair{environment: b, pairOptions: o, sges: min(b.attr.MaxSGE, 4)}
 	all, err := b.endpoint(b.dev, nil)
 	if err != nil {
 		return nil, err
@@ -380,7 +380,7 @@ func differ(what string, got, want []byte) error {
 }
 
 // attributes compares what the device says of a connected queue pair with what it was given.
-func attributes(b *bed) (string, error) {
+func attributes(b *environment) (string, error) {
 	if b.iwarp() {
 		return "", none("iWARP's queue pairs are the connection manager's")
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // sharedReceives sends to a queue pair with an SRQ, several times around its ring.
-func sharedReceives(b *bed) (string, error) {
+func sharedReceives(b *environment) (string, error) {
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
 	if err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func (p *pair) asynchronous(ctx context.Context, want verbs.EventType) error {
 }
 
 // limitEvent takes receives off an SRQ until fewer are left than its limit.
-func limitEvent(b *bed) (string, error) {
+func limitEvent(b *environment) (string, error) {
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
 	if err != nil {
 		return "", err
@@ -75,7 +75,7 @@ func limitEvent(b *bed) (string, error) {
 }
 
 // lastReceive fails a queue pair with an SRQ. The device says when it takes no receive any more.
-func lastReceive(b *bed) (string, error) {
+func lastReceive(b *environment) (string, error) {
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
 	if err != nil {
 		return "", err
@@ -104,7 +104,7 @@ func lastReceive(b *bed) (string, error) {
 }
 
 // resizeSRQ changes an SRQ's size with receives in it.
-func resizeSRQ(b *bed) (string, error) {
+func resizeSRQ(b *environment) (string, error) {
 	p, err := b.pairWith(pairOptions{typ: verbs.QPTypeRC, srq: true})
 	if err != nil {
 		return "", err
@@ -143,12 +143,12 @@ func resizeSRQ(b *bed) (string, error) {
 }
 
 // events arms a CQ, and causes an event.
-func events(b *bed) (string, error) { return armed(b, false) }
+func events(b *environment) (string, error) { return armed(b, false) }
 
 // solicitedEvents sends a message without the flag before the one with it.
-func solicitedEvents(b *bed) (string, error) { return armed(b, true) }
+func solicitedEvents(b *environment) (string, error) { return armed(b, true) }
 
-func armed(b *bed, solicited bool) (string, error) {
+func armed(b *environment, solicited bool) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -196,7 +196,7 @@ func armed(b *bed, solicited bool) (string, error) {
 }
 
 // resize changes a CQ's size with completions in it.
-func resize(b *bed) (string, error) {
+func resize(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err

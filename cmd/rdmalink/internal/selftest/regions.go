@@ -23,7 +23,7 @@ func (p *pair) there(what string, addr uint64, rkey uint32, size int) error {
 }
 
 // otherAddress addresses a region by numbers of its own.
-func otherAddress(b *bed) (string, error) {
+func otherAddress(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -46,7 +46,7 @@ func otherAddress(b *bed) (string, error) {
 }
 
 // changedRights gives a region the right that it lacked.
-func changedRights(b *bed) (string, error) {
+func changedRights(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func changedRights(b *bed) (string, error) {
 }
 
 // noMemory sends from the region that has none: zeros arrive.
-func noMemory(b *bed) (string, error) {
+func noMemory(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func noMemory(b *bed) (string, error) {
 }
 
 // deviceMemory copies to memory of the device and back, and lets peers use it.
-func deviceMemory(b *bed) (string, error) {
+func deviceMemory(b *environment) (string, error) {
 	if b.attr.MaxDMSize == 0 {
 		return "", none("the device has no memory for programs")
 	}
@@ -144,7 +144,7 @@ func deviceMemory(b *bed) (string, error) {
 
 // onDemand lets a peer use memory that no program has touched, in regions whose pages are not
 // pinned: each page is missing when the device first wants it.
-func onDemand(b *bed) (string, error) {
+func onDemand(b *environment) (string, error) {
 	const needs = verbs.ODPWrite | verbs.ODPRead
 	switch {
 	case b.attr.ODP.General&verbs.ODPSupport == 0:
@@ -175,7 +175,7 @@ func onDemand(b *bed) (string, error) {
 }
 
 // wholeSpace uses the region that is all of the process's memory.
-func wholeSpace(b *bed) (string, error) {
+func wholeSpace(b *environment) (string, error) {
 	if b.attr.ODP.General&verbs.ODPImplicit == 0 {
 		return "", none("the device has no region of all memory")
 	}

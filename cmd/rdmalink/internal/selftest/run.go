@@ -81,7 +81,7 @@ func none(format string, args ...any) error {
 }
 
 // try carries out a test.
-func (b *bed) try(t test) finding {
+func (b *environment) try(t test) finding {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	sub := *b
@@ -158,7 +158,7 @@ func (r *report) end() error {
 type test struct {
 	name     string
 	compares string
-	run      func(*bed) (string, error)
+	run      func(*environment) (string, error)
 }
 
 // What the tests of messages compare.

@@ -17,7 +17,7 @@ const longInline = 188
 const slot = 256
 
 // inlinePair creates a pair with as much inline data as the provider has room for.
-func (b *bed) inlinePair() (p *pair, err error) {
+func (b *environment) inlinePair() (p *pair, err error) {
 	for _, n := range []uint32{longInline, inline} {
 		if p, err = b.pairWith(pairOptions{typ: verbs.QPTypeRC, inline: n}); err == nil || b.ctx.Err() != nil {
 			break
@@ -70,7 +70,7 @@ func (p *pair) singles(times int) error {
 	return nil
 }
 
-func singlePosts(b *bed) (string, error) {
+func singlePosts(b *environment) (string, error) {
 	p, err := b.inlinePair()
 	if err != nil {
 		return "", err
@@ -80,7 +80,7 @@ func singlePosts(b *bed) (string, error) {
 
 // manyPosts does the same from several goroutines at once, each with a pair of its own. Their
 // queue pairs are more than the device has registers for one each.
-func manyPosts(b *bed) (string, error) {
+func manyPosts(b *environment) (string, error) {
 	const goroutines = 6
 	pairs := make([]*pair, goroutines)
 	for i := range pairs {

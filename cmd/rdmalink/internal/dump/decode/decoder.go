@@ -2,7 +2,6 @@ package decode
 
 import (
 	"container/list"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -126,5 +125,3 @@ func (d *Decoder) Skipped() map[string]int {
 	}
 	return all
 }
-
-func be16(b []byte) int { return int(binary.BigEndian.Uint16(b)) }

@@ -41,7 +41,7 @@ func (f *flow) frame(b []byte, back *flow) (layers []Layer, used int) {
 		f.lost = "MPA with markers is not read"
 		return nil, 0
 	}
-	size := be16(b)
+	size := int(binary.BigEndian.Uint16(b))
 	whole := (2+size+3)&^3 + 4
 	if len(b) < whole {
 		return nil, 0
@@ -104,7 +104,7 @@ func (f *flow) opening(b []byte) ([]Layer, int) {
 	}
 	l.add("private_length", len(private))
 	if len(private) > 0 {
-		l.add("private", bytesOf(private))
+		l.add("private", hex.EncodeToString(private))
 	}
 	f.opened, f.markers, f.crc = true, flags&0x80 != 0, flags&0x40 != 0
 	return []Layer{l}, mpaHead + size
@@ -192,6 +192,3 @@ func untagged(r *Layer, c *cursor, op byte) {
 		r.add("original", c.u64())
 	}
 }
-
-// bytesOf formats private data.
-func bytesOf(b []byte) string { return hex.EncodeToString(b) }
