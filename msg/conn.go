@@ -154,7 +154,7 @@ func (c *Conn) maySend() {
 	close(c.opened)
 }
 
-// CM returns the underlying connection of the connection manager, with its queue pair, protection domain and
+// CM returns the connection manager's underlying connection, with its queue pair, protection domain and
 // device. Its completions belong to c: use DoWR to post work requests, and c.Close to
 // close it. A connection over a stream has none, and CM returns nil.
 func (c *Conn) CM() *rdmacm.Conn {
@@ -162,12 +162,12 @@ func (c *Conn) CM() *rdmacm.Conn {
 	return cm
 }
 
-// Done returns a channel that is closed when the connection has ended: either side closed it, or it broke. Messages that
-// arrived before can still be received.
+// Done returns a channel that is closed when the connection has ended: either side closed it, or it broke. Messages
+// that arrived before can still be received.
 func (c *Conn) Done() <-chan struct{} { return c.base().Done() }
 
-// MaxMessage returns the length in bytes of the longest message that the peer accepts. A longer one fails with an error that
-// matches [ErrTooLong].
+// MaxMessage returns the length in bytes of the longest message that the peer accepts. A longer one fails with an error
+// that matches [ErrTooLong].
 func (c *Conn) MaxMessage() int { return int(c.peer.longest) }
 
 // LocalAddr returns the local address and port. A connection over a stream has port 0.

@@ -57,10 +57,10 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	return made.begun(ctx, cm, err)
 }
 
-// DialOver connects to a [Listener] of [ListenConfig.ListenOver] over a stream that is connected to it, such as a
-// TCP or TLS connection. It needs no connection manager. LocalAddr, Resolver and FallbackDelay have no meaning. over
-// sets the protection domain, the device's port and the GID. With a pool, the protection domain is the pool's, and over
-// may be nil. DialOver ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. The stream
+// DialOver connects to a [Listener] of [ListenConfig.ListenOver] over a stream that is connected to it, such as a TCP
+// or TLS connection. It needs no connection manager. LocalAddr, Resolver and FallbackDelay have no meaning. over sets
+// the protection domain, the device's port and the GID. With a pool, the protection domain is the pool's, and over may
+// be nil. DialOver ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. The stream
 // belongs to the connection. RetryCount must not be negative. See [oob.Dial].
 func (d *Dialer) DialOver(ctx context.Context, stream io.ReadWriteCloser, over *oob.Config) (*Conn, error) {
 	s, err := d.Config.shape()

@@ -58,11 +58,11 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	return l, nil
 }
 
-// ListenOver accepts connections over the streams of l, such as TCP or TLS connections. It needs no connection
-// manager. Resolver and Backlog have no meaning. over sets the protection domain, the device's port and the GID. With
-// a pool, the protection domain is the pool's, and over may be nil. over's Authorize decides who may connect. ListenOver ignores
-// over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. RetryCount must not be negative. The Listener owns
-// l. See [oob.Listen].
+// ListenOver accepts connections over the streams of l, such as TCP or TLS connections. It needs no connection manager.
+// Resolver and Backlog have no meaning. over sets the protection domain, the device's port and the GID. With a pool,
+// the protection domain is the pool's, and over may be nil. over's Authorize decides who may connect. ListenOver
+// ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and TransportOptions. RetryCount must not be
+// negative. The Listener owns l. See [oob.Listen].
 func (lc *ListenConfig) ListenOver(l net.Listener, over *oob.Config) (*Listener, error) {
 	s, err := lc.Config.shape()
 	if err != nil {
@@ -131,9 +131,9 @@ func (l *Listener) Close() error {
 	return failedOn(l.Addr().String(), "close listener", err)
 }
 
-// Shutdown stops listening. It waits until all connections that Accept returned are closed, their messages are delivered, and
-// their objects are freed. It does not close the connections. If ctx ends first, Shutdown returns an error that matches ctx.Err().
-// It may be called after Close.
+// Shutdown stops listening. It waits until all connections that Accept returned are closed, their messages are
+// delivered, and their objects are freed. It does not close the connections. If ctx ends first, Shutdown returns an
+// error that matches ctx.Err(). It may be called after Close.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	if l == nil {
 		return errNil("shut down listener")

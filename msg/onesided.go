@@ -14,10 +14,10 @@ import (
 
 // Op is an operation on memory of the peer, which does not involve the peer's program. [Conn.Do] performs it.
 type Op struct {
-	// Opcode is verbs.OpRDMARead, OpRDMAWrite, OpCompareSwap or OpFetchAdd. A READ copies bytes of Remote to Local, a WRITE
-	// those of Local to Remote. The other two are atomic operations: OpCompareSwap stores Swap in 8 bytes of Remote if their
-	// value is CompareAdd, and OpFetchAdd adds CompareAdd to their value. They ignore Local. The bytes have the byte order of the
-	// peer's machine, and their address must be a multiple of 8.
+	// Opcode is verbs.OpRDMARead, OpRDMAWrite, OpCompareSwap or OpFetchAdd. A READ copies bytes of Remote to Local, a
+	// WRITE those of Local to Remote. The other two are atomic operations: OpCompareSwap stores Swap in 8 bytes of
+	// Remote if their value is CompareAdd, and OpFetchAdd adds CompareAdd to their value. They ignore Local. The bytes
+	// have the byte order of the peer's machine, and their address must be a multiple of 8.
 	Opcode verbs.Opcode
 	Local  Span
 	Remote RemoteRegion
@@ -31,19 +31,19 @@ type Op struct {
 	Err error  // nil if the operation has been performed
 }
 
-// Do performs a batch of operations, and waits for all of them once. Up to 64 are posted together. They begin in order, and
-// messages sent after them arrive after the WRITEs. READs may overlap later WRITEs. Do returns nil if the Err of each is nil, and
-// otherwise the first of these errors. It uses ops only until it returns, and a batch that is no longer than earlier ones
-// allocates nothing.
+// Do performs a batch of operations, and waits for all of them once. Up to 64 are posted together. They begin in order,
+// and messages sent after them arrive after the WRITEs. READs may overlap later WRITEs. Do returns nil if the Err of
+// each is nil, and otherwise the first of these errors. It uses ops only until it returns, and a batch that is no
+// longer than earlier ones allocates nothing.
 //
-// When a WRITE is complete, the device has sent its bytes. Over iWARP that does not mean that they have arrived. siw has no
-// atomic operations. It performs the others of a batch, and the errors of these match errors.ErrUnsupported.
+// When a WRITE is complete, the device has sent its bytes. Over iWARP that does not mean that they have arrived. siw
+// has no atomic operations. It performs the others of a batch, and the errors of these match errors.ErrUnsupported.
 //
-// If one operation is invalid, such as one beyond the end of its RemoteRegion, none is performed. If the connection ends, some
-// have been performed: those without an error, and perhaps those with one.
+// If one operation is invalid, such as one beyond the end of its RemoteRegion, none is performed. If the connection
+// ends, some have been performed: those without an error, and perhaps those with one.
 //
-// If ctx ends first, the device may still perform operations whose Err matches ctx.Err(). It owns their memory until they have
-// finished. [Region.Close] succeeds after that. The same is true of Read, Write, and the atomic operations.
+// If ctx ends first, the device may still perform operations whose Err matches ctx.Err(). It owns their memory until
+// they have finished. [Region.Close] succeeds after that. The same is true of Read, Write, and the atomic operations.
 func (c *Conn) Do(ctx context.Context, ops []Op) error {
 	if len(ops) == 0 {
 		return nil
@@ -69,23 +69,23 @@ func (c *Conn) Read(ctx context.Context, into Span, from RemoteRegion, off uint6
 	return c.failed("read on", err)
 }
 
-// CompareAndSwap stores new in the 8 bytes at off of the peer's region if their value is old. It returns the previous value. The
-// rules of Do and [Op] apply.
+// CompareAndSwap stores new in the 8 bytes at off of the peer's region if their value is old. It returns the previous
+// value. The rules of Do and [Op] apply.
 func (c *Conn) CompareAndSwap(ctx context.Context, r RemoteRegion, off, old, new uint64) (uint64, error) {
 	v, err := c.doOne(ctx, Op{Opcode: verbs.OpCompareSwap, Remote: r, Offset: off, CompareAdd: old, Swap: new})
 	return v, c.failed("compare and swap on", err)
 }
 
-// FetchAdd adds to the value of the 8 bytes at off of the peer's region. It returns the previous value. The rules of Do and [Op]
-// apply.
+// FetchAdd adds to the value of the 8 bytes at off of the peer's region. It returns the previous value. The rules of Do
+// and [Op] apply.
 func (c *Conn) FetchAdd(ctx context.Context, r RemoteRegion, off, add uint64) (uint64, error) {
 	v, err := c.doOne(ctx, Op{Opcode: verbs.OpFetchAdd, Remote: r, Offset: off, CompareAdd: add})
 	return v, c.failed("fetch and add on", err)
 }
 
-// DoWR posts any work request and waits for its completion. Use it for operations that Conn has no method for. DoWR sets the
-// WRID and the signaled flag. It refuses a SEND, because that would use up a receive that the peer has not granted. The device
-// owns the memory of wr until the completion, even if ctx ends first.
+// DoWR posts any work request and waits for its completion. Use it for operations that Conn has no method for. DoWR
+// sets the WRID and the signaled flag. It refuses a SEND, because that would use up a receive that the peer has not
+// granted. The device owns the memory of wr until the completion, even if ctx ends first.
 func (c *Conn) DoWR(ctx context.Context, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWriteImm:
@@ -110,8 +110,8 @@ func (c *Conn) doOne(ctx context.Context, o Op) (old uint64, err error) {
 	return old, err
 }
 
-// batch is a call's operations. The connection's lock guards it, but ops belongs to the call before they are queued, and once all are
-// settled.
+// batch is a call's operations. The connection's lock guards it, but ops belongs to the call before they are queued,
+// and once all are settled.
 type batch struct {
 	ops       []Op
 	next      int // the first operation that has not been posted completely
@@ -167,8 +167,8 @@ func (c *Conn) freeBatch(b *batch) {
 	c.spare = append(c.spare, b)
 }
 
-// perform performs the batch and frees it. If there is an error, it returns the first one and the index of its operation. old is
-// the result of the first operation.
+// perform performs the batch and frees it. If there is an error, it returns the first one and the index of its
+// operation. old is the result of the first operation.
 func (c *Conn) perform(ctx context.Context, b *batch) (first int, old uint64, err error) {
 	if err = c.start(ctx, b); err == nil {
 		_, err = wait.Await(ctx, &c.poller.turn, c.poller, b.done, c.ending.shut)
@@ -317,7 +317,8 @@ func (c *Conn) addOp(b *batch) {
 	}
 }
 
-// onRefused handles an error of a post. If the device does not know an operation, the others go on. Any other error ends the connection.
+// onRefused handles an error of a post. If the device does not know an operation, the others go on. Any other error
+// ends the connection.
 func (c *Conn) onRefused(b *batch, p *onesided.Posted[opEntry]) {
 	cause := p.Err
 	b.next, b.off = p.Refused.index, 0

@@ -42,7 +42,8 @@ func (b *pendingConns) config() *rdmacm.Config {
 	return cfg
 }
 
-// configOver returns the configuration for connections over streams. over has the caller's part, and may be nil with a pool.
+// configOver returns the configuration for connections over streams. over has the caller's part, and may be nil with a
+// pool.
 func (b *pendingConns) configOver(over *oob.Config) *oob.Config {
 	var cfg oob.Config
 	if over != nil {

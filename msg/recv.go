@@ -386,9 +386,8 @@ type Message struct {
 // Bytes returns the message. It must not be used after Release.
 func (m *Message) Bytes() []byte { return m.data }
 
-// Release returns the memory for the next messages. A program that keeps its messages
-// stops the peer from sending: [Conn.Stats] counts them in MessagesHeld. Release must be called once. After that m belongs to
-// the connection.
+// Release returns the memory for the next messages. A program that keeps its messages stops the peer from sending:
+// [Conn.Stats] counts them in MessagesHeld. Release must be called once. After that m belongs to the connection.
 func (m *Message) Release() {
 	if m == nil || m.c == nil {
 		return

@@ -42,8 +42,8 @@ func (h *heap) bytes() (n uint64) {
 type PoolStats struct {
 	Conns int // open now, or being closed
 
-	// ConnStats has the sums of all connections, including those that have been closed, but for MessagesHeld. RegisteredBytes
-	// includes the regions of the pool.
+	// ConnStats has the sums of all connections, including those that have been closed, but for MessagesHeld.
+	// RegisteredBytes includes the regions of the pool.
 	rdmacm.ConnStats
 }
 

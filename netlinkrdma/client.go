@@ -16,9 +16,8 @@ import (
 // context, because the kernel carries out a request inside the system call that sends it,
 // which cannot be interrupted.
 type Client struct {
-	// Kernel answers the requests. Nil means the running kernel, asked through one socket a
-	// request; programs that ask often set a Socket. Tests set a fake kernel (see package
-	// nltest).
+	// Kernel answers the requests. Nil means the running kernel, with a new socket for each request. Programs that make
+	// many requests set a Socket. Tests set a fake kernel (see package nltest).
 	Kernel Kernel
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Errors to compare with errors.Is. They are the causes of errors of type *verbs.Error. If the kernel
-// answered with an errno, the error matches that errno too. The errors that say "not supported" match [errors.ErrUnsupported].
+// Errors to compare with errors.Is. They are the causes of errors of type *verbs.Error. If the kernel answered with an
+// errno, the error matches that errno too. The errors that say "not supported" match [errors.ErrUnsupported].
 var (
 	// ErrNotFound means that there is no such device. It is verbs.ErrNoDevice.
 	ErrNotFound = verbs.ErrNoDevice

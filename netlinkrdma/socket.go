@@ -12,14 +12,14 @@ import (
 )
 
 // Socket is a [Kernel] that sends all requests to the running kernel through one socket, where
-// the zero Client opens and closes a socket for each request. It is for programs that ask often:
+// the zero Client opens and closes a socket for each request. It is for programs that make many requests:
 //
 //	var s netlinkrdma.Socket
 //	defer s.Close()
 //	c := netlinkrdma.Client{Kernel: &s}
 //
 // The zero value is ready to use. The first request opens the socket, in the network namespace of
-// the calling thread. All later requests ask that namespace, whichever thread makes them. The
+// the calling thread. All later requests go to that namespace, whichever thread makes them. The
 // kernel also checks the namespace of the calling thread when it moves a device; use a [Netns] for
 // that. Subscribe opens a socket of its own, in the namespace of the calling thread.
 //

@@ -23,9 +23,9 @@ type Config struct {
 	PD *uverbs.PD
 
 	// QP describes the queue pair. Type is RC, UC, UD or SRD; zero stands for RC. Zero capacities stand for 64 work
-	// requests, 1 SGE and 48 bytes of inline data, 32 bytes on EFA. Nil CQs stand for CQs of the connection's own, with room for
-	// all of the QP's work requests, and with a completion channel if the kernel offers one. If it does not, as in
-	// gVisor, the CQs can only be polled.
+	// requests, 1 SGE and 48 bytes of inline data, 32 bytes on EFA. Nil CQs stand for CQs of the connection's own, with
+	// room for all of the QP's work requests, and with a completion channel if the kernel offers one. If it does not,
+	// as in gVisor, the CQs can only be polled.
 	QP uverbs.QPOptions
 
 	// RecvCQEntries is the size of the receive CQ that is created for the connection. Zero stands for
@@ -38,7 +38,7 @@ type Config struct {
 
 	// Authorize is called with the peer's endpoint before the queue pair can receive from the peer. On the
 	// accepting side that is before the queue pair is created. An error ends the attempt. The stream is that of
-	// Dial or Accept, and nil for [Offer] and [Answer]. The end of ctx is that of the attempt. If Authorize is nil, every peer
+	// Dial or Accept, and nil for [Offer] and [Answer]. ctx ends with the attempt. If Authorize is nil, every peer
 	// that can use the stream may connect.
 	Authorize func(ctx context.Context, stream io.ReadWriteCloser, peer *Endpoint) error
 
@@ -77,8 +77,8 @@ const (
 	efaInline      = 32 // bytes of inline data that all EFA devices can send
 )
 
-// Check returns the error that Dial, Accept and Listen return if a field is out of range, or PD is nil. It names the field.
-// It is for programs that get their options long before they connect.
+// Check returns the error that Dial, Accept and Listen return if a field is out of range, or PD is nil. It names the
+// field. It is for programs that get their options long before they connect.
 func (c *Config) Check() error {
 	var why string
 	switch {

@@ -93,8 +93,8 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return netip.AddrPortFrom(c.remote.
 // PrivateData returns the peer's private data.
 func (c *Conn) PrivateData() []byte { return c.remote.PrivateData }
 
-// MTU returns the path MTU that both ends have agreed on. A datagram of UD has at most that many bytes. It is no limit on
-// SRD: a send has at most as many bytes as the PortAttr.MaxMsgSize of both devices, and a READ or WRITE as their
+// MTU returns the path MTU that both ends have agreed on. A datagram of UD has at most that many bytes. It is no limit
+// on SRD: a send has at most as many bytes as the PortAttr.MaxMsgSize of both devices, and a READ or WRITE as their
 // DeviceAttr.MaxRDMASize.
 func (c *Conn) MTU() verbs.MTU { return c.mtu }
 
@@ -103,7 +103,7 @@ func (c *Conn) MTU() verbs.MTU { return c.mtu }
 func (c *Conn) InitiatorDepth() int { return c.depth }
 
 // Peer returns the destination of the work requests of a UD or SRD Conn, and nil for other Conns. The Conn owns its AH,
-// so don't close it. On SRD, the AH also is what lets the peer access memory of the protection domain.
+// so don't close it. On SRD, the AH also lets the peer access memory of the protection domain.
 func (c *Conn) Peer() *rdmacm.Peer { return c.peer }
 
 // SetPrivateData replaces Config.PrivateData. Call it in Config.Prepare, where the keys of regions become known.
@@ -221,8 +221,8 @@ func (c *Conn) Done() <-chan struct{} { return c.ending.Done() }
 
 // Err returns nil while the connection is up, and then the first cause of its end. It matches
 // rdmacm.ErrDisconnected if either side has disconnected or the stream has ended, the verbs.Status of the first
-// work request that failed, or net.ErrClosed after Close. On UD and SRD, a failed work request is no end; SRD's queue pair
-// itself can fail, though.
+// work request that failed, or net.ErrClosed after Close. On UD and SRD, a failed work request does not end the
+// connection. An SRD queue pair itself can fail.
 //
 // Once all work requests have completed, Wait on the connection's own CQs returns an error that matches Err.
 func (c *Conn) Err() error { return c.ending.Cause() }
@@ -232,8 +232,8 @@ func (c *Conn) Err() error { return c.ending.Cause() }
 // returns an error that also matches rdmacm.ErrDeviceRemoved.
 func (c *Conn) Explain(err error) error { return c.ending.Explain(err, rdmacm.ErrDeviceRemoved) }
 
-// Disconnect ends the connection in order, and Done is closed on both sides. It flushes work that has not completed,
-// so wait for completions first. The Conn must still be closed. Without a stream, the peer learns nothing. A program that
+// Disconnect ends the connection in order, and Done is closed on both sides. It flushes work that has not completed, so
+// wait for completions first. The Conn must still be closed. Without a stream, the peer learns nothing. A program that
 // learns by other means that the peer has gone calls Disconnect to end the connection on this side.
 func (c *Conn) Disconnect() error {
 	c.closing.Lock()
@@ -270,7 +270,7 @@ func (c *Conn) gone(cause error, clean bool) {
 }
 
 // Close ends the connection, and frees all objects of the Conn. Work that has not completed is lost, so wait for
-// completions first. It closes the stream, after it has said good-bye in the background, for a second at most.
+// completions first. Close sends a bye and closes the stream in the background, within a second.
 //
 // Memory windows of type 2 must be closed before. Otherwise the error matches verbs.ErrInUse and names them. The
 // connection has ended even so, and another Close frees the rest, as it does after any other error. Once all is

@@ -18,17 +18,17 @@ import (
 
 // Dial connects a queue pair to one of the peer, which calls [Accept] with the other end of the stream. If the peer
 // dials, too, one of the two becomes the accepting side. The stream belongs to the Conn from now on. It must carry
-// nothing else, and is closed if Dial fails. It is also the sign of life: when it ends, the connection ends. ctx
-// and Config.Timeout bound the attempt; ctx does not affect the connection.
+// nothing else, and is closed if Dial fails. When the stream ends, the connection ends. ctx and Config.Timeout bound
+// the attempt; ctx does not affect the connection.
 //
 // When Dial returns, both ends have posted the receives of their Config.Prepare, and this end may send.
 func Dial(ctx context.Context, rw io.ReadWriteCloser, cfg *Config) (*Conn, error) {
 	return attempt(ctx, rw, cfg, "dial", (*Conn).dial)
 }
 
-// Accept waits for the peer's [Dial] on the other end of the stream, and connects a queue pair to the peer's. All
-// that is said of the stream there is true here, too. The queue pair is created once the peer's message has arrived
-// and Config.Authorize has returned. A server that accepts many streams uses a [Listener].
+// Accept waits for the peer's [Dial] on the other end of the stream, and connects a queue pair to the peer's. The same
+// rules apply to the stream. The queue pair is created once the peer's message has arrived and Config.Authorize has
+// returned. A server that accepts many streams uses a [Listener].
 //
 // When Accept returns, the peer has posted its receives, and this end may send.
 func Accept(ctx context.Context, rw io.ReadWriteCloser, cfg *Config) (*Conn, error) {
@@ -209,12 +209,12 @@ type Half struct {
 	offer []byte
 }
 
-// Offer creates a queue pair and describes it in bytes, which are for one peer. They may travel in any way: in the header of an
-// HTTP request, in JSON, through etcd. The peer passes them to [Answer], and the answer goes to [Half.Connect]. A
-// program that waits for an answer bounds the time itself, and closes the Half if none comes.
+// Offer creates a queue pair and describes it in bytes, which are for one peer. They may travel in any way: in the
+// header of an HTTP request, in JSON, through etcd. The peer passes them to [Answer], and the answer goes to
+// [Half.Connect]. A program that waits for an answer bounds the time itself, and closes the Half if none comes.
 //
-// Whoever can read or change these bytes may read and write the memory that the connection gives access to. So protect the way
-// that they take.
+// Whoever can read or change these bytes may read and write the memory that the connection gives access to. So protect
+// the path that they take.
 func Offer(cfg *Config) (*Half, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, failed("offer", "", "", err)
@@ -229,10 +229,10 @@ func Offer(cfg *Config) (*Half, error) {
 // Bytes returns the offer, which is for one peer.
 func (h *Half) Bytes() []byte { return h.offer }
 
-// Connect connects the queue pair to that of the answer. This end may then send, and the peer after it has learned of
-// that: by the first message, or by other means. The Conn has no stream, so nothing reports that the peer has gone but the queue pair itself:
-// call [Conn.Disconnect] if the program learns of it. Only an answer to this offer is accepted, once. After an
-// error the queue pair is closed.
+// Connect connects the queue pair to that of the answer. This end may then send. The peer may send once it knows that,
+// by the first message or by other means. The Conn has no stream, so only the queue pair itself can report that the
+// peer has gone. If the program learns of it by other means, it calls [Conn.Disconnect]. Only an answer to this offer
+// is accepted, once. After an error the queue pair is closed.
 func (h *Half) Connect(answer []byte) (*Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,9 +286,9 @@ func (h *Half) Close() error {
 }
 
 // Answer creates a queue pair, connects it to that of the offer, and returns the bytes for the peer's [Half.Connect].
-// This end must not send before it knows that the peer has connected: by the peer's first message, or by other means. The
-// Conn has no stream: see Half.Connect. A server bounds the time and the number of the Conns that have heard nothing of their peers yet.
-// ctx is Config.Authorize's.
+// This end must not send before it knows that the peer has connected: by the peer's first message, or by other means.
+// The Conn has no stream: see Half.Connect. A server bounds the time and the number of the Conns that have heard
+// nothing of their peers yet. ctx is Config.Authorize's.
 func Answer(ctx context.Context, offer []byte, cfg *Config) (*Conn, []byte, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, nil, failed("answer", "", "", err)

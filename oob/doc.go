@@ -56,43 +56,45 @@
 //
 // # What the ends agree on
 //
-// The path MTU is the lower one of both ends. Each end issues as many READs and atomics as the other end serves. Both GIDs must
-// be of the same type and address family: the accepting end chooses its own accordingly, and the error names both if
-// it has none. Packet sequence numbers and Q_Keys are random. Each attempt has a random number, which the answer
-// repeats, so an answer to an earlier attempt is refused. When Dial or Accept returns, both ends have posted the receives of
-// their Config.Prepare.
+// The path MTU is the lower one of both ends. Each end issues as many READs and atomics as the other end serves. Both
+// GIDs must be of the same type and address family: the accepting end chooses its own accordingly, and the error names
+// both if it has none. Packet sequence numbers and Q_Keys are random. Each attempt has a random number, which the
+// answer repeats, so an answer to an earlier attempt is refused. When Dial or Accept returns, both ends have posted the
+// receives of their Config.Prepare.
 //
 // # SRD
 //
-// EFA has no connection manager, and its reliable queue pairs are of type [verbs.QPTypeSRD]. They are not connected: each work
-// request names the peer by AH, RemoteQPN and RemoteQKey, for which [Conn.Peer] has the values.
+// EFA has no connection manager, and its reliable queue pairs are of type [verbs.QPTypeSRD]. They are not connected:
+// each work request names the peer by AH, RemoteQPN and RemoteQKey, for which [Conn.Peer] has the values.
 //
 //	conn, err := oob.Dial(ctx, stream, &oob.Config{PD: pd, QP: uverbs.QPOptions{Type: verbs.QPTypeSRD}})
 //	to := conn.Peer()
 //	wr := verbs.SendWR{Opcode: verbs.OpSend, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey, Flags: verbs.SendSignaled, ...}
 //
-// The target of a READ or WRITE needs an address handle for the other end. Both ends have one when Dial or Accept returns, and keep
-// it until Close. A program that has several Conns to a peer may send to it from any SRD queue pair of the protection domain.
+// The target of a READ or WRITE needs an address handle for the other end. Both ends have one when Dial or Accept
+// returns, and keep it until Close. A program that has several Conns to a peer may send to it from any SRD queue pair
+// of the protection domain.
 //
-// Nothing on SRD is in order: see [verbs.QPTypeSRD]. A program whose last message tells the peer to close, for instance, waits
-// until all sends before it have completed. The stream is a path of its own, too. A bye does not wait for what
-// the device of the peer has not announced yet, so the ends agree on the end in messages before one of them closes.
+// Nothing on SRD is in order: see [verbs.QPTypeSRD]. A program whose last message tells the peer to close, for
+// instance, waits until all sends before it have completed. The stream is another path, too. A bye may overtake
+// messages that the peer's device has not completed yet, so the ends agree on the end in messages before one of them
+// closes.
 //
 // # The end
 //
-// A queue pair that nobody posts to does not notice that its peer has gone, because no connection manager says so. Therefore
-// the stream stays open. When it ends, or the peer says good-bye on it, the queue pair moves to the error state, [Conn.Done] is
-// closed, and [Conn.Err] returns an error that matches rdmacm.ErrDisconnected. TCP connections of package net notice within a few
-// minutes that the peer's machine has gone.
+// An idle queue pair does not notice that its peer has gone, because there is no connection manager to report it.
+// Therefore the stream stays open. When it ends, or the peer says good-bye on it, the queue pair moves to the error
+// state, [Conn.Done] is closed, and [Conn.Err] returns an error that matches rdmacm.ErrDisconnected. TCP connections of
+// package net notice within a few minutes that the peer's machine has gone.
 //
-// Connections that were made of an [Offer] and an [Answer] have no stream. A program that learns that the peer has gone calls
-// [Conn.Disconnect].
+// Connections that were made of an [Offer] and an [Answer] have no stream. A program that learns that the peer has gone
+// calls [Conn.Disconnect].
 //
 // # Security
 //
 // The endpoints that the ends exchange, and the keys of regions, are all that anybody needs to read and write an
-// application's memory. Protect the stream with TLS, check the peer in [Config].Authorize, and give each peer that is not trusted a
-// protection domain of its own. TLS does not protect the RDMA traffic itself.
+// application's memory. Protect the stream with TLS, check the peer in [Config].Authorize, and give each peer that is
+// not trusted a protection domain of its own. TLS does not protect the RDMA traffic itself.
 package oob
 
 // Implementation

@@ -43,7 +43,7 @@ type outcome struct {
 }
 
 // Listen accepts streams from l, and sets up connections over them, [MaxPending] at a time. If there are more, the
-// oldest one that is not connected yet is dropped. So peers that connect and say nothing keep nobody out. If all are
+// oldest one that is not connected yet is dropped. So silent peers do not keep others out. If all are
 // connected and wait for Accept, the newest is refused. The Listener owns l.
 func Listen(l net.Listener, cfg *Config) (*Listener, error) {
 	if l == nil {
@@ -165,9 +165,9 @@ func (l *Listener) deliver(ctx context.Context, o outcome) {
 	}
 }
 
-// Accept waits for a connection. An error that is temporary ([verbs.Error.Temporary]) concerns one peer, and the listener
-// continues to accept others. After an error that matches net.ErrClosed it does not. Any other error is caused by
-// ctx.
+// Accept waits for a connection. An error that is temporary ([verbs.Error.Temporary]) concerns one peer, and the
+// listener continues to accept others. After an error that matches net.ErrClosed it does not. Any other error is caused
+// by ctx.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	select {
 	case o := <-l.ready:

@@ -15,8 +15,8 @@ const (
 	mostRecent        = 1024
 )
 
-// recent holds the numbers of queue pairs that have ended without the peer's good-bye, or before it. The peer may still send to
-// such a number. A device may give it to the next queue pair, so it is not used while the peer's retries last.
+// recent holds the numbers of queue pairs that have ended without the peer's good-bye, or before it. The peer may still
+// send to such a number. A device may give it to the next queue pair, so it is not used while the peer's retries last.
 var recent = recentQPNs{until: make(map[recentQPN]time.Time)}
 
 type recentQPN struct {
@@ -53,8 +53,8 @@ func (r *recentQPNs) has(qp *uverbs.QP) bool {
 	return time.Now().Before(r.until[recentQPN{qp.Device().Info().Name, qp.QPN()}])
 }
 
-// create creates a queue pair with another number. It holds those with a recent one until it has found another. If the device
-// has only recent ones, the random packet sequence number and Q_Key must do.
+// create creates a queue pair with another number. It holds those with a recent one until it has found another. If the
+// device has only recent ones, the random packet sequence number and Q_Key must do.
 func (r *recentQPNs) create(pd *uverbs.PD, opts *uverbs.QPOptions) (*uverbs.QP, error) {
 	var held []*uverbs.QP
 	for {

@@ -134,10 +134,10 @@ func lookupReason(status int32) RejectReason {
 	return RejectReason(uint8(status)) + 256
 }
 
-// RejectedError is the error for a connection that the peer refused. It matches syscall.ECONNREFUSED for
-// all reasons. The text of the reason RejectConsumer names the peer's kernel as a second cause if there
-// is no private data other than zeros: only a program sends any. A dial over siw that finds no listener fails with that errno and without a RejectedError,
-// on Linux and with a device in software: the kernel's TCP was refused, and there was no peer to answer.
+// RejectedError is the error for a connection that the peer refused. It matches syscall.ECONNREFUSED for all reasons.
+// The text of the reason RejectConsumer names the peer's kernel as a second cause if there is no private data other
+// than zeros: only a program sends any. A dial over siw that finds no listener fails with that errno and without a
+// RejectedError, on Linux and with a device in software: the kernel's TCP was refused, and there was no peer to answer.
 type RejectedError struct {
 	// Reason is the peer's reason. On iWARP, which has no reasons, it is 0 unless the peer is a
 	// Listener of this package.

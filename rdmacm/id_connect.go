@@ -31,7 +31,7 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 		})
 		return hinted(op, id, err, connectHints)
 	}
-	if id.isIB() { // this only sends a message
+	if id.isOver(transportIB) { // this only sends a message
 		return connect()
 	}
 	interrupt, done := interruptible()

@@ -107,7 +107,7 @@ func (id *ID) setTransport(initMask verbs.QPAttrMask) {
 	}
 }
 
-// learnTransport asks the kernel for the transport if it is not known yet. It ignores errors. Datagrams
+// learnTransport queries the kernel for the transport if it is not known yet. It ignores errors. Datagrams
 // have only one transport.
 func (id *ID) learnTransport() {
 	id.mu.Lock()
@@ -231,8 +231,6 @@ func (id *ID) failQP() {
 }
 
 func (id *ID) isIWARP() bool { return id.isOver(transportIWARP) }
-
-func (id *ID) isIB() bool { return id.isOver(transportIB) }
 
 func (id *ID) isOver(t transport) bool {
 	id.mu.Lock()

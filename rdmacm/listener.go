@@ -311,9 +311,9 @@ func (l *Listener) refuseLater(r *Request) {
 	})
 }
 
-// Close stops listening, rejects the waiting requests with the reason RejectClosing, and closes the
-// connections that Accept has not returned yet. It does not affect connections from Accept and requests from Next. A second
-// Close returns an error that matches net.ErrClosed.
+// Close stops listening, rejects the waiting requests with the reason RejectClosing, and closes the connections that
+// Accept has not returned yet. It does not affect connections from Accept and requests from Next. A second Close
+// returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
 		return closeNil("Listener")

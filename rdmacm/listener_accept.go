@@ -236,6 +236,7 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 		}
 	}()
 	now := time.Now()
+	full := time.Duration(0) // what makeRoom has returned for all addresses below their share, or 0
 	for i := 0; i < len(b.requests); {
 		p := b.requests[i]
 		if p.err != nil {
@@ -246,10 +247,17 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 			i++
 			continue
 		}
-		wait := b.makeRoom(p.from, p.source, now)
+		wait, crowded := full, p.source.handshakes >= b.share
+		if crowded || full == 0 {
+			wait = b.makeRoom(p.from, crowded, now)
+		}
 		if wait == 0 {
+			full = 0
 			b.begin(b.take(i))
 			continue
+		}
+		if !crowded {
+			full = wait
 		}
 		if wait > 0 && (next == 0 || wait < next) {
 			next = wait
@@ -263,9 +271,9 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 
 // makeRoom returns 0 if there is room for a handshake with a peer, possibly because it evicted
 // another one. If it may evict one later, it returns the time until then. Otherwise it returns a
-// negative number.
-func (b *backlog) makeRoom(from netip.Addr, s *source, now time.Time) time.Duration {
-	crowded := s.handshakes >= b.share
+// negative number. crowded means that the peer's address has its share of the places. The result is the
+// same for all others.
+func (b *backlog) makeRoom(from netip.Addr, crowded bool, now time.Time) time.Duration {
 	if !crowded && len(b.handshakes) < b.places {
 		return 0
 	}

@@ -63,7 +63,7 @@ func reasonFor(ctx context.Context, err error) RejectReason {
 	return RejectRefused
 }
 
-// patience says whether Dial repeats an attempt that failed with err. A peer over iWARP that rejects
+// patience returns how often Dial repeats an attempt that failed with err. A peer over iWARP that rejects
 // without private data may be a kernel whose queue is full.
 func patience(err error) dialer.Patience {
 	var rejected *RejectedError

@@ -28,7 +28,7 @@ const LeaseForEver = (1<<32 - 1) * time.Second
 
 const maxServiceName = abi.RDMA_USER_CM_IB_SERVICE_NAME_SIZE - 1
 
-// ResolveService asks InfiniBand's subnet administrator for the services with a name or, if the name is
+// ResolveService queries InfiniBand's subnet administrator for the services with a name or, if the name is
 // empty, with a service ID. The ID must be bound to an address (BindIB, Bind). EventAddrInfoResolved or
 // EventAddrInfoError follows. After the former, QueryServices returns the services. It needs an
 // InfiniBand link layer and a kernel newer than Linux 6.12.

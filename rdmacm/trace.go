@@ -8,27 +8,31 @@ import (
 	"net/netip"
 )
 
-// Trace is a set of functions that are called while connections are set up and when they end, as those of net/http/httptrace. Any of
-// them may be nil. They may be called concurrently, and they delay the dial or the Accept that calls them.
+// Trace is a set of functions that are called while connections are set up and when they end, as those of
+// net/http/httptrace. Any of them may be nil. They may be called concurrently, and they delay the dial or the Accept
+// that calls them.
 type Trace struct {
-	// DialStart is called before each attempt to connect to an address. A dial may try several addresses, and each several times.
+	// DialStart is called before each attempt to connect to an address. A dial may try several addresses, and each
+	// several times.
 	DialStart func(remote netip.AddrPort)
-	// AddrResolved is called when the attempt has found the device to use, and RouteResolved when it has found the way to the peer.
+	// AddrResolved is called when the attempt has found the device to use, and RouteResolved when it has found the way
+	// to the peer.
 	AddrResolved, RouteResolved func(remote netip.AddrPort)
-	// DialDone is called after each attempt. err is nil if it has succeeded. It matches a *RejectedError if the peer has rejected
-	// the request.
+	// DialDone is called after each attempt. err is nil if it has succeeded. It matches a *RejectedError if the peer
+	// has rejected the request.
 	DialDone func(remote netip.AddrPort, err error)
 
 	// Accepted is called when a Listener has set up a connection, before Accept returns it.
 	Accepted func(local, remote netip.AddrPort)
-	// Refused is called when a Listener has not set up a connection because of err. It matches ErrBusy if the backlog was full.
+	// Refused is called when a Listener has not set up a connection because of err. It matches ErrBusy if the backlog
+	// was full.
 	Refused func(local, remote netip.AddrPort, err error)
 
-	// NoRoom is called when a call of Send or Write of package msg, rsocket or valkeyrdma has to wait, because the peer grants no
-	// credit or has no room.
+	// NoRoom is called when a call of Send or Write of package msg, rsocket or valkeyrdma has to wait, because the peer
+	// grants no credit or has no room. It is part of that call, so it must not call methods of the connection.
 	NoRoom func(local, remote netip.AddrPort)
-	// Disconnected is called once when an established connection has ended, with the result of Conn.Err. It runs on a goroutine of
-	// its own, which each connection has if Disconnected is not nil.
+	// Disconnected is called once when an established connection has ended, with the result of Conn.Err. It runs on a
+	// goroutine of its own, which each connection has if Disconnected is not nil.
 	Disconnected func(local, remote netip.AddrPort, cause error)
 }
 

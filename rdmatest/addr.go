@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// AddAddr gives the network device of a device on RoCE an address, and takes the address from the device that had it, as
-// when it moves to another host. The GID table has it at the lowest free index, unless the table is full. An index that
-// queue pairs or address handles still use is not free. Programs that have a device open whose table changes receive the
-// event GID_CHANGE. As on Linux, IDs of the connection manager receive no event. On other devices AddAddr does nothing,
-// because their GIDs don't depend on addresses.
+// AddAddr gives the network device of a device on RoCE an address, and takes the address from the device that had it,
+// as when it moves to another host. The GID table has it at the lowest free index, unless the table is full. An index
+// that queue pairs or address handles still use is not free. Programs that have a device open whose table changes
+// receive the event GID_CHANGE. As on Linux, IDs of the connection manager receive no event. On other devices AddAddr
+// does nothing, because their GIDs don't depend on addresses.
 func (d *Device) AddAddr(a netip.Addr) {
 	f := d.fabric
 	f.mu.Lock()
@@ -39,9 +39,10 @@ func (d *Device) AddAddr(a netip.Addr) {
 	d.setGIDs(gids)
 }
 
-// RemoveAddr takes an address from the network device of a device on RoCE. Nothing that is sent to the address arrives any
-// more, and queue pairs and address handles with its GID send nothing: connections retry as often as their retry counts
-// allow. Other than that, it does what AddAddr does. If the device does not have the address, RemoveAddr does nothing.
+// RemoveAddr takes an address from the network device of a device on RoCE. Nothing that is sent to the address arrives
+// any more, and queue pairs and address handles with its GID send nothing: connections retry as often as their retry
+// counts allow. Other than that, it does what AddAddr does. If the device does not have the address, RemoveAddr does
+// nothing.
 func (d *Device) RemoveAddr(a netip.Addr) {
 	d.fabric.mu.Lock()
 	defer d.fabric.mu.Unlock()

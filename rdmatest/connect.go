@@ -548,7 +548,7 @@ const (
 	answerPrivate = 136
 )
 
-// lookUp asks a datagram service for its queue pair.
+// lookUp queries a datagram service for its queue pair.
 func (m *manager) lookUp(id, l *cmID, p *abi.RdmaUcmConnParam) {
 	server := m.createChild(l, id)
 	ud := abi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: lookUpPrivate}
@@ -645,5 +645,3 @@ func (m *manager) hasJoined(d *Device, group [16]byte) bool {
 	}
 	return false
 }
-
-func (id *cmID) leaveAll() { id.joins = nil }

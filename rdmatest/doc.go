@@ -37,17 +37,16 @@
 //
 // # Devices
 //
-// [RXE] is like the soft RoCE device of Linux: reliable and unreliable connections, datagrams,
-// multicast, shared receive queues, atomics, memory windows. [SIW] is like the soft iWARP
-// device. It has reliable connections, which only package rdmacm can create. [ERDMA] is like
-// Alibaba Cloud's network card, with a model of the hardware. It has reliable connections of
-// package rdmacm, immediate data and atomics. DeviceOptions.RoCE puts it on RoCE v2. [MLX5] is
-// like NVIDIA's network cards on Ethernet, also with a model of the hardware. It has everything
-// that RXE has. [EFA] is like the network card of Amazon's cloud, also with a model of the hardware. It
-// has SRD and UD queue pairs and no connection manager. Messages and completions are in an order that
-// Options.Seed determines, and an error concerns one message. The devices are as strict as the real ones. Calls fail with the errno of Linux
-// 6.12. Mistakes that end a connection on a real device end it here, with the same completions.
-// The importer needs no provider, because this package imports those of its devices.
+// [RXE] is like the soft RoCE device of Linux: reliable and unreliable connections, datagrams, multicast, shared
+// receive queues, atomics, memory windows. [SIW] is like the soft iWARP device. It has reliable connections, which only
+// package rdmacm can create. [ERDMA] is like Alibaba Cloud's network card, with a model of the hardware. It has
+// reliable connections of package rdmacm, immediate data and atomics. DeviceOptions.RoCE puts it on RoCE v2. [MLX5] is
+// like NVIDIA's network cards on Ethernet, also with a model of the hardware. It has everything that RXE has. [EFA] is
+// like the network card of Amazon's cloud, also with a model of the hardware. It has SRD and UD queue pairs and no
+// connection manager. Messages and completions are in an order that Options.Seed determines, and an error concerns one
+// message. The devices are as strict as the real ones. Calls fail with the errno of Linux 6.12. Mistakes that end a
+// connection on a real device end it here, with the same completions. The importer needs no provider, because this
+// package imports those of its devices.
 //
 // # Memory
 //

@@ -47,8 +47,8 @@ type kindInfo struct {
 	//   - The Q_Key of a datagram is never the queue pair's own.
 	//   - A group's datagrams arrive only on a host that has joined the group.
 	softRoCE bool
-	// packets means that the transport is that of RoCE v2, and that the driver passes the path MTU and the timeouts to it. Other devices
-	// have transports that are not known in detail.
+	// packets means that the transport is that of RoCE v2, and that the driver passes the path MTU and the timeouts to
+	// it. Other devices have transports that are not known in detail.
 	packets bool
 	// flushes means that the device has the operation FLUSH, for which the connection manager gives rights.
 	flushes bool

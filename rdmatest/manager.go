@@ -278,7 +278,7 @@ func (m *manager) drop(of func(*Device) bool) (ids []*cmID) {
 // end ends all that the ID does.
 func (m *manager) end(id *cmID) {
 	m.finish(id)
-	id.leaveAll()
+	id.joins = nil
 	m.unbind(id)
 }
 

@@ -51,9 +51,9 @@ type DeviceOptions struct {
 	// InfiniBand puts a device of kind MLX5 on InfiniBand instead of Ethernet. The device has two LIDs.
 	// Its queue pairs can have alternate paths.
 	InfiniBand bool
-	// Subnet puts a device of kind MLX5 on InfiniBand, in a subnet that gives its port LIDs and GIDs, and leads its packets.
-	// All devices of a fabric that have one are in the same subnet. Nil means InfiniBand without a subnet, if InfiniBand
-	// is true: the port is active, and each LID is reached.
+	// Subnet puts a device of kind MLX5 on InfiniBand, in a subnet that gives its port LIDs and GIDs, and leads its
+	// packets. All devices of a fabric that have one are in the same subnet. Nil means InfiniBand without a subnet, if
+	// InfiniBand is true: the port is active, and each LID is reached.
 	Subnet SubnetPort
 	// RoCE puts a device of kind ERDMA on RoCE v2 instead of iWARP. Its queue pairs can also be connected
 	// without package rdmacm then.

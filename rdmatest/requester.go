@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/roce"
 )
 
-// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with numbers of 24
-// bits.
+// remote is the state of a queue pair that is connected to one of the network outside. Packets are numbered, with
+// numbers of 24 bits.
 type remote struct {
 	route roce.Route
 	mtu   int    // of the path, in bytes
@@ -39,8 +39,8 @@ const (
 	// mostUnanswered is how many numbers sends that are not answered may take: half of all. The longest message takes
 	// so many at a path MTU of 256.
 	mostUnanswered = 1 << 23
-	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the answer fits
-	// in the buffers of sockets.
+	// readWindow is how many packets of data one request asks for. A longer READ takes several requests, so that the
+	// answer fits in the buffers of sockets.
 	readWindow = 32
 	// ackEach is after how many packets of a message an answer is asked for.
 	ackEach = 16
@@ -131,7 +131,7 @@ func (f *Fabric) retire(p *pair) bool {
 // transmit sends the next packet.
 func (f *Fabric) transmit(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || p.d.busy.After(now) || f.isPaused() {
+	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || f.isPaused() || !f.mayLeave(p, now) {
 		return false
 	}
 	k := p.holding(r.cursor)
@@ -223,7 +223,7 @@ func crosses(w *fakeverbs.Work) bool {
 // launchOut takes the oldest work request if all packets of earlier ones have left.
 func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.d.busy.After(now) || p.failing() {
+	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.failing() || !f.mayLeave(p, now) {
 		return false
 	}
 	w, ok := p.next()
@@ -342,8 +342,8 @@ func (f *Fabric) acknowledged(p *pair, pkt *roce.Packet, now time.Time) {
 	}
 }
 
-// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost, so that they are
-// sent again.
+// passed takes all packets before a number for answered, but for those whose answer has data. Such an answer was lost,
+// so that they are sent again.
 func (f *Fabric) passed(p *pair, psn uint32, now time.Time) {
 	r := p.remote
 	lost := false
@@ -401,7 +401,7 @@ func (p *pair) endRemote() {
 func (f *Fabric) armRemote(p *pair, now time.Time) {
 	r := p.remote
 	var next time.Time
-	for _, at := range []time.Time{r.deadline, r.ready, p.d.busy} {
+	for _, at := range []time.Time{r.deadline, r.ready} {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

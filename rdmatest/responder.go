@@ -445,7 +445,8 @@ func (f *Fabric) repeat(p *pair, pkt *roce.Packet) {
 	}
 }
 
-// scatterAt copies b into the memory of an SGL, from an offset on. It reports whether its keys are valid and it has room.
+// scatterAt copies b into the memory of an SGL, from an offset on. It reports whether its keys are valid and it has
+// room.
 func scatterAt(qp *fakeverbs.QP, sgl []fakeverbs.SGE, offset int, b []byte) bool {
 	for _, s := range sgl {
 		if offset >= int(s.Length) {

@@ -5,8 +5,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// SubnetPort is the port of a device in an InfiniBand subnet, for example in one of package madtest. It must be comparable.
-// Its methods may be called concurrently, and must not call methods of the fabric.
+// SubnetPort is the port of a device in an InfiniBand subnet, for example in one of package madtest. It must be
+// comparable. Its methods may be called concurrently, and must not call methods of the fabric.
 type SubnetPort interface {
 	// State returns the state of the port.
 	State() SubnetState

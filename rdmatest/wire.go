@@ -19,17 +19,19 @@ type Datagram struct {
 	Payload  []byte // from the BTH to the ICRC
 }
 
-// ConnectWire connects the devices whose packets of RoCE v2 are modeled, which docs/sandbox.md lists, to a network outside
-// of this process. What their queue pairs send to an address that no device of the fabric has is passed to send. Packets
-// that arrive must be passed to receive; those that are damaged, or that no queue pair expects, are dropped.
+// ConnectWire connects the devices whose packets of RoCE v2 are modeled, which docs/sandbox.md lists, to a network
+// outside of this process. What their queue pairs send to an address that no device of the fabric has is passed to
+// send. Packets that arrive must be passed to receive; those that are damaged, or that no queue pair expects, are
+// dropped.
 //
 // The outside may be another fabric or real devices, and may lose, delay, repeat and reorder packets. RC, UC and UD queue
 // pairs can reach it, without FLUSH and ATOMIC WRITE. So can IDs of the connection manager: what they exchange are the
 // messages of Linux's. Every address outside resolves. A dial needs a source address, such as that of [Host.Context]. The
 // methods of the fabric that concern the network apply to what it sends.
 //
-// send is called with locks of the fabric held. It must not block or call the fabric, and may keep the payload. Receive may
-// be called concurrently, and does not keep it. ConnectWire must be called before a device is opened, and only once.
+// send is called with locks of the fabric held. It must not block or call the fabric, and may keep the payload. Receive
+// may be called concurrently, and does not keep it. ConnectWire must be called before a device is opened, and only
+// once.
 func (f *Fabric) ConnectWire(send func(Datagram)) (receive func(Datagram)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,7 +2,7 @@
 // and are random, and makes another connection when one has broken. The connections are those of packages msg, rsocket
 // and valkeyrdma.
 //
-// The shortest whole program asks a server of messages again and again, and survives that server's restarts:
+// The shortest whole program sends questions to a server, and survives that server's restarts:
 //
 //	package main
 //
@@ -47,10 +47,10 @@
 //
 // # Errors that end it
 //
-// Most errors of a dial may pass: nobody listens yet, the machine does not answer, the server is busy or refuses. A dial
-// is not repeated after an error that the same dial would meet again. Such an error matches [errors.ErrUnsupported],
-// verbs.ErrNoProvider, [io/fs.ErrPermission], [net.ErrClosed] or rdmacm.ErrOtherProtocol, names an option out of bounds or
-// a malformed address, or is marked by [Permanent].
+// Most errors of a dial may pass: nobody listens yet, the machine does not answer, the server is busy or refuses. A
+// dial is not repeated after an error that the same dial would meet again. Such an error matches
+// [errors.ErrUnsupported], verbs.ErrNoProvider, [io/fs.ErrPermission], [net.ErrClosed] or rdmacm.ErrOtherProtocol,
+// names an option out of bounds or a malformed address, or is marked by [Permanent].
 //
 // # Pauses
 //

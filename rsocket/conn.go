@@ -123,8 +123,8 @@ func (c *Conn) CloseWrite() error { return c.conn.CloseWrite(func() { c.stream.e
 // C: rsetsockopt with SO_LINGER
 func (c *Conn) SetLinger(sec int) error { return c.conn.SetLinger(sec) }
 
-// Stats returns the connection's counts. Received bytes are those that Read has returned. Registered memory does not include that of
-// Mappings. Stats takes a lock for a moment, and may be called after Close.
+// Stats returns the connection's counts. Received bytes are those that Read has returned. Registered memory does not
+// include that of Mappings. Stats takes a lock for a moment, and may be called after Close.
 func (c *Conn) Stats() rdmacm.ConnStats {
 	return c.conn.Stats(func() int { return len(c.verbs.shared.Bytes()) + len(c.verbs.own.Bytes()) })
 }

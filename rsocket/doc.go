@@ -77,8 +77,8 @@
 // receives only as much data as fits into its receive buffer.
 //
 // io.EOF means that the peer ended its data in order, with CloseWrite or Close. If the peer
-// died or its program closed the device, the error matches syscall.ECONNRESET. A peer that is
-// silent for Config.MaxIdleTimeout is asked for a sign of life before that time ends.
+// died or its program closed the device, the error matches syscall.ECONNRESET. A silent peer is probed before
+// Config.MaxIdleTimeout has passed.
 //
 // A dial waits until the other side calls Accept, because no kernel accepts connections
 // before that.
@@ -95,10 +95,10 @@
 //
 // # Without a connection manager
 //
-// Where rdma_cm is missing, as in gVisor, two programs of this package connect over a stream that they have anyway, such as
-// a TCP or TLS connection: see [Dialer.DialOver] and [ListenConfig.ListenOver]. The stream stays open, and its end ends
-// the connection. Such addresses are those of the GIDs, with port 0. Nothing but the device's own calls report that the
-// device was removed.
+// Where rdma_cm is missing, as in gVisor, two programs of this package connect over a stream that they have anyway,
+// such as a TCP or TLS connection: see [Dialer.DialOver] and [ListenConfig.ListenOver]. The stream stays open, and its
+// end ends the connection. Such addresses are those of the GIDs, with port 0. Nothing but the device's own calls report
+// that the device was removed.
 //
 //	l, err := new(rsocket.ListenConfig).ListenOver(netListener, &oob.Config{PD: pd})
 //	conn, err := new(rsocket.Dialer).DialOver(ctx, stream, &oob.Config{PD: pd})

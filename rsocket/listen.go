@@ -54,8 +54,8 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 }
 
 // ListenOver accepts connections over the streams of l, such as TCP or TLS connections. It needs no connection manager.
-// Resolver and Backlog have no meaning. over sets the protection domain, the device's port and the GID, and its Authorize
-// decides who may connect. ListenOver ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and
+// Resolver and Backlog have no meaning. over sets the protection domain, the device's port and the GID, and its
+// Authorize decides who may connect. ListenOver ignores over's PrivateData, Prepare, PrepareQP, QP, RecvCQEntries and
 // TransportOptions. RetryCount must not be negative. The Listener owns l. Errors are of type *net.OpError. See
 // [oob.Listen].
 func (lc *ListenConfig) ListenOver(l net.Listener, over *oob.Config) (*Listener, error) {
@@ -112,9 +112,9 @@ func (l *Listener) Close() error {
 	return l.ln.Close()
 }
 
-// Shutdown stops listening, and waits until all connections from Accept are closed and have delivered their data. It does
-// not close them: the program does, as http.Server's Shutdown for example. It may be called after Close. If ctx ends
-// first, it returns an error that matches ctx.Err().
+// Shutdown stops listening, and waits until all connections from Accept are closed and have delivered their data. It
+// does not close them: the program does, as http.Server's Shutdown for example. It may be called after Close. If ctx
+// ends first, it returns an error that matches ctx.Err().
 func (l *Listener) Shutdown(ctx context.Context) error { return l.ln.Shutdown(ctx) }
 
 // Addr returns the address listened on, an [Addr] with the port that the kernel chose. For streams, it is that of the

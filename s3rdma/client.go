@@ -31,9 +31,9 @@ type TransportConfig struct {
 	// change any that begin with X-Amz-Rdma-. It must not be nil.
 	Sign func(*http.Request) error
 
-	// DCKey selects the protocol. Zero stands for hipobj-rc-v2. Another value stands for cuObject's protocol, which needs the dynamically
-	// connected transport of mlx5: the request itself goes to the server with a token, and Sign signs it anew. The key must be the server's,
-	// which is [DefaultDCKey] unless it was told another one.
+	// DCKey selects the protocol. Zero stands for hipobj-rc-v2. Another value stands for cuObject's protocol, which
+	// needs the dynamically connected transport of mlx5: the request itself goes to the server with a token, and Sign
+	// signs it anew. The key must be the server's, which is [DefaultDCKey] unless it is configured otherwise.
 	DCKey uint64
 
 	// Timeout limits the time of a transfer. Zero stands for 60 seconds.
@@ -50,9 +50,9 @@ const (
 	maxError        = 64 << 10 // bytes of an answer's body
 )
 
-// Transport is an [http.RoundTripper] that moves the bodies of S3 requests by RDMA. It takes GET and PUT requests of objects
-// whose context is of [WithBuffer]. It passes all other requests on to its base, and those of the first kind too if the server does
-// not speak the protocol: [Transport.Stats] has the reason.
+// Transport is an [http.RoundTripper] that moves the bodies of S3 requests by RDMA. It does so for GET and PUT requests
+// of objects whose context comes from [WithBuffer]. It passes all other requests on to its base. If the server does not
+// speak the protocol, it passes all requests on: [Transport.Stats] has the reason.
 //
 // A Transport belongs below the signing of requests, where the HTTP client of an SDK is.
 // Its methods may be called concurrently.
@@ -74,7 +74,7 @@ type TransportStats struct {
 	Bytes      uint64 // that these moved
 	Plain      uint64 // that went by plain HTTP
 	Failed     uint64 // that failed by RDMA
-	// Reason says why the last one of Plain did so. It is nil if there is none.
+	// Reason is why the last request of Plain did not go by RDMA. It is nil if there is none.
 	Reason error
 }
 
@@ -82,16 +82,18 @@ type bufferKey struct{}
 
 // WithBuffer returns a context for one request whose data are in b.
 //
-// For a PUT, b is the content of the object. The request must have a body with the same content, which is used when the request goes by
-// plain HTTP. For a GET, b receives the object, or the range of it that the request asks for. The response's body reads from b. If the request
-// went by plain HTTP, b is unchanged and the body comes from the network, so programs read the body in any case, or compare.
+// For a PUT, b is the content of the object. The request must have a body with the same content, which is used when the
+// request goes by plain HTTP. For a GET, b receives the object, or the range of it that the request asks for. The
+// response's body reads from b. If the request went by plain HTTP, b is unchanged, and the body comes from the network.
+// So a program reads the body in either case.
 //
 // b is registered with the device for this transfer only. It must not be used otherwise until the request has returned.
 func WithBuffer(ctx context.Context, b []byte) context.Context {
 	return context.WithValue(ctx, bufferKey{}, b)
 }
 
-// NewTransport returns a Transport, which must be closed. The error matches errors.ErrUnsupported if the port is not RoCE.
+// NewTransport returns a Transport, which must be closed. The error matches errors.ErrUnsupported if the port is not
+// RoCE.
 func NewTransport(cfg *TransportConfig) (*Transport, error) {
 	const op = "create"
 	if cfg == nil || cfg.Sign == nil {
@@ -127,8 +129,8 @@ func (t *Transport) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "s3rdma transport on %s, %d by RDMA, %d by plain HTTP", t.cfg.PD.Device().Info().Name, s.Gets+s.Puts, s.Plain)
 }
 
-// Close waits for the transfers under way, and frees what they share. Requests with a buffer go by plain HTTP from then on. Close does
-// not close Base. A second Close returns an error that matches net.ErrClosed.
+// Close waits for the transfers under way, and frees the resources that they share. Requests with a buffer go by plain
+// HTTP from then on. Close does not close Base. A second Close returns an error that matches net.ErrClosed.
 func (t *Transport) Close() error {
 	if t == nil {
 		return new(Link).failed("close", "transport", os.ErrInvalid)
@@ -151,8 +153,8 @@ func (d declined) Unwrap() error { return d.error }
 
 func decline(format string, args ...any) error { return declined{fmt.Errorf(format, args...)} }
 
-// RoundTrip implements [http.RoundTripper]. If a transfer fails after it has begun, it is unknown whether a PUT has stored
-// the object. Then RoundTrip does not try plain HTTP, and returns an error: PUT and GET may be repeated.
+// RoundTrip implements [http.RoundTripper]. If a transfer fails after it has begun, it is unknown whether a PUT has
+// stored the object. Then RoundTrip does not try plain HTTP, and returns an error: PUT and GET may be repeated.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	b, ok := req.Context().Value(bufferKey{}).([]byte)
 	if !ok || req.Method != http.MethodGet && req.Method != http.MethodPut {
@@ -360,7 +362,8 @@ func (x *transfer) prepare(first *prepare) (*prepared, *http.Response, error) {
 	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented {
 		x.t.remember(x.req.URL.Host)
 	}
-	// An answer without the protocol's name may be that of a server that took the path for a bucket. Plain HTTP says what is wrong.
+	// An answer without the protocol's name may be that of a server that took the path for a bucket. Plain HTTP says
+	// what is wrong.
 	return nil, nil, decline("the server answered %s to a request of %s", quote(resp.Status), protocol)
 }
 
@@ -466,7 +469,8 @@ func (x *transfer) get(ctx context.Context, cookie uint32) error {
 	return err
 }
 
-// put writes the data. The server's answer says whether they have arrived, so an acknowledgement that was lost does no harm.
+// put writes the data. The server's answer says whether they have arrived, so an acknowledgement that was lost does no
+// harm.
 func (x *transfer) put(ctx context.Context, p *prepared, cookie uint32) error {
 	if !p.connected {
 		select {

@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// cuObject's protocol: one request has a token, which names memory of the client and a DC target through which the server reads or writes it.
+// cuObject's protocol: one request has a token, which names memory of the client and a DC target through which the
+// server reads or writes it.
 const (
 	headerAgent = "X-Amz-Rdma-Agent"
 	agent       = "cuobj"
@@ -19,7 +20,7 @@ const (
 	dcHops      = 4
 )
 
-// DefaultDCKey is the DC key that servers of cuObject's protocol have unless they are told another one.
+// DefaultDCKey is the default DC key of servers of cuObject's protocol.
 const DefaultDCKey = 0xffeeddcc
 
 // dcToken is memory, and the target through which it can be reached.
@@ -157,7 +158,8 @@ func (s *side) openInitiator(t *dcToken) (*pair, error) {
 	return p, nil
 }
 
-// access posts the requests that read the n first bytes of a token's memory into a region, or write them from it. The last one is signaled.
+// access posts the requests that read the n first bytes of a token's memory into a region, or write them from it. The
+// last one is signaled.
 func (p *pair) access(op verbs.Opcode, mr *uverbs.MR, n int, t *dcToken, key uint64) error {
 	wrs := make([]verbs.SendWR, 0, p.side.requests(n))
 	for at := 0; at < n; at += p.side.message {

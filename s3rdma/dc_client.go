@@ -89,11 +89,11 @@ func moved(h http.Header) bool {
 	return reply == "200" || reply == "204" || reply == "206"
 }
 
-// judgePut returns the response only if the object has been stored. Otherwise plain HTTP stores it, or says what is wrong: a server that ignores tokens
-// may have stored an object without bytes, or found its checksum wrong.
+// judgePut returns the response only if the object has been stored. Otherwise plain HTTP stores it, or says what is
+// wrong: a server that ignores tokens may have stored an object without bytes, or found its checksum wrong.
 func judgePut(resp *http.Response, name, sum string, size int) (*http.Response, error) {
 	silent := resp.Header.Get(headerReply) == ""
-	// Not all servers tell how many bytes they have.
+	// Not all servers report the number of bytes.
 	part := resp.Header[headerBytes] != nil && resp.Header.Get(headerBytes) != strconv.Itoa(size)
 	if !part && resp.StatusCode < http.StatusMultipleChoices && (moved(resp.Header) || silent && resp.Header.Get(name) == sum) {
 		return resp, nil
@@ -102,7 +102,8 @@ func judgePut(resp *http.Response, name, sum string, size int) (*http.Response, 
 	return nil, decline("the server answered %s and %s: it has not taken the data by RDMA", quote(resp.Status), quote(resp.Header.Get(headerReply)))
 }
 
-// judgeGet returns the response. Its body is in the buffer if the server has written it there, and comes from the network otherwise.
+// judgeGet returns the response. Its body is in the buffer if the server has written it there, and comes from the
+// network otherwise.
 func judgeGet(resp *http.Response, b []byte) (*http.Response, error) {
 	if resp.StatusCode >= http.StatusMultipleChoices || !moved(resp.Header) {
 		if resp.StatusCode == http.StatusNotImplemented {

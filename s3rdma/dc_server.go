@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -68,13 +69,17 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) error {
 		err = s.cfg.AllowPeer(r, token.gid.Addr())
 	}
 	if err != nil {
+		s.done(t, 0, err)
 		return err
 	}
 	x := s.newSession(principal, t)
 	if err := s.admit(x); err != nil {
 		x.cancel()
+		s.done(t, 0, err)
 		return err
 	}
+	free := sync.OnceFunc(func() { s.free(x) })
+	defer free() // a function of the program may panic, from which net/http recovers
 	ctx, cancel := during(r.Context(), x)
 	info, err := s.moveByToken(ctx, x, &token, last)
 	cancel()
@@ -82,7 +87,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		n = 0
 	}
-	s.free(x)
+	free()
 	s.done(t, n, err)
 	if err != nil {
 		return err
@@ -107,7 +112,8 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// moveByToken reads the client's memory and stores it, or writes an object into it. last is the end of the range of a GET, or -1.
+// moveByToken reads the client's memory and stores it, or writes an object into it. last is the end of the range of a
+// GET, or -1.
 func (s *Server) moveByToken(ctx context.Context, x *session, token *dcToken, last int64) (*Info, error) {
 	put := x.transfer.Method == http.MethodPut
 	if put && s.cfg.Store == nil || !put && s.cfg.Open == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -334,6 +335,21 @@ func TestDCDeclined(t *testing.T) {
 	_, got := w.do(c, w.request(http.MethodGet, url+"/b/k", make([]byte, 1000)))
 	if s := c.Stats(); !bytes.Equal(w.object("b/k"), data) || !bytes.Equal(got, data) || s.Plain != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestDCRefused: Done reports transfers that are refused.
+func TestDCRefused(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for _, refuse := range []func(*ServerConfig){
+		func(c *ServerConfig) { c.AllowPeer = func(*http.Request, netip.Addr) error { return fs.ErrPermission } },
+		func(c *ServerConfig) { c.MaxSessions = -1 },
+	} {
+		_, url := w.serve(func(c *ServerConfig) { withDC(c); refuse(c) })
+		w.do(w.dcTransport(), w.request(http.MethodPut, url+"/b/k", fill(1000, 0)))
+	}
+	if len(w.ends) != 2 || !errors.Is(w.ends[0], fs.ErrPermission) || w.ends[1] == nil {
+		t.Error(w.ends)
 	}
 }
 

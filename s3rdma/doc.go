@@ -1,6 +1,6 @@
-// Package s3rdma moves objects of S3 by RDMA, with the protocol hipobj-rc-v2: HTTP requests pair two queue pairs of type RC, and one
-// side writes the data into the other's memory. AMD's hipObject, versitygw and Ceph speak it. It needs RoCE. With a DCKey, it is cuObject's
-// protocol of MinIO AIStor, NooBaa and others, which needs mlx5.
+// Package s3rdma moves objects of S3 by RDMA, with the protocol hipobj-rc-v2: HTTP requests pair two queue pairs of
+// type RC, and one side writes the data into the other's memory. AMD's hipObject, versitygw and Ceph speak it. It needs
+// RoCE. With a DCKey, it is cuObject's protocol of MinIO AIStor, NooBaa and others, which needs mlx5.
 //
 // A [Transport] is the client's side, an [net/http.RoundTripper] for any S3 client. A [Server] is the other side,
 // an [net/http.Handler].
@@ -53,9 +53,10 @@
 //
 // # Memory
 //
-// The client registers the caller's buffer for one transfer, with no more access than that needs: a peer may write to the buffer of a GET and may do
-// nothing with that of a PUT. When RoundTrip returns, the queue pair is destroyed and the region deregistered, also after an error. The server
-// keeps memory in a pool, and registers it anew for each transfer. It deregisters the data of a PUT before it stores them.
+// The client registers the caller's buffer for one transfer, with no more access than that needs: a peer may write to
+// the buffer of a GET and may do nothing with that of a PUT. When RoundTrip returns, the queue pair is destroyed and
+// the region deregistered, also after an error. The server keeps memory in a pool, and registers it anew for each
+// transfer. It deregisters the data of a PUT before it stores them.
 //
 // docs/s3.md has the rest: what speaks to what, limits, statuses and security.
 //

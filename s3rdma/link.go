@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Link says which port the queue pairs of a [Transport] or a [Server] use. The port must be RoCE.
+// Link selects the port of the queue pairs of a [Transport] or a [Server]. The port must be RoCE.
 type Link struct {
 	// PD is the protection domain of the queue pairs and of the memory. It must not be nil.
 	PD *uverbs.PD
@@ -23,8 +23,8 @@ type Link struct {
 	// GID restricts the choice of the own GID, which must be of the same type and address family as the other
 	// side's. A Server chooses one of the client's family. Nil allows any.
 	GID *uverbs.GIDChoice
-	// MTU is the path MTU, on which the protocol does not let the sides agree: both must use the same. Zero stands
-	// for the port's active MTU, which is what others use.
+	// MTU is the path MTU. The protocol does not negotiate it, so both sides must use the same. Zero stands for the
+	// port's active MTU, which other implementations use.
 	MTU verbs.MTU
 }
 
@@ -70,7 +70,8 @@ type pair struct {
 	ah  *uverbs.AH  // of a DCI: the peer's address
 }
 
-// begin chooses a GID and creates a CQ for the completions of one queue pair. peer is the peer's address if it is known.
+// begin chooses a GID and creates a CQ for the completions of one queue pair. peer is the peer's address if it is
+// known.
 func (s *side) begin(peer netip.Addr, entries int) (*pair, error) {
 	var choice uverbs.GIDChoice
 	if s.GID != nil {

@@ -690,6 +690,28 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
+// TestHandlerPanics: a transfer ends when a callback panics, from which net/http recovers.
+func TestHandlerPanics(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for name, c := range map[string]*Transport{"hipobj": w.transport(nil), "cuobj": w.dcTransport()} {
+		s, url := w.serve(func(c *ServerConfig) {
+			withDC(c)
+			c.Store = func(context.Context, *Transfer, []byte) (*Info, error) { panic(http.ErrAbortHandler) }
+			c.Open = func(context.Context, *Transfer) (io.ReadCloser, *Info, error) { panic(http.ErrAbortHandler) }
+		})
+		for _, method := range []string{http.MethodPut, http.MethodGet} {
+			if resp, err := c.RoundTrip(w.request(method, url+"/b/k", []byte("x"))); err == nil {
+				t.Errorf("%s, %s: %v", name, method, resp.Status)
+			}
+			s.mu.Lock()
+			if s.total != (usage{}) || len(s.sessions)+len(s.principals) > 0 {
+				t.Errorf("%s, %s: %+v is left", name, method, s.total)
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	for _, err := range []error{

@@ -65,7 +65,8 @@ func bodyLength(req *http.Request) (int64, error) {
 	return req.ContentLength, nil
 }
 
-// addHeader passes on a header that the protocol has, and ignores those that don't matter to it. The rest would be lost.
+// addHeader passes on a header that the protocol has, and ignores those that don't matter to it. The rest would be
+// lost.
 func (p *plan) addHeader(name string, values []string) error {
 	name = http.CanonicalHeaderKey(name)
 	switch value := values[0]; name {
@@ -137,7 +138,7 @@ func (p *plan) response(req *http.Request, from http.Header, r *result, objectSi
 		if objectSize >= 0 {
 			total = strconv.FormatInt(objectSize, 10)
 		}
-		// An object that fills the buffer may go on if the server does not tell its size.
+		// An object that fills the buffer may be longer if the server does not report its size.
 		if p.ranged || objectSize < 0 && len(body) == len(p.data) {
 			status = http.StatusPartialContent
 			h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", p.offset, p.offset+r.bytes-1, total))

@@ -24,13 +24,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ServerConfig configures a [Server]. The functions may be called concurrently. Their errors become the status of the answer: a [StatusError] its
-// own, fs.ErrNotExist 404, fs.ErrPermission 403, errors.ErrUnsupported 501, and others 500.
+// ServerConfig configures a [Server]. The functions may be called concurrently. Their errors become the status of the
+// answer: a [StatusError] its own, fs.ErrNotExist 404, fs.ErrPermission 403, errors.ErrUnsupported 501, and others 500.
 type ServerConfig struct {
 	Link
 
-	// Authorize checks the signature of a control request, and that its sender may do what t says. It returns a name of
-	// the sender, whose sessions nobody else can use. Authorize is called for each request of a transfer. It must not be nil.
+	// Authorize checks the signature of a control request, and that its sender may make the transfer t. It returns a
+	// name of the sender, whose sessions nobody else can use. Authorize is called for each request of a transfer. It
+	// must not be nil.
 	Authorize func(r *http.Request, t *Transfer) (principal string, err error)
 
 	// AllowPeer decides whether the server may send RDMA packets to an address, which is in the client's token. Nil
@@ -41,8 +42,8 @@ type ServerConfig struct {
 	// the request. Nil refuses every GET.
 	Open func(ctx context.Context, t *Transfer) (io.ReadCloser, *Info, error)
 
-	// Store stores an object, or a part of one if t.Query says so. The client can't change data any more, which are valid until Store
-	// returns. ctx ends when the client gives up. Nil refuses every PUT.
+	// Store stores an object, or the part of one that t.Query names. The client can't change data any more, which are
+	// valid until Store returns. ctx ends when the client gives up. Nil refuses every PUT.
 	Store func(ctx context.Context, t *Transfer, data []byte) (*Info, error)
 
 	// Done, if it is not nil, is called when a transfer has ended with n bytes moved, or has been refused.
@@ -51,32 +52,33 @@ type ServerConfig struct {
 	// Next answers the requests that do not belong to the protocol. Nil answers 404.
 	Next http.Handler
 
-	// DCKey is the key of the targets of clients that speak cuObject's protocol, usually [DefaultDCKey]. It needs the dynamically connected
-	// transport of mlx5. Zero declines their requests: a GET goes to Next, and a PUT gets 501.
+	// DCKey is the key of the targets of clients that speak cuObject's protocol, usually [DefaultDCKey]. It needs the
+	// dynamically connected transport of mlx5. Zero declines their requests: a GET goes to Next, and a PUT gets 501.
 	DCKey uint64
 
 	// MaxTransfer is the largest number of bytes of a transfer. Zero stands for 64 MiB, and the most is [MaxSize].
 	MaxTransfer int64
-	// MaxSessions limits the transfers under way, and MaxPrincipalSessions those of one principal. Zeros stand for 1024 and 64.
+	// MaxSessions limits the transfers under way, and MaxPrincipalSessions those of one principal. Zeros stand for 1024
+	// and 64.
 	MaxSessions, MaxPrincipalSessions int
-	// MaxStaging limits the bytes of memory that transfers use, and MaxPrincipalStaging those of one principal. Zeros stand
-	// for 1 GiB and 256 MiB. Sizes of transfers are rounded up to powers of two.
+	// MaxStaging limits the bytes of memory that transfers use, and MaxPrincipalStaging those of one principal. Zeros
+	// stand for 1 GiB and 256 MiB. Sizes of transfers are rounded up to powers of two.
 	MaxStaging, MaxPrincipalStaging int64
 
-	// PrepareTimeout is how long a client may wait with its second request, and TransferTimeout limits the movement of the data. Zeros stand for
-	// 10 and 30 seconds.
+	// PrepareTimeout is how long a client may wait with its second request, and TransferTimeout limits the movement of
+	// the data. Zeros stand for 10 and 30 seconds.
 	PrepareTimeout, TransferTimeout time.Duration
 }
 
-// Transfer is what a client asks for. It is read-only.
+// Transfer is a client's request. It is read-only.
 type Transfer struct {
 	Method      string // GET or PUT
 	Bucket, Key string
 	Query       url.Values
 	Offset      int64 // of a GET
 	Size        int64 // of the data of a PUT, the most of a GET
-	// Header has the headers of the client's first request. A server that can't do what one of them asks for refuses the transfer.
-	// The checksums X-Amz-Checksum-Crc64nvme, -Crc32c and -Crc32 of a PUT are checked before Store is called.
+	// Header has the headers of the client's first request. A server that can't respect one of them refuses the
+	// transfer. The checksums X-Amz-Checksum-Crc64nvme, -Crc32c and -Crc32 of a PUT are checked before Store is called.
 	Header http.Header
 }
 
@@ -114,8 +116,8 @@ func refusal(status int, code, format string, args ...any) error {
 	return &StatusError{status, code, fmt.Errorf(format, args...)}
 }
 
-// Server is an [http.Handler] that moves objects by RDMA. It answers the requests below /.hipobj-rc/ and passes all others on. Its methods may be
-// called concurrently.
+// Server is an [http.Handler] that moves objects by RDMA. It answers the requests below /.hipobj-rc/ and passes all
+// others on. Its methods may be called concurrently.
 type Server struct {
 	cfg  ServerConfig
 	side *side
@@ -204,8 +206,8 @@ func (s *Server) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "s3rdma server on %s, %d sessions", s.cfg.PD.Device().Info().Name, len(s.sessions))
 }
 
-// Close ends all transfers, and waits until they have ended. New ones are refused with 503. A second Close returns an error that
-// matches net.ErrClosed.
+// Close ends all transfers, and waits until they have ended. New ones are refused with 503. A second Close returns an
+// error that matches net.ErrClosed.
 func (s *Server) Close() error {
 	if s == nil {
 		return new(Link).failed("close", "server", os.ErrInvalid)
@@ -363,11 +365,16 @@ func (s *Server) begin(r *http.Request, t *Transfer, p *prepare) (*session, erro
 		x.cancel()
 		return nil, err
 	}
+	staged := false
+	defer func() { // a function of the program may panic, from which net/http recovers
+		if !staged {
+			s.free(x)
+		}
+	}()
 	ctx, cancel := during(r.Context(), x)
 	err = s.stage(ctx, x)
 	cancel()
 	if err != nil {
-		s.free(x)
 		return nil, err
 	}
 	s.mu.Lock()
@@ -382,8 +389,7 @@ func (s *Server) begin(r *http.Request, t *Transfer, p *prepare) (*session, erro
 		})
 	}
 	s.mu.Unlock()
-	if closed { // and Close waits until the session is freed
-		s.free(x)
+	if staged = !closed; closed { // and Close waits until the session is freed
 		return nil, net.ErrClosed
 	}
 	return x, nil
@@ -526,10 +532,10 @@ func (s *Server) claim(x *session) bool {
 
 // end ends a session that the caller has claimed.
 func (s *Server) end(x *session, n int64, err error) {
+	defer close(x.ended)
+	defer s.free(x)
 	x.timer.Stop()
 	s.done(x.transfer, n, err)
-	s.free(x)
-	close(x.ended)
 }
 
 // during returns a context that ends with the request, the session and the server.
@@ -538,6 +544,9 @@ func during(request context.Context, x *session) (context.Context, context.Cance
 	stop := context.AfterFunc(x.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
+
+// errPanicked is the error of a transfer whose ServerConfig.Store panicked.
+var errPanicked = errors.New("Store has panicked")
 
 // find returns a session of the sender of a request, or nil.
 func (s *Server) find(r *http.Request, id string) (*session, error) {
@@ -569,6 +578,12 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) error {
 	case !s.claim(x):
 		return refusal(http.StatusConflict, "OperationAborted", "the session is in use")
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			s.end(x, 0, errPanicked)
+		}
+	}()
 	ctx, cancel := during(r.Context(), x)
 	info, err := s.run(ctx, x, m)
 	cancel()
@@ -579,6 +594,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) error {
 			err = errors.Join(net.ErrClosed, err)
 		}
 	}
+	returned = true
 	s.end(x, n, err)
 	if err != nil {
 		return err

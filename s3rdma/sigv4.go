@@ -38,8 +38,8 @@ func hexSHA256(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Sign signs a request, with the host and all headers that begin with X-Amz-, and the Range. The body is not hashed, so it is not protected unless
-// the connection is TLS.
+// Sign signs a request, with the host and all headers that begin with X-Amz-, and the Range. The body is not hashed, so
+// it is not protected unless the connection is TLS.
 func (c *Credentials) Sign(r *http.Request) error {
 	r.Header.Set(headerDate, time.Now().UTC().Format(timeFormat))
 	if r.Header.Get(headerSHA256) == "" {
@@ -115,8 +115,9 @@ func canonical(r *http.Request, signed []string) string {
 	return b.String()
 }
 
-// Verify checks the signature of a request that these credentials must have signed, within a quarter of an hour. All headers that begin with X-Amz-
-// must be signed. Otherwise the error matches fs.ErrPermission. It does not compare the body with its hash.
+// Verify checks the signature of a request that these credentials must have signed, within a quarter of an hour. All
+// headers that begin with X-Amz- must be signed. Otherwise the error matches fs.ErrPermission. It does not compare the
+// body with its hash.
 func (c *Credentials) Verify(r *http.Request) error {
 	denied := func(why string) error {
 		return new(Link).failed("verify", "signature", fmt.Errorf("%w: %s", fs.ErrPermission, why))

@@ -21,8 +21,8 @@ type Complex struct {
 	ATS        *bool    `json:"rdma_nic_ats,omitempty"`
 	Boards     []Board  `json:"rdma_nic_boards,omitempty"` // the NICs of a NUMA node, if they have several functions
 
-	// Subsystems has the names of devices by the address of their PCI function and by their subsystem: "infiniband", "net",
-	// "drm" or "nvme".
+	// Subsystems has the names of devices by the address of their PCI function and by their subsystem: "infiniband",
+	// "net", "drm" or "nvme".
 	Subsystems map[string]map[string][]string `json:"subsystems"`
 
 	first *Device // of the NICs
@@ -42,8 +42,8 @@ type BoardNIC struct {
 }
 
 // DirectNICs returns what rdma_topo of rdma-core 65 prints as JSON. Lists are sorted. It knows three kinds of platforms
-// with ConnectX NICs and GPUs of NVIDIA: with Data Direct functions; with GPUs behind the switch in a ConnectX; and with
-// GPUs and NICs behind root ports, which belong together if they have the same NUMA node.
+// with ConnectX NICs and GPUs of NVIDIA: with Data Direct functions; with GPUs behind the switch in a ConnectX; and
+// with GPUs and NICs behind root ports, which belong together if they have the same NUMA node.
 //
 // The error matches errors.ErrUnsupported if the host is none of these, as most are not, and fs.ErrPermission if this
 // process may not read the vital product data of a NIC, because it is not root.

@@ -1,5 +1,5 @@
-// Package topo reads which RDMA devices, GPUs and NUMA nodes of a host are near each other. It is for programs that
-// choose a NIC for memory of a GPU, such as schedulers, device plugins and transfer engines.
+// Package topo determines which RDMA devices, GPUs and NUMA nodes of a host are near each other. It is for programs
+// that choose a NIC for memory of a GPU, such as schedulers, device plugins and transfer engines.
 //
 // Experimental: may change in any release; see docs/stability.md.
 //
@@ -32,8 +32,8 @@
 // with both behind the root ports of a NUMA node. [Topology.NICs] has the same for the NICs of any host.
 //
 // Everything comes from sysfs, which only root may read in whole: see [Topology.DirectNICs]. A tree that was copied
-// from another host will do. A tree that lies, with loops, junk or very many devices, yields an error or wrong
-// answers, and no more than that.
+// from another host will do. An invalid tree, with loops or junk, yields an error or wrong results, and does no other
+// harm.
 package topo
 
 import (
@@ -228,7 +228,8 @@ func addSubfunctions(sys fs.FS, byAddress map[string]*Device) error {
 	return err
 }
 
-// addDataDirect makes functions with RDMA devices NICs, and finds the Data Direct functions of NICs: those that name the same V3 in their vital product data.
+// addDataDirect makes functions with RDMA devices NICs, and finds the Data Direct functions of NICs: those that name
+// the same V3 in their vital product data.
 func (t *Topology) addDataDirect() {
 	of := make(map[string][]*Device)
 	for _, d := range t.Devices {

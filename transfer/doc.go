@@ -14,8 +14,8 @@
 //	batch, err := peer.Submit(ctx, []transfer.Op{{Opcode: verbs.OpRDMARead, Local: own.Span(0, n), Remote: remote}})
 //	err = batch.Wait()
 //
-// The program that is read or written does nothing for it. If it has to know that WRITEs have landed, the other one
-// notifies it: [Peer.SubmitNotify] and [Engine.Await].
+// The program whose memory is read or written takes no part. If it must know when WRITEs have landed, the other program
+// notifies it: see [Peer.SubmitNotify] and [Engine.Await].
 //
 // The shortest whole program, which reads the first MiB of a peer's region:
 //
@@ -74,14 +74,13 @@
 // A [Peer] has a rail over each device: a queue pair of package oob, of type RC, or SRD on EFA. An operation is cut
 // into slices of 64 KiB, and each goes over the rail with the fewest bytes outstanding. Rails over the devices that
 // are nearest to the memory of this program come first, by the NUMA node of the memory or the place of the GPU. The
-// others are used while these have no room. Package topo tells what is near; only this end's memory counts. Slices
-// land in any order. If a rail fails, it is connected again in the background, and what it has left undone goes over
-// the others. The caller sees an error only if no rail is left, or if the operation itself is at fault: a descriptor
-// that lies, or memory that the peer has deregistered.
+// others are used while these have no room. Package topo determines the distances. The place of the peer's memory does
+// not count. Slices land in any order. If a rail fails, it is connected again in the background, and its unfinished
+// slices go over the others. The caller sees an error only if no rail is left, or if the operation itself is at fault:
+// the descriptor is wrong, or the peer has deregistered the memory.
 //
-// A WRITE that a failed rail has left undone must not land after the program has been told that it is done. So it is
-// posted again when the peer has answered that the old queue pair is closed, or two seconds after the failure if the
-// peer can't be asked.
+// An unfinished WRITE of a failed rail must not land after its batch has ended. Therefore it is posted again once the
+// peer has confirmed that the old queue pair is closed, or two seconds after the failure if the peer does not answer.
 //
 // # Memory
 //
@@ -90,7 +89,7 @@
 //
 // # Security
 //
-// A peer that has connected may read and write all regions as their access says, if it has or guesses the keys. Protect
+// A connected peer that has or guesses the keys may read and write all regions, as their access flags allow. Protect
 // the streams with TLS ([Config].Dial, and a TLS listener for [Engine.Serve]), and serve only programs that are trusted
 // with these regions.
 package transfer
@@ -98,13 +97,13 @@ package transfer
 // # Implementation
 //
 // peer.go has batches and their order, rail.go one connection and its work requests, serve.go the other end, hello.go
-// what both say before package oob connects them. One lock a Peer guards batches and rails. Submit posts, and so does
+// the messages before package oob connects them. One lock a Peer guards batches and rails. Submit posts, and so does
 // the goroutine of a rail when it has handled completions. That goroutine connects its rail, and waits for completions.
 //
 // A slice that fails is held by its rail (rail.held) until release. Only then may another rail have it. The first
 // message of a connection is a probe: a rail is up when the peer's device has acknowledged it, because streams may take
-// another way than packets.
+// another path than packets.
 //
-// A notification is a SEND of its number on the connection and its value. When a connection fails, the peer says with
-// its answer to the next one which numbers it has received. So each arrives once. The end that serves posts receives
+// A notification is a SEND of its number on the connection and its value. When a connection fails, the peer's answer to
+// the next request contains the numbers that it has received. So each arrives once. The end that serves posts receives
 // once it counts notifications, so the probe is acknowledged after that.

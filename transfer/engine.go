@@ -30,7 +30,7 @@ type Config struct {
 	// GID restricts the choice of the devices' GIDs. Nil allows any.
 	GID *uverbs.GIDChoice
 
-	// Topology tells which devices are near which memory. Nil stands for that of this host.
+	// Topology has the distances between devices and memory. Nil stands for this host's.
 	Topology *topo.Topology
 
 	// TransportOptions are those of package oob. They decide how long it takes to notice that a rail has failed. A
@@ -69,8 +69,8 @@ type Engine struct {
 	counts counts
 }
 
-// New returns an engine over devices of this host. They remain the caller's, who closes them after the engine. All must
-// be able to connect queue pairs without the connection manager, which iWARP can't.
+// New returns an engine over devices of this host. The caller closes them after the engine. Queue pairs of iWARP
+// devices can only be connected by the connection manager, so New refuses these.
 func New(devices []*uverbs.Device, cfg *Config) (*Engine, error) {
 	e := &Engine{regions: make(map[*Region]struct{}), peers: make(map[*Peer]struct{}), served: make(map[net.Listener]struct{}),
 		lanes: make(map[laneKey]*lane)}

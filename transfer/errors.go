@@ -37,7 +37,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// blamesOperation reports whether an operation failed because of what it asked for. Any other error is the rail's, and
+// blamesOperation reports whether an operation failed because of its own parameters. Any other error is the rail's, and
 // the operation goes again on another rail.
 func blamesOperation(err error) bool {
 	for _, s := range []verbs.Status{verbs.StatusLocLenErr, verbs.StatusLocQPOpErr, verbs.StatusLocProtErr, verbs.StatusLocAccessErr,

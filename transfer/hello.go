@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A stream begins with a request of the peer that opened it, and the answer. Then, unless the request asks for nothing
-// else, package oob connects two queue pairs over it. All numbers are big-endian.
+// A stream begins with a request of the peer that opened it, and the answer. Then, unless the request is a hello,
+// package oob connects two queue pairs over it. All numbers are big-endian.
 //
 //	request:  0  4  magic      answer:  0  4  magic
 //	          4  1  version             4  1  version

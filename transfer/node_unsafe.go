@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodeOf returns the NUMA node of memory, if its first page, its last one and the one between have the same. The kernel
-// does not tell it in containers that may not ask, as by Docker's default.
+// nodeOf returns the NUMA node of memory, if its first page, its last one and the one between have the same. In
+// containers that may not call get_mempolicy(2), as by Docker's default, it is not known.
 func nodeOf(b []byte) (node int, known bool) {
 	const nodeOfAddress = 3 // C: MPOL_F_NODE | MPOL_F_ADDR
 	for i, at := range [...]int{0, len(b) / 2, len(b) - 1} {

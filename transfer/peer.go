@@ -18,8 +18,8 @@ import (
 // Peer is an engine of another program, whose memory this engine reads and writes. Its methods may be called
 // concurrently.
 //
-// One rail leads from each device of this engine to one of the peer, or from a device of this engine to each of the
-// peer if that one has more. A rail that fails is connected again, as long as the Peer is open.
+// Each device of this engine has a rail to a device of the peer. If the peer has more devices, each of those has a
+// rail. A rail that fails is connected again, as long as the Peer is open.
 type Peer struct {
 	engine  *Engine
 	address string
@@ -222,7 +222,7 @@ type Batch struct {
 // If one operation is invalid, such as one beyond the end of its region, none is performed, and Submit returns the
 // error.
 //
-// ctx is the batch's: Wait cancels the batch when ctx ends.
+// When ctx ends, Wait cancels the batch.
 func (p *Peer) Submit(ctx context.Context, ops []Op) (*Batch, error) {
 	return p.submit(ctx, ops, 0, false)
 }

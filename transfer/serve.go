@@ -39,11 +39,11 @@ type laneKey struct {
 }
 
 // Serve lets peers connect over the streams of l, until Close or an error of l, which it returns. It owns l. If it is a
-// TLS listener, it decides who may connect. Each peer may access all regions of the engine as their access says, so
-// connect only to programs that are trusted with that.
+// TLS listener, it decides who may connect. Each peer may access all regions of the engine, as their access flags
+// allow, so connect only trusted programs.
 //
-// At most 128 streams are connected at a time. If there are more, the oldest one is dropped. So peers that connect and
-// say nothing keep nobody out. At most 4096 rails of peers are connected; Serve refuses further ones.
+// At most 128 streams are connected at a time. If there are more, the oldest one is dropped. So silent peers do not
+// keep others out. At most 4096 rails of peers are connected; Serve refuses further ones.
 func (e *Engine) Serve(l net.Listener) error { return e.serve(l, e.accept) }
 
 // serve is Serve, with a function that handles the streams.

@@ -28,8 +28,8 @@ type CompChannel struct {
 	armed  map[*CQ]struct{} // if polled is set; guarded by mu
 }
 
-// CreateCompChannel creates a completion channel. If the kernel refuses to, as gVisor does, the channel polls its armed CQs
-// while a goroutine waits, with pauses of up to a millisecond.
+// CreateCompChannel creates a completion channel. If the kernel refuses to, as gVisor does, the channel polls its armed
+// CQs while a goroutine waits, with pauses of up to a millisecond.
 //
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {

@@ -317,7 +317,8 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 	return nil
 }
 
-// armSlow is Arm of a CQ that has no channel, or one that polls, is closed, or is being closed. It waits for the result of Close.
+// armSlow is Arm of a CQ that has no channel, or one that polls, is closed, or is being closed. It waits for the result
+// of Close.
 func (cq *CQ) armSlow(solicitedOnly bool) error {
 	return cq.using("arm", func() error {
 		if cq.channel == nil {

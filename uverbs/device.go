@@ -17,12 +17,11 @@ import (
 
 // Device is an open RDMA device.
 //
-// The driver decides what the removal of the RDMA device does to a Device. With mlx5, erdma and most
-// other drivers, AsyncEvent returns [verbs.EventDeviceFatal] once. From then on all waits, and all calls that
-// reach the kernel, fail with EIO, except Close. The drivers siw and efa, and rxe before Linux 7.3, report nothing, and the
-// Device works as before: the kernel waits, and so does the command that removes the device, until
-// every process has closed it. In both cases no process can find the device or open it any more, and
-// connections of package rdmacm end with an error.
+// The driver decides what the removal of the RDMA device does to a Device. With mlx5, erdma and most other drivers,
+// AsyncEvent returns [verbs.EventDeviceFatal] once. From then on all waits, and all calls that reach the kernel, fail
+// with EIO, except Close. The drivers siw and efa, and rxe before Linux 7.3, report nothing, and the Device works as
+// before: the kernel waits, and so does the command that removes the device, until every process has closed it. In both
+// cases no process can find the device or open it any more, and connections of package rdmacm end with an error.
 //
 // C: struct ibv_context
 type Device struct {
@@ -165,7 +164,7 @@ func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
 
-// QueryDevice asks the kernel for the device's attributes.
+// QueryDevice returns the device's attributes, as the kernel reports them now.
 //
 // C: ibv_query_device_ex
 func (d *Device) QueryDevice() (*verbs.DeviceAttr, error) {

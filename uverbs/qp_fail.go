@@ -188,8 +188,8 @@ func (qp *QP) onFatalEvent() {
 	}
 }
 
-// inError reports whether the kernel says that the QP has failed, or can't say. Linux 6.1's
-// siw says RESET for every QP.
+// inError reports whether the QP has failed according to the kernel, or the kernel does not know. Linux 6.1's siw
+// reports RESET for every QP.
 func (qp *QP) inError() bool {
 	attr, err := qp.Query()
 	switch {

@@ -193,7 +193,7 @@ func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 	return qp.dev.doWith(r, u, extra)
 }
 
-// Query asks the kernel for the QP's attributes. siw has only State, PathMTU, Access, the two read
+// Query returns the QP's attributes, as the kernel reports them. siw has only State, PathMTU, Access, the two read
 // depths and Cap: CurState is a copy of State, and the other fields are zero. Linux 6.1's siw
 // doesn't set State either, which may then have any value. EFA has only State, PKeyIndex, Port, QKey,
 // SQPSN, RNRRetry and Cap. A DCT has only State, Access, Port, RNRTimer, PathMTU, PKeyIndex and, without

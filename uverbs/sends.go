@@ -57,9 +57,10 @@ func (qp *QP) Sends() *Sends {
 	return s
 }
 
-// SetDCAddr sets the target of the requests that are added after it, until another SetDCAddr or Ring.
-// The target is the DCT with the number dctn and the key at the address of ah. stream is that of the
-// requests, see [verbs.DCStreams], and 0 if the DCI has no streams. A DCI must have a target, and with other QPs Ring returns an error that matches [verbs.ErrNotSupported].
+// SetDCAddr sets the target of the requests that are added after it, until another SetDCAddr or Ring. The target is the
+// DCT with the number dctn and the key at the address of ah. stream is that of the requests, see [verbs.DCStreams], and
+// 0 if the DCI has no streams. A DCI must have a target, and with other QPs Ring returns an error that matches
+// [verbs.ErrNotSupported].
 //
 //	q := dci.Sends()
 //	q.SetDCAddr(ah, dctn, key, 0)

@@ -174,7 +174,7 @@ func (s *SRQ) asObject() *object {
 	return &s.object
 }
 
-// Query asks the kernel for the SRQ's state.
+// Query returns the SRQ's state, as the kernel reports it.
 //
 // C: ibv_query_srq
 func (s *SRQ) Query() (*verbs.SRQAttr, error) {

@@ -83,8 +83,8 @@ const rnrTimer = time.Millisecond
 // noLimit is the RNR retry count that means no limit.
 const noLimit = 7
 
-// rdmacm returns the configuration of the queue pair. It permits one READ in each direction, as Valkey does, although the
-// protocol uses none.
+// rdmacm returns the configuration of the queue pair. It permits one READ in each direction, as Valkey does, although
+// the protocol uses none.
 func (cfg *Config) rdmacm() rdmacm.Config {
 	return rdmacm.Config{ResponderResources: 1, InitiatorDepth: 1, TransportOptions: cfg.TransportOptions,
 		RNRRetryCount: noLimit, RNRTimer: rnrTimer, QP: uverbs.QPOptions{Cap: verbs.QPCap{

@@ -61,8 +61,8 @@ func (c *Conn) begin(rc conn.Conn, dialled bool) error {
 // peer. The time doubles after each poll.
 const silentTime = time.Millisecond
 
-// idleTime is the interval at which an idle connection that never probes its peer reposts its receives. Valkey's server sends a
-// control message every 3 s, so all receives would be used up after 51 minutes.
+// idleTime is the interval at which an idle connection that never probes its peer reposts its receives. Valkey's server
+// sends a control message every 3 s, so all receives would be used up after 51 minutes.
 const idleTime = time.Minute
 
 // LocalAddr returns this end's address, an [Addr].
@@ -87,9 +87,9 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.conn.SetDeadline(t,
 // SetWriteDeadline sets the deadline of Write. It applies to blocked calls too.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.conn.SetDeadline(t, &c.conn.Writer) }
 
-// Read reads received data into b. It blocks until data is available. After the peer has ended the connection, Read returns
-// the remaining data, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET. If the peer
-// violated the protocol, it matches [ErrProtocol].
+// Read reads received data into b. It blocks until data is available. After the peer has ended the connection, Read
+// returns the remaining data, and then io.EOF. If the connection broke, the error matches syscall.ECONNRESET. If the
+// peer violated the protocol, it matches [ErrProtocol].
 func (c *Conn) Read(b []byte) (int, error) { return c.conn.Read(b) }
 
 // Write writes b. It returns once all of b is sent or in the send buffer. The peer's program may read it
@@ -112,8 +112,8 @@ func (c *Conn) Write(b []byte) (int, error) { return c.conn.Write(b) }
 // discards the rest and returns a timeout error.
 func (c *Conn) SetLinger(sec int) error { return c.conn.SetLinger(sec) }
 
-// Stats returns the connection's counts. Received bytes are those that Read has returned. Stats takes a lock for a moment, and may be
-// called after Close.
+// Stats returns the connection's counts. Received bytes are those that Read has returned. Stats takes a lock for a
+// moment, and may be called after Close.
 func (c *Conn) Stats() rdmacm.ConnStats {
 	return c.conn.Stats(func() int { return c.verbs.registeredBytes() })
 }

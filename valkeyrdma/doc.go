@@ -48,16 +48,16 @@
 // replies are unread.
 //
 // The connection belongs to the process, not to the kernel. Close returns at once and the data is sent in the
-// background, as over TCP, but if the process exits, the data is lost. [Conn.Shutdown] waits until the data is sent, and
-// so does Close after [Conn.SetLinger] with a positive time.
+// background, as over TCP, but if the process exits, the data is lost. [Conn.Shutdown] waits until the data is sent,
+// and so does Close after [Conn.SetLinger] with a positive time.
 //
 // The protocol cannot end only one direction. io.EOF means that the peer has closed the connection, or that its process
 // has ended. If the peer's machine or the network is gone, the error matches syscall.ECONNRESET.
 //
 // # Devices
 //
-// The protocol needs RDMA WRITE with immediate data. InfiniBand, RoCE and erdma devices support it. siw doesn't: Dial and
-// Accept return an error that matches errors.ErrUnsupported.
+// The protocol needs RDMA WRITE with immediate data. InfiniBand, RoCE and erdma devices support it. siw doesn't: Dial
+// and Accept return an error that matches errors.ErrUnsupported.
 //
 // # Protocol
 //
@@ -72,8 +72,8 @@ package valkeyrdma
 //
 // stream implements the protocol without a queue pair. Its owner passes in the notices and commands that have arrived
 // and the number of completed sends. stream posts messages to a link. It is a plain value, so a model test can run both
-// ends under random schedules. transport is the link of a real connection. Conn adds locks, deadlines and waiting, as in
-// rsocket: one of the waiting calls has the turn and polls for all of them.
+// ends under random schedules. transport is the link of a real connection. Conn adds locks, deadlines and waiting, as
+// in rsocket: one of the waiting calls has the turn and polls for all of them.
 //
 // Each end has one receive buffer. The peer writes to it from the first byte to the last. After each piece it sends a
 // notice with the number of bytes. When the program has read the last byte, this end offers the buffer again. Until

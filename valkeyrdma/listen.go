@@ -81,9 +81,9 @@ func (l *Listener) Close() error {
 	return l.ln.Close()
 }
 
-// Shutdown stops listening, and waits until all connections from Accept are closed and have delivered their data. It does
-// not close them: the program does, as http.Server's Shutdown for example. It may be called after Close. If ctx ends
-// first, it returns an error that matches ctx.Err().
+// Shutdown stops listening, and waits until all connections from Accept are closed and have delivered their data. It
+// does not close them: the program does, as http.Server's Shutdown for example. It may be called after Close. If ctx
+// ends first, it returns an error that matches ctx.Err().
 func (l *Listener) Shutdown(ctx context.Context) error { return l.ln.Shutdown(ctx) }
 
 // Addr returns the listener's address, an [Addr]. If the kernel chose the port, the address has that port.

@@ -30,8 +30,8 @@ type link interface {
 // piece is a part of the send buffer or, for a control message, of memory.control.
 type piece struct{ off, n int }
 
-// mark counts all slots of the send queue and all bytes of the send buffer that have been taken, modulo 2^32 each. It is
-// the WRID of a work request. Sends complete in order, so a completion confirms all sends up to its mark.
+// mark counts all slots of the send queue and all bytes of the send buffer that have been taken, modulo 2^32 each. It
+// is the WRID of a work request. Sends complete in order, so a completion confirms all sends up to its mark.
 type mark uint64
 
 func (m mark) plus(slots, bytes int) mark {
@@ -62,8 +62,8 @@ const (
 	mostAnswers = 16
 )
 
-// stream implements the protocol of one connection, without a queue pair. Its owner passes in messages that have arrived
-// and sends that have completed. Its methods must not be called concurrently.
+// stream implements the protocol of one connection, without a queue pair. Its owner passes in messages that have
+// arrived and sends that have completed. Its methods must not be called concurrently.
 type stream struct {
 	link     link
 	own      memory
@@ -216,7 +216,8 @@ func (s *stream) release() {
 	s.short = s.short || s.due
 }
 
-// notify posts the message, which has n bytes for the peer's buffer. bytes is the number of them that are in the send buffer.
+// notify posts the message, which has n bytes for the peer's buffer. bytes is the number of them that are in the send
+// buffer.
 func (s *stream) notify(n, bytes int) error {
 	s.m.to = offer{s.to.addr + uint64(s.sent), uint32(n), s.to.key}
 	s.sent += uint32(n)

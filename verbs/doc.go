@@ -50,11 +50,11 @@
 //
 // # Errors
 //
-// There is an [Error] in each error of the packages of this module. errors.As finds it, with the operation, the object and
-// the remedy. errors.Is matches its cause: an errno, [ErrNotSupported], [ErrClosed] and the others here, the error of a
-// context, or a sentinel error of the package. A cause that has data is of its own type, such as rdmacm.RejectedError,
-// mad.StatusError or umad.TooLongError, which errors.As finds too. The byte streams return a *net.OpError around the Error,
-// and package redial an error of its own.
+// There is an [Error] in each error of the packages of this module. errors.As finds it, with the operation, the object
+// and the remedy. errors.Is matches its cause: an errno, [ErrNotSupported], [ErrClosed] and the others here, the error
+// of a context, or a sentinel error of the package. A cause that has data is of its own type, such as
+// rdmacm.RejectedError, mad.StatusError or umad.TooLongError, which errors.As finds too. The byte streams return a
+// *net.OpError around the Error, and package redial an error of its own.
 //
 // The text names each operation and object once, and no package.
 //

@@ -23,7 +23,7 @@ const (
 	// AccessZeroBased makes addresses relative to the start of the region or window.
 	AccessZeroBased = Access(abi.IB_UVERBS_ACCESS_ZERO_BASED)
 	// AccessOnDemand does not pin the region: the device faults pages in, see
-	// uverbs.PD.RegMR. DeviceAttr.ODP says whether a device supports it. The rxe of Linux
+	// uverbs.PD.RegMR. DeviceAttr.ODP reports whether a device supports it. The rxe of Linux
 	// 7.2 claims support but corrupts data: it copies each packet to or from the start of a
 	// page, wherever in the page the packet belongs.
 	AccessOnDemand = Access(abi.IB_UVERBS_ACCESS_ON_DEMAND)

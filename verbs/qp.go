@@ -28,10 +28,10 @@ const (
 // names its peer by AH, RemoteQPN and RemoteQKey, as on UD QPs. Each message arrives once, or its
 // completion has an error.
 //
-// Nothing is in order. Messages overtake each other, also between the same two QPs, and so do their
-// completions at both ends. A completion says that its own work request is done, and nothing of
-// others. A read that follows a write to the same memory may return the old data, so wait for the
-// write's completion first. The bytes of one message arrive in any order: see DataOrder.
+// Nothing is in order. Messages overtake each other, also between the same two QPs, and so do their completions at both
+// ends. A completion means that its own work request is done, and implies nothing about others. A read that follows a
+// write to the same memory may return the old data, so wait for the write's completion first. The bytes of one message
+// arrive in any order: see DataOrder.
 //
 // A failed work request does not end the QP, which stays in RTS. A QP that accesses the memory of
 // another by read or write needs, at the target, an AH of its own address in the target's PD;
@@ -250,9 +250,8 @@ var pathMigNames = [...]string{"MIGRATED", "REARM", "ARMED"}
 // String returns iproute2's name, or PathMigState(27) for a value without one.
 func (s PathMigState) String() string { return wordFor("PathMigState", pathMigNames[:], uint8(s)) }
 
-// DataOrder says to which extent the data of one message becomes visible in memory in order. If it
-// does, a program may wait for the last byte instead of a completion. The values combine with |;
-// 0 means no guarantee.
+// DataOrder is the extent to which the data of one message becomes visible in memory in order. If all of it does, a
+// program may wait for the last byte instead of a completion. The values combine with |; 0 means no guarantee.
 //
 // C: enum ibv_query_qp_data_in_order_caps
 type DataOrder uint32

@@ -61,8 +61,8 @@ type SGE struct {
 	LKey   uint32
 }
 
-// BadLength is the Length of an invalid SGE. uverbs.MR.SGE returns one for a range that is not
-// within the region, for a closed region, and for a length of 4 GiB or more. Work requests with such an SGE are refused.
+// BadLength is the Length of an invalid SGE. uverbs.MR.SGE returns one for a range that is not within the region, for a
+// closed region, and for a length of 4 GiB or more. Work requests with such an SGE are refused.
 const BadLength = math.MaxUint32
 
 // Opcode is the operation of a send work request.

@@ -315,7 +315,7 @@ func records[T any, P record[T]](m mad.MAD) ([]T, error) {
 	return all, tableErr
 }
 
-// QueryOne asks subnet administration for one record, such as a path, that is equal to query in the
+// QueryOne queries subnet administration for one record, such as a path, that is equal to query in the
 // fields of mask. It sets query to that record.
 func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad.Attribute) error {
 	m, err := c.query(ctx, mad.Get, mask, query)
@@ -325,7 +325,7 @@ func (c *Client) QueryOne(ctx context.Context, mask mad.ComponentMask, query mad
 	return mad.Unmarshal(m.Data.Data(), query)
 }
 
-// MultiPath asks subnet administration for the paths from each source to each destination that are equal
+// MultiPath queries subnet administration for the paths from each source to each destination that are equal
 // to query in the fields of mask. A query has at most mad.MaxMultiPathGIDs GIDs.
 func (c *Client) MultiPath(ctx context.Context, mask mad.ComponentMask, query mad.MultiPathRecord, sources, destinations []verbs.GID) ([]mad.PathRecord, error) {
 	if len(sources)+len(destinations) > mad.MaxMultiPathGIDs {
@@ -403,7 +403,7 @@ func Records(m mad.MAD) ([][]byte, error) {
 	return all, truncated
 }
 
-// ResolveLID asks subnet administration for the LID of the port with a GUID.
+// ResolveLID queries subnet administration for the LID of the port with a GUID.
 func (c *Client) ResolveLID(ctx context.Context, guid verbs.GUID) (uint16, error) {
 	attr, err := c.port.Attr()
 	if err != nil {
@@ -422,8 +422,8 @@ func (c *Client) ResolveLID(ctx context.Context, guid verbs.GUID) (uint16, error
 	return path.DLID, nil
 }
 
-// Ping asks the responder at a port for its host name, and also returns the round-trip time. The
-// responder is C's ibping or ServePing. The name is returned as received.
+// Ping sends a request to the responder at a port. It returns the host name in the response, and the round-trip time.
+// The responder is C's ibping or ServePing. The name is returned as received.
 func (c *Client) Ping(ctx context.Context, to mad.Addr, oui uint32) (host string, rtt time.Duration, err error) {
 	d := mad.New(mad.ClassPing, mad.Get, 0, 0)
 	d.SetOUI(oui)

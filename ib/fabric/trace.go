@@ -40,10 +40,9 @@ var (
 	ErrBadTarget = errors.New("the destination is not a unicast LID")
 )
 
-// Trace follows the forwarding tables from the port with one LID to the port with another, and
-// returns the nodes on the route. If the route ends early, Trace returns the nodes up to there and an
-// error whose cause is a *TraceError. Trace sends its requests along directed routes. It finds the beginning of the route by
-// following the tables from this port.
+// Trace follows the forwarding tables from the port with one LID to the port with another, and returns the nodes on the
+// route. If the route ends early, Trace returns the nodes up to there and an error whose cause is a *TraceError. Trace
+// sends its requests along directed routes. It finds the beginning of the route by following the tables from this port.
 func (c *Client) Trace(ctx context.Context, from, to uint16) ([]Hop, error) {
 	for _, lid := range []uint16{from, to} {
 		if lid == 0 || lid >= mad.MinMulticast {

@@ -130,8 +130,8 @@ func (p *Port) Route(lid uint16) *Port {
 	return at
 }
 
-// byLID follows the forwarding tables from a port to the one with a LID. cross returns the other end of a link, or nil. It
-// returns that port and the port through which the packet enters its node.
+// byLID follows the forwarding tables from a port to the one with a LID. cross returns the other end of a link, or nil.
+// It returns that port and the port through which the packet enters its node.
 func (s *Subnet) byLID(from *Port, lid uint16, cross func(out *Port) *Port) (at, via *Port, ok bool) {
 	if lid == 0 || lid >= mad.MinMulticast {
 		return nil, nil, false

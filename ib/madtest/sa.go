@@ -22,15 +22,11 @@ const (
 )
 
 // administer returns the response to a request of subnet administration.
-func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
+func (sm *subnetManager) administer(m *mad.Message) mad.MAD {
 	req := m.Data
 	resp := append(mad.MAD(nil), req[:mad.Size]...)
 	resp.SetMethod(req.Method().Response())
 	resp.SetStatus(mad.StatusOK)
-	from := sm.port
-	if int(m.Addr.LID) < len(sm.byLID) && sm.byLID[m.Addr.LID] != nil {
-		from = sm.byLID[m.Addr.LID]
-	}
 	if req.ClassVersion() != mad.ClassSA.Version() {
 		resp.SetStatus(mad.StatusBadVersion)
 		return resp
@@ -44,21 +40,21 @@ func (sm *subnetManager) administer(at *Port, m *mad.Message) mad.MAD {
 		resp.SetStatus(put(resp.Data()[:72], &info))
 		return resp
 	case mad.AttrInformInfo:
-		resp.SetStatus(sm.inform(m, from))
+		resp.SetStatus(sm.inform(m))
 		return resp
 	}
 	var records [][]byte
 	var status mad.Status
 	switch req.Method() {
 	case mad.Get, mad.GetTable:
-		records, status = sm.query(from, req)
+		records, status = sm.query(req)
 	case mad.GetMulti:
 		records, status = sm.multiPaths(req)
 		resp.SetAttrID(mad.AttrPathRecord)
 	case mad.Set:
-		records, status = sm.change(from, req)
+		records, status = sm.change(req)
 	case mad.Delete:
-		records, status = sm.remove(from, req)
+		records, status = sm.remove(req)
 	default:
 		status = mad.StatusBadMethod
 	}
@@ -163,10 +159,10 @@ func equalBits(a, b []byte, bit, width int) bool {
 }
 
 // query returns the records that a Get or a GetTable selects.
-func (sm *subnetManager) query(from *Port, req mad.MAD) ([][]byte, mad.Status) {
+func (sm *subnetManager) query(req mad.MAD) ([][]byte, mad.Status) {
 	attr, mask := req.AttrID(), req.ComponentMask()
 	if attr == mad.AttrPathRecord {
-		return sm.paths(from, req)
+		return sm.paths(req)
 	}
 	widths, ok := recordWidths[attr]
 	if !ok {
@@ -346,7 +342,7 @@ func (sm *subnetManager) memberships(mask mad.ComponentMask, yield func(mad.Attr
 }
 
 // paths returns the paths that a PathRecord query selects.
-func (sm *subnetManager) paths(from *Port, req mad.MAD) ([][]byte, mad.Status) {
+func (sm *subnetManager) paths(req mad.MAD) ([][]byte, mad.Status) {
 	var want mad.PathRecord
 	if mad.Unmarshal(req.Data(), &want) != nil {
 		return nil, mad.StatusSAInvalidRequest
@@ -514,10 +510,10 @@ func rateCode(gbps float64) uint8 {
 }
 
 // change handles Set, which joins a group or registers a service.
-func (sm *subnetManager) change(from *Port, req mad.MAD) ([][]byte, mad.Status) {
+func (sm *subnetManager) change(req mad.MAD) ([][]byte, mad.Status) {
 	switch req.AttrID() {
 	case mad.AttrMCMemberRecord:
-		return sm.join(from, req)
+		return sm.join(req)
 	case mad.AttrServiceRecord:
 		var r mad.ServiceRecord
 		if mad.Unmarshal(req.Data(), &r) != nil {
@@ -537,7 +533,7 @@ func (sm *subnetManager) change(from *Port, req mad.MAD) ([][]byte, mad.Status) 
 	return nil, mad.StatusBadMethodAttr
 }
 
-func (sm *subnetManager) join(from *Port, req mad.MAD) ([][]byte, mad.Status) {
+func (sm *subnetManager) join(req mad.MAD) ([][]byte, mad.Status) {
 	var r mad.MCMemberRecord
 	if mad.Unmarshal(req.Data(), &r) != nil || r.MGID[0] != 0xff || r.JoinState == 0 {
 		return nil, mad.StatusSAInvalidRequest
@@ -583,7 +579,7 @@ func (sm *subnetManager) freeMLID() uint16 {
 }
 
 // remove handles Delete, which leaves a group or removes a service.
-func (sm *subnetManager) remove(from *Port, req mad.MAD) ([][]byte, mad.Status) {
+func (sm *subnetManager) remove(req mad.MAD) ([][]byte, mad.Status) {
 	switch req.AttrID() {
 	case mad.AttrMCMemberRecord:
 		var r mad.MCMemberRecord
@@ -622,7 +618,7 @@ func (sm *subnetManager) remove(from *Port, req mad.MAD) ([][]byte, mad.Status) 
 }
 
 // inform adds or removes a subscription to reports.
-func (sm *subnetManager) inform(m *mad.Message, from *Port) mad.Status {
+func (sm *subnetManager) inform(m *mad.Message) mad.Status {
 	var info mad.InformInfo
 	if m.Data.Method() != mad.Set || mad.Unmarshal(m.Data.Data(), &info) != nil {
 		return mad.StatusBadMethodAttr
@@ -635,6 +631,10 @@ func (sm *subnetManager) inform(m *mad.Message, from *Port) mad.Status {
 	}
 	if len(sm.informs) == maxInforms {
 		return mad.StatusSANoResources
+	}
+	from := sm.port
+	if int(m.Addr.LID) < len(sm.byLID) && sm.byLID[m.Addr.LID] != nil {
+		from = sm.byLID[m.Addr.LID]
 	}
 	sm.informs = append(sm.informs, subscription{lid: m.Addr.LID, qpn: info.QPN, gid: from.gid(), info: info})
 	return mad.StatusOK

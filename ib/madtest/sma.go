@@ -42,7 +42,7 @@ func (n *Node) answer(at, via *Port, m *mad.Message) mad.MAD {
 		if !n.subnet.sm.at(at) || method.IsResponse() || method == mad.Report {
 			return nil // reports are for programs
 		}
-		return n.subnet.sm.administer(at, m)
+		return n.subnet.sm.administer(m)
 	default:
 		return nil
 	}

@@ -338,7 +338,7 @@ func (p *simPort) attr() (mad.PortAttr, error) {
 	return a, nil
 }
 
-// ownGUID asks the subnet management agent of the port for its GUID.
+// ownGUID queries the subnet management agent of the port for its GUID.
 func (p *simPort) ownGUID() (verbs.GUID, error) {
 	agent, err := p.Register(mad.AgentConfig{Class: mad.ClassDirected})
 	if err != nil {

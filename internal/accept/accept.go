@@ -24,8 +24,8 @@ func (l *Listener) Accept(ctx context.Context) (conn.Conn, error) {
 	return l.CM.Accept(ctx)
 }
 
-// Addr returns the address listened on. For streams, it is that of the net.Listener if it has an IP address, and invalid
-// otherwise.
+// Addr returns the address listened on. For streams, it is that of the net.Listener if it has an IP address, and
+// invalid otherwise.
 func (l *Listener) Addr() netip.AddrPort {
 	if l.Over == nil {
 		return l.CM.Addr()

@@ -102,8 +102,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// OpenPD opens a protection domain for the test. Connections that are closed in the background may use it a moment longer
-// than the test.
+// OpenPD opens a protection domain for the test. Connections that are closed in the background may use it a moment
+// longer than the test.
 func OpenPD(t *testing.T, d *rdmatest.Device) *uverbs.PD {
 	t.Helper()
 	dev, err := uverbs.Open(d.Name())
@@ -131,8 +131,8 @@ func closeUnused(c io.Closer) error {
 	return err
 }
 
-// inGVisor has the calls that gVisor's proxy passes on (pkg/sentry/devices/rdmaproxy/schema.go). POST_SEND is the doorbell of
-// rxe, which gVisor does not have.
+// inGVisor has the calls that gVisor's proxy passes on (pkg/sentry/devices/rdmaproxy/schema.go). POST_SEND is the
+// doorbell of rxe, which gVisor does not have.
 var inGVisor = []string{
 	"INVOKE_WRITE", "GET_CONTEXT", "QUERY_CONTEXT", "QUERY_PORT", "QUERY_GID_TABLE", "QUERY_GID_ENTRY", "QUERY_DEVICE", "QUERY_DEVICE_LEGACY",
 	"ASYNC_EVENT_ALLOC", "ALLOC_PD", "PD_DESTROY", "CREATE_AH", "AH_DESTROY", "REG_MR", "REG_DMABUF_MR", "MR_DESTROY", "ALLOC_MW",
@@ -140,8 +140,8 @@ var inGVisor = []string{
 	"ATTACH_MCAST", "DETACH_MCAST", "MODIFY_SRQ", "QUERY_SRQ", "POST_SEND",
 }
 
-// LikeGVisor makes the kernel of a device refuse what gVisor's proxy does not pass on, such as completion channels, SRQs and
-// the connection manager. struck returns how many calls were refused.
+// LikeGVisor makes the kernel of a device refuse what gVisor's proxy does not pass on, such as completion channels,
+// SRQs and the connection manager. struck returns how many calls were refused.
 func LikeGVisor(f *rdmatest.Fabric, d *rdmatest.Device) (struck func() int) {
 	var refused []*rdmatest.Fault
 	for _, call := range fakeverbs.CallNames() {

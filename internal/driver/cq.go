@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CreateCQ asks a provider for a CQ.
+// CreateCQ is a request for a CQ.
 type CreateCQ struct {
 	Call
 	// CQE is the requested number of entries, which the provider may raise before Do. After
@@ -37,7 +37,7 @@ type CQ interface {
 // Do, the queue is unusable.
 type CQResizer interface{ Resize(r *ResizeCQ) error }
 
-// ResizeCQ asks a provider for another size of a CQ; CQE is as in [CreateCQ].
+// ResizeCQ is a request for another size of a CQ; CQE is as in [CreateCQ].
 type ResizeCQ struct {
 	Call
 	CQE uint32

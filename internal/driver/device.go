@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Open asks a provider to open a device (GET_CONTEXT). Mapped memory belongs to the device.
+// Open is a request to open a device (GET_CONTEXT). Mapped memory belongs to the device.
 type Open struct {
 	Call
 	Device Device
@@ -63,27 +63,27 @@ type Device interface {
 	Write(lkey uint32, addr uint64, b []byte) bool
 }
 
-// AllocPD asks a provider for a PD.
+// AllocPD is a request for a PD.
 type AllocPD struct {
 	Call
 	// Handle is set by Do.
 	Handle uint32
 }
 
-// RegMR asks a provider to register memory.
+// RegMR is a request to register memory.
 type RegMR struct {
 	Call
 	Addr uint64 // address of the memory
 	IOVA uint64 // its address in SGEs and for peers, usually the same
 }
 
-// AllocMW asks a provider for a memory window.
+// AllocMW is a request for a memory window.
 type AllocMW struct {
 	Call
 	Type verbs.MWType
 }
 
-// CreateAH asks a provider for an address handle.
+// CreateAH is a request for an address handle.
 type CreateAH struct {
 	Call
 	Attr verbs.AHAttr

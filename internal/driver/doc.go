@@ -76,10 +76,9 @@
 //	SRQ         SRQCreator, CreateSRQ.Lock   -                     newer kernels           SRQModifier      SRQModifier
 //	MW          MWAllocator, CreateQP.Bind   -                     MWAllocator, Bind       both             both
 //
-// The other three providers: erdma's queues and doorbell records are memory of the process (Alloc), and its doorbells are
-// registers (MapPage). siw's doorbell is a system call ([Device].Doorbell), which is skipped while the
-// kernel is busy; arming is a store to the CQ's memory. On rxe, both are system calls (Doorbell,
-// Notifier).
+// The other three providers: erdma's queues and doorbell records are memory of the process (Alloc), and its doorbells
+// are registers (MapPage). siw's doorbell is a system call ([Device].Doorbell), which is skipped while the kernel is
+// busy; arming is a store to the CQ's memory. On rxe, both are system calls (Doorbell, Notifier).
 //
 // The shortest whole program:
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// AllocDM asks a provider for device memory.
+// AllocDM is a request for device memory.
 type AllocDM struct {
 	Call
 	Length   uint64 // bytes
@@ -15,7 +15,7 @@ type AllocDM struct {
 	Handle uint32
 }
 
-// ImportDM asks a provider to map device memory that another process with the same descriptor
+// ImportDM is a request to map device memory that another process with the same descriptor
 // allocated.
 type ImportDM struct {
 	Memory
@@ -31,7 +31,7 @@ type DM interface {
 	CopyFrom(b []byte, offset uint64) error
 }
 
-// CreateFlow asks a provider for a flow rule. The request contains everything that the kernel's core
+// CreateFlow is a request for a flow rule. The request contains everything that the kernel's core
 // needs. The provider adds the kinds of the counters. Counters is empty if another flow rule uses
 // the counters already, since their kinds are fixed then.
 type CreateFlow struct {
@@ -47,7 +47,7 @@ type CounterPoint struct {
 	Index  uint32
 }
 
-// CreateWQ asks a provider for a WQ, which is a receive queue.
+// CreateWQ is a request for a WQ, which is a receive queue.
 type CreateWQ struct {
 	Call
 	// MaxWR and MaxSGE have the requested values, and after Do those that the kernel granted.
@@ -71,13 +71,13 @@ type WQ interface {
 // bytes. Modify carries out r.
 type WQModifier interface{ Modify(r *ModifyWQ) error }
 
-// ModifyWQ asks a provider to modify a WQ. From and To are equal if the state does not change.
+// ModifyWQ is a request to modify a WQ. From and To are equal if the state does not change.
 type ModifyWQ struct {
 	Call
 	From, To rss.WQState
 }
 
-// CreateRSSQP asks a provider for a QP that distributes packets among the WQs of a table. It has no
+// CreateRSSQP is a request for a QP that distributes packets among the WQs of a table. It has no
 // queues of its own.
 type CreateRSSQP struct {
 	Call

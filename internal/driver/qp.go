@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CreateQP asks a provider for a QP.
+// CreateQP is a request for a QP.
 type CreateQP struct {
 	Call
 	Type verbs.QPType
@@ -102,7 +102,7 @@ type SendBuilder interface {
 // CQs have been cleaned when Do returns.
 type QPModifier interface{ Modify(r *ModifyQP) error }
 
-// ModifyQP asks a provider to modify a QP. From and To are equal if the state does not change. From
+// ModifyQP is a request to modify a QP. From and To are equal if the state does not change. From
 // is the state to which this process moved the QP last, so a QP that has failed may still seem to be
 // in RTS. Mapped memory belongs to the QP.
 type ModifyQP struct {

@@ -2,7 +2,7 @@ package driver
 
 import "github.com/goverbs/goverbs/verbs"
 
-// CreateSRQ asks a provider for an SRQ.
+// CreateSRQ is a request for an SRQ.
 type CreateSRQ struct {
 	Call
 	// MaxWR and MaxSGE have the requested values, and after Do those that the kernel granted.
@@ -16,7 +16,7 @@ type CreateSRQ struct {
 	Lock *Lock
 }
 
-// CreateXRCSRQ asks a provider for an SRQ of an XRC domain.
+// CreateXRCSRQ is a request for an SRQ of an XRC domain.
 type CreateXRCSRQ struct {
 	CreateSRQ
 	// CQ is the provider's CQ on which the SRQ's receives complete.
@@ -25,7 +25,7 @@ type CreateXRCSRQ struct {
 	Num uint32
 }
 
-// CreateXRCTarget asks a provider for a target QP of an XRC domain. The QP may be a [NoQueues], and may
+// CreateXRCTarget is a request for a target QP of an XRC domain. The QP may be a [NoQueues], and may
 // implement [QPModifier] and [ECESetter].
 type CreateXRCTarget struct{ Call }
 
@@ -40,7 +40,7 @@ type SRQ interface {
 // fails after Do, the queue is unusable. An SRQ without Modify has a limit but can't be resized.
 type SRQModifier interface{ Modify(r *ModifySRQ) error }
 
-// ModifySRQ asks a provider to change the size of an SRQ or, if MaxWR is 0, its limit.
+// ModifySRQ is a request to change the size of an SRQ or, if MaxWR is 0, its limit.
 type ModifySRQ struct {
 	Call
 	// MaxWR is the requested number of receives, and after Do the number that was granted.

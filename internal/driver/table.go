@@ -78,8 +78,8 @@ func (t *Table[T]) set(n uint32, v *T) {
 	}
 }
 
-// emptied frees the memory of the row that became empty before row i, so that a device whose numbers wander does not fill
-// the whole table. Row i stays, because the next object may well get one of its numbers.
+// emptied frees the memory of the row that became empty before row i, so that a device whose numbers wander does not
+// fill the whole table. Row i stays, because the next object may well get one of its numbers.
 func (t *Table[T]) emptied(i uint32) {
 	if t.empty != i && t.used[t.empty] == 0 {
 		t.rows[t.empty].Store(nil)

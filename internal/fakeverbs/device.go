@@ -36,8 +36,8 @@ type Device struct {
 	removed  atomic.Bool
 	roce     bool // whether it is on RoCE v2, unless it is on InfiniBand
 
-	// Subnet, if there is one, sets what a subnet on InfiniBand sets at port 1, and returns the GID table. It is set before
-	// the device is opened.
+	// Subnet, if there is one, sets what a subnet on InfiniBand sets at port 1, and returns the GID table. It is set
+	// before the device is opened.
 	Subnet func(*abi.IbUverbsQueryPortResp) (gids [][16]byte)
 }
 
@@ -117,7 +117,8 @@ func (d *Device) Add(qp *QP) {
 	d.qps[qp.Num] = qp
 }
 
-// numbered returns the number of the newest QP of a slot. The numbers have 16 bits. If the driver has no slots, that is the slot itself.
+// numbered returns the number of the newest QP of a slot. The numbers have 16 bits. If the driver has no slots, that is
+// the slot itself.
 func (d *Device) numbered(slot uint32) uint32 {
 	if d.driver.QPSlots == 0 {
 		return slot

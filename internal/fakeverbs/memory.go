@@ -235,7 +235,8 @@ func (l *lent) add(p piece) {
 	l.pieces = slices.Insert(l.pieces, l.after(p.addr), p)
 }
 
-// end removes a queue that the caller has closed. Even a closed region would keep its memory from the garbage collector.
+// end removes a queue that the caller has closed. Even a closed region would keep its memory from the garbage
+// collector.
 func (l *lent) end(queue *mmap.Region) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -113,7 +113,8 @@ func (k *Kernel) PinUser(start, size uint64, write bool) (pinned Memory, release
 	return pinned, func() { unpin(); _ = k.pin(-length) }, nil
 }
 
-// checkOnDemand checks a region that is paged on demand, whose memory need not exist. It may be the whole address space.
+// checkOnDemand checks a region that is paged on demand, whose memory need not exist. It may be the whole address
+// space.
 func (k *Kernel) checkOnDemand(mr *MR) error {
 	switch end := mr.at + mr.Length; {
 	case mr.at == 0 && mr.Length == math.MaxUint64:
@@ -183,7 +184,8 @@ func (k *Kernel) MemoryLimit() (bytes int64, own bool) {
 	return k.PinLimit(), true
 }
 
-// CheckMemlock returns the error of the kernel for pinning memory, up to a sum, under a limit of RLIMIT_MEMLOCK, both in bytes.
+// CheckMemlock returns the error of the kernel for pinning memory, up to a sum, under a limit of RLIMIT_MEMLOCK, both
+// in bytes.
 //
 // C: can_do_mlock, ib_umem_get
 func CheckMemlock(sum, limit int64) error {

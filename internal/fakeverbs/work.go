@@ -317,8 +317,8 @@ func (qp *QP) local(s SGE, write bool) *MR {
 }
 
 // FetchFrom copies the memory that a READ names from the peer's memory to that of this queue pair, without a buffer
-// between them. It reports whether it did. If not, nothing is wrong yet: the caller fetches the data and then writes it.
-// At most one goroutine at a time may call FetchFrom for queue pairs of the same openings.
+// between them. It reports whether it did. If not, nothing is wrong yet: the caller fetches the data and then writes
+// it. At most one goroutine at a time may call FetchFrom for queue pairs of the same openings.
 func (qp *QP) FetchFrom(peer *QP, w *Work) bool {
 	if w.Opcode != abi.IB_UVERBS_WR_RDMA_READ || w.Len() <= few || raceEnabled {
 		return false

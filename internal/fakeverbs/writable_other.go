@@ -2,5 +2,6 @@
 
 package fakeverbs
 
-// isWritable reports whether a device may write memory of this process. Only Linux reports that, so elsewhere it returns true.
+// isWritable reports whether a device may write memory of this process. Only Linux reports that, so elsewhere it
+// returns true.
 func isWritable(addr, length uint64) bool { return true }

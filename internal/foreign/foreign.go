@@ -1,5 +1,5 @@
-// Package foreign has functions of package transfer for package transfer/mooncake: peers that speak another protocol. They
-// are not part of the API, because they leave it to the caller to keep the promises of package transfer.
+// Package foreign has functions of package transfer for package transfer/mooncake: peers that speak another protocol.
+// They are not part of the API, because they leave it to the caller to keep the promises of package transfer.
 package foreign
 
 import (

@@ -51,9 +51,9 @@ type Protocol interface {
 	Lost() error
 }
 
-// Conn is a net.Conn over one queue pair: the calls that wait, the deadlines and the end of a connection. The connection
-// makes progress only during its calls, and at each tick. Of the calls that wait, one waits for events and wakes the
-// others.
+// Conn is a net.Conn over one queue pair: the calls that wait, the deadlines and the end of a connection. The
+// connection makes progress only during its calls, and at each tick. Of the calls that wait, one waits for events and
+// wakes the others.
 type Conn struct {
 	RC       conn.Conn
 	Receives Receives
@@ -103,9 +103,9 @@ func (c *Conn) Init(network string, p Protocol) {
 	}
 }
 
-// Begin starts the protocol on an established connection. A peer that does not answer for maxIdle is gone, unless maxIdle
-// is negative. linger is the time that Close waits. If zero, Close does not wait; if negative, Close discards unsent data.
-// start returns when to call Tick of the protocol first, or zero.
+// Begin starts the protocol on an established connection. A peer that does not answer for maxIdle is gone, unless
+// maxIdle is negative. linger is the time that Close waits. If zero, Close does not wait; if negative, Close discards
+// unsent data. start returns when to call Tick of the protocol first, or zero.
 func (c *Conn) Begin(rc conn.Conn, maxIdle, linger time.Duration, start func() time.Duration) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -1,4 +1,5 @@
-// Package netconn is the net.Conn, net.Listener and dialer of packages rsocket and valkeyrdma, which add a Protocol each.
+// Package netconn is the net.Conn, net.Listener and dialer of packages rsocket and valkeyrdma, which add a Protocol
+// each.
 package netconn
 
 import (
@@ -23,8 +24,8 @@ import (
 type Listener[C net.Conn] struct {
 	Network   string
 	Violation error // of peers that violate the protocol
-	// Prepare creates the connection for a connection request, whose queue pair exists. add must be called with it before
-	// anything else can fail.
+	// Prepare creates the connection for a connection request, whose queue pair exists. add must be called with it
+	// before anything else can fail.
 	Prepare func(rc conn.Conn, add func(C)) error
 	// Begin starts the protocol on an established connection.
 	Begin func(conn.Conn, C) error
@@ -199,8 +200,8 @@ func isAny(err error, causes ...error) bool {
 	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
-// Stats returns the counts of the connection manager's listener, to which connections are accepted for which Begin failed. One
-// of streams has none.
+// Stats returns the counts of the connection manager's listener, to which connections are accepted for which Begin
+// failed. One of streams has none.
 func (l *Listener[C]) Stats() rdmacm.ListenerStats {
 	l.mu.Lock()
 	failed := l.failed

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// resolve returns the addresses of host and port that the network allows. The network is protocol or "tcp". A "4" or "6"
-// at its end restricts the address family. If resolver is nil, net.DefaultResolver is used.
+// resolve returns the addresses of host and port that the network allows. The network is protocol or "tcp". A "4" or
+// "6" at its end restricts the address family. If resolver is nil, net.DefaultResolver is used.
 func resolve(ctx context.Context, resolver *net.Resolver, protocol, network, address string) ([]netip.AddrPort, error) {
 	family, ok := strings.CutPrefix(network, protocol)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package netif relates GIDs, and zones of IPv6 addresses, to the network interfaces of this network namespace. The kernel
-// reports only the index of a GID's interface. That index may belong to another namespace, in which case it names a
-// different interface here.
+// Package netif relates GIDs, and zones of IPv6 addresses, to the network interfaces of this network namespace. The
+// kernel reports only the index of a GID's interface. That index may belong to another namespace, in which case it
+// names a different interface here.
 package netif
 
 import (

@@ -1,14 +1,15 @@
-// Package onesided keeps the one-sided operations of a send queue: RDMA READs, WRITEs and atomic operations, which may share
-// the queue with other work requests. It decides which of them are signaled, matches completions with operations, and ignores
-// completions of operations that are not outstanding.
+// Package onesided keeps the one-sided operations of a send queue: RDMA READs, WRITEs and atomic operations, which may
+// share the queue with other work requests. It decides which of them are signaled, matches completions with operations,
+// and ignores completions of operations that are not outstanding.
 //
-// It has no limit of outstanding READs, because a queue pair itself holds back those beyond its initiator depth. They need a
-// place in the send queue until then, so the queue's capacity is the limit.
+// It has no limit of outstanding READs, because a queue pair itself holds back those beyond its initiator depth. They
+// need a place in the send queue until then, so the queue's capacity is the limit.
 package onesided
 
 import "github.com/goverbs/goverbs/verbs"
 
-// MaxLength is the maximum length in bytes of one operation. Devices limit the length of a message, most of them to 2 GiB - 1.
+// MaxLength is the maximum length in bytes of one operation. Devices limit the length of a message, most of them to 2
+// GiB - 1.
 const MaxLength = 1 << 30
 
 // SeqBits is the length of a sequence number. The user of a Queue passes it through the WRID of a work request.
@@ -16,12 +17,13 @@ const SeqBits = 28
 
 const seqMask = 1<<SeqBits - 1
 
-// Queue holds the outstanding operations of a send queue. T describes an operation to the user of the Queue. The user's lock
-// guards it.
+// Queue holds the outstanding operations of a send queue. T describes an operation to the user of the Queue. The user's
+// lock guards it.
 //
-// If the operations that are posted together have one opcode, only the last of them is signaled: the completion of an operation
-// stands for the earlier ones of the same opcode. It does not stand for others, because over iWARP a WRITE completes before the
-// answer to an earlier READ arrives. If an operation may be refused by the device, all are signaled.
+// If the operations that are posted together have one opcode, only the last of them is signaled: the completion of an
+// operation stands for the earlier ones of the same opcode. It does not stand for others, because over iWARP a WRITE
+// completes before the answer to an earlier READ arrives. If an operation may be refused by the device, all are
+// signaled.
 //
 // If the queue is Unordered, all are signaled too, and no completion stands for another operation.
 type Queue[T any] struct {
@@ -29,8 +31,8 @@ type Queue[T any] struct {
 	WRID func(seq uint32, signaled bool) uint64
 	// Unordered means that operations may complete in any order.
 	Unordered bool
-	// Settled is called when an operation has completed, or when End is called. slot is the operation's number among those of
-	// the queue.
+	// Settled is called when an operation has completed, or when End is called. slot is the operation's number among
+	// those of the queue.
 	Settled func(op *T, slot int, err error)
 
 	entries    []entry[T]
@@ -123,8 +125,8 @@ func isUniform(wrs []verbs.SendWR) bool {
 	return true
 }
 
-// Complete handles the completion of an operation, and settles it and those that it stands for. It ignores completions that
-// match no operation.
+// Complete handles the completion of an operation, and settles it and those that it stands for. It ignores completions
+// that match no operation.
 func (q *Queue[T]) Complete(seq uint32, signaled bool, err error) {
 	back := (q.tail - seq) & seqMask // from 1 for the newest operation
 	if back == 0 || back > q.tail-q.head {

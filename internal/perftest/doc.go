@@ -40,9 +40,9 @@
 //	address      of QP 1; all but write_lat               Finish
 //	5            "done" and a NUL, TCP only, unread
 //
-// An address is 108 bytes of text over TCP, 59 without GID, or a struct of 56
-// bytes in network order, 64 when the peer's version is 6.29 or newer. Each of a report's numbers is answered before the
-// next. The server's report in one direction is uninitialized memory of C's stack.
+// An address is 108 bytes of text over TCP, 59 without GID, or a struct of 56 bytes in network order, 64 when the
+// peer's version is 6.29 or newer. Each of a report's numbers is answered before the next. The server's report in one
+// direction is uninitialized memory of C's stack.
 //
 // # Options that are exchanged, and options that both must be given
 //

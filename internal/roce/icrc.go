@@ -9,9 +9,9 @@ import (
 // ICRCSize is the size of the invariant CRC at the end of a packet, in bytes.
 const ICRCSize = 4
 
-// ICRC returns the invariant CRC of a packet, whose IP header is head. The packet begins with udp bytes of a UDP header, 0
-// with RoCE v1, and is without ICRC. Fields that routers change count as all ones, as do 8 bytes in the
-// place of InfiniBand's own header (IBA specification, annex A17.3.3).
+// ICRC returns the invariant CRC of a packet, whose IP header is head. The packet begins with udp bytes of a UDP
+// header, 0 with RoCE v1, and is without ICRC. Fields that routers change count as all ones, as do 8 bytes in the place
+// of InfiniBand's own header (IBA specification, annex A17.3.3).
 func ICRC(head, packet []byte, udp int) uint32 {
 	masked := make([]byte, 0, 8+60+udpSize+bthSize)
 	masked = append(masked, 255, 255, 255, 255, 255, 255, 255, 255)
@@ -38,8 +38,8 @@ type Route struct {
 	SrcPort  uint16
 }
 
-// headers returns the headers of IP and UDP of a packet with size bytes from its BTH to its ICRC, as Linux sends it from a
-// socket that does not fragment: with identification 0.
+// headers returns the headers of IP and UDP of a packet with size bytes from its BTH to its ICRC, as Linux sends it
+// from a socket that does not fragment: with identification 0.
 func (r *Route) headers(size int, fragments uint16) (ip, udp []byte) {
 	udp = binary.BigEndian.AppendUint16(nil, r.SrcPort)
 	udp = binary.BigEndian.AppendUint16(udp, Port)
@@ -72,9 +72,9 @@ func (r *Route) icrc(packet []byte, fragments uint16) uint32 {
 	return ICRC(ip, append(udp, packet...), udpSize)
 }
 
-// Check returns a received packet without its ICRC. It reports whether that was correct. A socket does not show the identification
-// of an IPv4 packet, which the ICRC covers, so every one is taken for correct: what remains is a check of
-// 16 bits.
+// Check returns a received packet without its ICRC. It reports whether that was correct. A socket does not show the
+// identification of an IPv4 packet, which the ICRC covers, so every one is taken for correct: what remains is a check
+// of 16 bits.
 func (r *Route) Check(packet []byte) ([]byte, bool) {
 	n := len(packet) - ICRCSize
 	if n < bthSize {

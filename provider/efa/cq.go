@@ -102,7 +102,7 @@ func (q *cq) adopt(r *driver.CreateCQ, resp *abi.EfaIbvCreateCqResp) error {
 	return nil
 }
 
-// Arm asks for an event at the next completion. EFA knows nothing of solicited ones.
+// Arm requests an event at the next completion. EFA has no solicited ones.
 func (q *cq) Arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		return fmt.Errorf("%w: EFA has no solicited events", verbs.ErrNotSupported)
@@ -213,8 +213,8 @@ func (q *cq) plain(e *cqe, wc *verbs.WC) bool {
 // owned reports whether the device has written an entry, given its first word and its free-running index.
 func (q *cq) owned(first, i uint32) bool { return first&cqePhase != 0 == (i&q.entries == 0) }
 
-// count returns the number of entries of the first ring that can be read after a load barrier, at most want. The caller has checked the
-// first of them.
+// count returns the number of entries of the first ring that can be read after a load barrier, at most want. The caller
+// has checked the first of them.
 func (q *cq) count(want int) (n int) {
 	r := &q.rings[0]
 	entries, ci := r.entries, r.ci

@@ -67,7 +67,7 @@ func (q *cq) state() uint64 {
 		uint64(q.ring.Index()&cqConsumed)
 }
 
-// Arm asks for an event at the next completion. The device ignores it while an event is
+// Arm requests an event at the next completion. The device ignores it while an event is
 // unread, because the program is going to poll anyway.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := q.state() | cqArm

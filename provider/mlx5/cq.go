@@ -144,7 +144,7 @@ func (q *cq) at(i uint32) *cqe { return q.ring.At(q.slot(i)) }
 // front returns the 64 bytes before a long entry.
 func (q *cq) front(i uint32) *cqe { return q.ring.At(q.slot(i) - 1) }
 
-// Arm asks for an event at the next completion after the last one that was polled. The
+// Arm requests an event at the next completion after the last one that was polled. The
 // device ignores it while an event is unread.
 func (q *cq) Arm(solicitedOnly bool) error {
 	v := q.events | q.ci&armConsumed

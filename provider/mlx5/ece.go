@@ -45,7 +45,7 @@ func (e *ece) SetECE(to verbs.ECE) error {
 	return nil
 }
 
-// modify modifies the QP in the kernel, with private bytes if there is something to say.
+// modify modifies the QP in the kernel, with private bytes if there are any.
 func (e *ece) modify(r *driver.ModifyQP) error {
 	in := e.input(r)
 	switch {

@@ -72,7 +72,7 @@ func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	return wc.Status
 }
 
-// Arm asks for an event at the next completion of any kind. It refuses solicitedOnly,
+// Arm requests an event at the next completion of any kind. It refuses solicitedOnly,
 // because siw raises no such events for receives.
 func (q *cq) Arm(solicitedOnly bool) error {
 	if solicitedOnly {

@@ -22,17 +22,18 @@
 //
 // # Limits
 //
-// A message has at most 1 MiB, as in Mooncake. That is a segment of about 12,000 regions with one device. A [Node] has at
-// most 4096 connections of queue pairs, and at most 128 streams at a time; the oldest one makes room. A [Segment] has up
-// to 64 devices and 65536 buffers. Peers must use 1 to 16 queue pairs a connection (MC_NUM_QP_PER_EP).
+// A message has at most 1 MiB, as in Mooncake. That is a segment of about 12,000 regions with one device. A [Node] has
+// at most 4096 connections of queue pairs, and at most 128 streams at a time; the oldest one makes room. A [Segment]
+// has up to 64 devices and 65536 buffers. Peers must use 1 to 16 queue pairs a connection (MC_NUM_QP_PER_EP).
 //
 // The path MTU is not exchanged, so the active MTU of both ports must be equal. The number of outstanding READs is not
 // exchanged either. Mooncake's nodes use 16, and a device that serves fewer fails their READs.
 //
-// This package knows neither Mooncake Store, nor etcd and Redis as metadata servers, nor transports other than RDMA.
+// This package supports neither Mooncake Store, nor etcd and Redis as metadata servers, nor transports other than RDMA.
 //
 // # Security
 //
-// The protocol knows no authentication. Whoever reaches the listener of a [Node] may read its descriptor, connect, and
-// access all regions of its engine as their access says. So use it in trusted networks only, with an engine of its own.
+// The protocol has no authentication. Anyone who can reach the listener of a [Node] may read its descriptor, connect,
+// and access all regions of its engine, as their access flags allow. Use it in trusted networks only, with an engine of
+// its own.
 package mooncake

@@ -75,8 +75,8 @@ type endpoint struct {
 	verbs  conn.Owned // CQs and their channel
 }
 
-// newEndpoint creates n queue pairs, in INIT. The first one has room for slots work requests. cq is for queue pairs that
-// are never used, and nil for others.
+// newEndpoint creates n queue pairs, in INIT. The first one has room for slots work requests. cq is for queue pairs
+// that are never used, and nil for others.
 func newEndpoint(cfg *oob.Config, n, slots int, cq *uverbs.CQ, peer verbs.GID) (*endpoint, error) {
 	ep := &endpoint{cfg: cfg}
 	ep.ending.Init()

@@ -58,8 +58,8 @@ type endpointKey struct {
 	peer   string
 }
 
-// NewNode returns a node. Its name is the address of its listener as peers see it, or any if there is a metadata server.
-// The node gets the name there at once. Close of the engine closes it, too.
+// NewNode returns a node. Its name is the address of its listener as peers see it, or any if there is a metadata
+// server. The node gets the name there at once. Close of the engine closes it, too.
 func NewNode(ctx context.Context, e *transfer.Engine, name string, cfg *Config) (*Node, error) {
 	n := &Node{engine: e, name: name, cfg: options(cfg), devices: calls.Devices(e), done: make(chan struct{}), freed: make(chan struct{}),
 		endpoints: make(map[endpointKey]*endpoint), listeners: make(map[net.Listener]struct{})}
@@ -356,8 +356,8 @@ func (n *Node) drop(k endpointKey) {
 	n.oldest = slices.Delete(n.oldest, i, i+1)
 }
 
-// Close ends the connections of peers and the calls of Serve. Regions remain registered. A second Close returns an error
-// that matches net.ErrClosed. A metadata server is asked in the background to forget the node.
+// Close ends the connections of peers and the calls of Serve. Regions remain registered. A second Close returns an
+// error that matches net.ErrClosed. Close removes the node from a metadata server in the background.
 func (n *Node) Close() error {
 	if n == nil {
 		return failed("close", "node", os.ErrInvalid)

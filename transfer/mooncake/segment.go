@@ -22,8 +22,8 @@ var calls = foreign.Get[*transfer.Engine, *transfer.Peer, *transfer.Region, *tra
 
 // Config has options of a [Segment] or a [Node]. A nil pointer and the zero value stand for the defaults.
 type Config struct {
-	// Metadata is the URL of a metadata server, such as http://10.0.0.9:8080/metadata. If it is empty, nodes are asked
-	// themselves, as those do that were started with P2PHANDSHAKE.
+	// Metadata is the URL of a metadata server, such as http://10.0.0.9:8080/metadata. If it is empty, the nodes
+	// themselves have the metadata (P2PHANDSHAKE).
 	Metadata string
 
 	// HTTP sends the requests to the metadata server. Nil stands for [http.DefaultClient].
@@ -86,8 +86,8 @@ type Buffer struct {
 // Open opens the segment of a node. Without a metadata server, its name is the address of its listener, which the node
 // logs. ctx bounds the attempt only.
 //
-// Rails that fail are connected again. If one finds that the node's devices or buffers are not those that Open has found,
-// operations fail with an error that matches transfer.ErrStale, and the segment has to be opened again.
+// Rails that fail are connected again. If one finds that the node's devices or buffers are not those that Open has
+// found, operations fail with an error that matches transfer.ErrStale, and the segment has to be opened again.
 func Open(ctx context.Context, e *transfer.Engine, name string, cfg *Config) (*Segment, error) {
 	s := &Segment{name: name, cfg: options(cfg), devices: calls.Devices(e), pairs: defaultPairs}
 	var id [8]byte
@@ -109,7 +109,7 @@ func (b *buffer) memory() foreign.Memory {
 	return foreign.Memory{Addr: b.Addr, Length: b.Length, Keys: b.RKeys}
 }
 
-// find asks the node for its descriptor.
+// find reads the node's descriptor.
 func (s *Segment) find(ctx context.Context) (*foreign.Peer, error) {
 	d, _, err := s.describe(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Segment) connect(ctx context.Context, device, remote, slots int) (forei
 	return ep, nil
 }
 
-// request asks the node for a connection of so many queue pairs. The answer is never nil.
+// request sends the node a request for a connection of some queue pairs. The answer is never nil.
 func (s *Segment) request(ctx context.Context, d *descriptor, address string, device, remote, pairs, slots int, gid verbs.GID) (*endpoint, *handshake, error) {
 	answer := new(handshake)
 	ep, err := newEndpoint(s.devices[device], pairs, slots, nil, gid)
@@ -210,8 +210,8 @@ func (s *Segment) request(ctx context.Context, d *descriptor, address string, de
 // Buffers returns the buffers that the node had when Open was called.
 func (s *Segment) Buffers() []Buffer { return append([]Buffer(nil), s.buffers...) }
 
-// At returns the Remote and the Offset of an operation on n bytes at an address in the node's program. The error matches
-// transfer.ErrOutOfBounds if they are not within one buffer.
+// At returns the Remote and the Offset of an operation on n bytes at an address in the node's program. The error
+// matches transfer.ErrOutOfBounds if they are not within one buffer.
 func (s *Segment) At(addr uint64, n int) (remote *transfer.Remote, offset uint64, err error) {
 	for i := range s.buffers {
 		if b := &s.buffers[i]; addr >= b.Addr && addr-b.Addr <= b.Length && n >= 0 && uint64(n) <= b.Length-(addr-b.Addr) {
@@ -226,8 +226,8 @@ func (s *Segment) Submit(ctx context.Context, ops []transfer.Op) (*transfer.Batc
 	return s.peer.Submit(ctx, ops)
 }
 
-// Notify sends a notification to the node, which keeps it until its program asks. It is not ordered with batches: wait
-// for those that it is about. name is that of this program.
+// Notify sends a notification to the node, which keeps it until its program reads it. It is not ordered with batches:
+// wait for those that it concerns. name is that of this program.
 func (s *Segment) Notify(ctx context.Context, name, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

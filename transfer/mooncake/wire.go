@@ -1,6 +1,8 @@
 package mooncake
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +12,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -17,8 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A message is its length (8 bytes, little-endian), a kind (1 byte, included in the length) and JSON. Each stream has one
-// request and an answer of the same kind. Old peers send no kind. Their JSON begins with a character that is none.
+// A message is its length (8 bytes, little-endian), a kind (1 byte, included in the length) and JSON. Each stream has
+// one request and an answer of the same kind. Old peers send no kind. Their JSON begins with a character that is none.
 type kind byte
 
 const (
@@ -140,6 +143,47 @@ type descriptor struct {
 	ServerName string          `json:"rdma_server_name,omitempty"`
 	Devices    []device        `json:"devices"`
 	Buffers    []buffer        `json:"buffers"`
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. Package json itself would make room for as many elements as fit into a
+// message, each of which may take 40 times the memory of its text.
+func (d *descriptor) UnmarshalJSON(b []byte) error {
+	type members descriptor
+	m := struct {
+		*members
+		Devices json.RawMessage `json:"devices"`
+		Buffers json.RawMessage `json:"buffers"`
+	}{members: (*members)(d)}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	return cmp.Or(decodeArray(m.Devices, "devices", &d.Devices), decodeArray(m.Buffers, "buffers", &d.Buffers))
+}
+
+// decodeArray decodes a member that is an array of at most maxBuffers elements.
+func decodeArray[T any](b []byte, name string, all *[]T) error {
+	if len(b) == 0 || string(b) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return &json.UnmarshalTypeError{Field: name, Type: reflect.TypeFor[[]T]()}
+	}
+	for d.More() {
+		if len(*all) == maxBuffers {
+			return fmt.Errorf("member %q has more than %d elements", name, maxBuffers)
+		}
+		var v T
+		err := d.Decode(&v)
+		if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
+			mismatch.Field = strings.TrimSuffix(name+"."+mismatch.Field, ".")
+		}
+		if err != nil {
+			return err
+		}
+		*all = append(*all, v)
+	}
+	return nil
 }
 
 // publication is a descriptor with the members that only nodes in C++ need.
@@ -294,11 +338,11 @@ func formatGID(g verbs.GID) string {
 }
 
 func parseGID(s string) (g verbs.GID, err error) {
-	bytes := strings.SplitN(s, ":", len(g)+1)
-	if len(bytes) != len(g) {
+	parts := strings.SplitN(s, ":", len(g)+1)
+	if len(parts) != len(g) {
 		return g, violation("%s is no GID", quoted(s))
 	}
-	for i, x := range bytes {
+	for i, x := range parts {
 		if n, err := hex.Decode(g[i:i+1], []byte(x[:min(len(x), 2)])); err != nil || n != 1 || len(x) != 2 {
 			return g, violation("%s is no GID", quoted(s))
 		}

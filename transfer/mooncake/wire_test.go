@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,23 @@ var lies = map[string]struct{ old, replacement, want string }{
 	"array":             {`{"buffers"`, `[{"buffers"`, "not of the transfer protocol"},
 	"control character": {`"rdma"`, "\x1b[2J", `'\x1b'`},
 	"many devices":      {`"devices":[`, `"devices":[` + strings.Repeat(`{"name":"x","gid":"y"},`, maxDevices), "66 devices"},
+}
+
+// TestArrays: a message of any elements takes no more memory than one with as many as are allowed.
+func TestArrays(t *testing.T) {
+	for element, want := range map[string]string{"{}": "more than 65536 elements", "0": `member "buffers" is no`, "null": "more than 65536 elements"} {
+		b := []byte(`{"buffers":[` + strings.Repeat(element+",", 4<<20) + element + `]}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := decode(b, new(descriptor))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", element, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+			t.Errorf("%s: %d MiB for %d MiB of text", element, n>>20, len(b)>>20)
+		}
+	}
 }
 
 // TestLies: each lie has one clear error, and nothing is dialed for it.

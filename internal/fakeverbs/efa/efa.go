@@ -111,8 +111,8 @@ func limits() fakeverbs.Limits {
 }
 
 func open(k *fakeverbs.Kernel) fakeverbs.Model {
-	// The registers come after all queues, because a sandbox's file of queues may not reach them. Those of sends are the
-	// first of them, because a sandbox looks at them last.
+	// The registers come after all queues, because a sandbox's file of queues may not reach them. Those of sends are
+	// the first of them, because a sandbox looks at them last.
 	const firstQueue, firstSend, firstRegister = 1, 1 << 18, 1 << 19
 	return &model{k: k, pages: make(map[int64]*page), sizes: make(map[int64]int),
 		keys: keys{first: firstRegister}, sends: keys{first: firstSend}, memory: keys{first: firstQueue}}

@@ -104,12 +104,12 @@ type Options struct {
 	NoStreams bool
 	// NoNullKey means that the kernel doesn't return the key of no memory.
 	NoNullKey bool
-	// OldBytes permits the behavior of rdma-core's provider. Unused bytes may have the former contents
-	// of the memory: in changes of keys, after the number of the peer's SRQ, at the places of immediate
-	// data and of values to compare, and in the second word of an SRQ's doorbell record. A program that
-	// allocates records itself may put two of them into a cache line, and one that links an SRQ's entries
-	// itself may keep notes in their reserved bytes, which the device does not read. One that builds requests itself may put SGEs after
-	// inline data. The requests of a DCI without streams may name a stream.
+	// OldBytes permits the behavior of rdma-core's provider. Unused bytes may have the former contents of the memory:
+	// in changes of keys, after the number of the peer's SRQ, at the places of immediate data and of values to compare,
+	// and in the second word of an SRQ's doorbell record. A program that allocates records itself may put two of them
+	// into a cache line, and one that links an SRQ's entries itself may keep notes in their reserved bytes, which the
+	// device does not read. One that builds requests itself may put SGEs after inline data. The requests of a DCI
+	// without streams may name a stream.
 	OldBytes bool
 	// WeakLoads means that the processor may load the words of a completion at any time after the
 	// last load barrier. The device writes the word with the owner bit last, but the other words may be

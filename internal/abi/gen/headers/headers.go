@@ -1,4 +1,5 @@
-// Package headers finds the kernel's RDMA uapi headers for the generator and for the layout test, and fetches them from Debian.
+// Package headers finds the kernel's RDMA uapi headers for the generator and for the layout test, and fetches them from
+// Debian.
 package headers
 
 import (
@@ -14,17 +15,20 @@ import (
 	"strings"
 )
 
-// Series is the kernel whose headers are generated from. It is the newest one of Debian 12; its structs are those of 6.1, with more ids.
+// Series is the kernel whose headers are generated from. It is the newest one of Debian 12; its structs are those of
+// 6.1, with more ids.
 const Series = "6.12"
 
-// Newest is the kernel that some headers are from: those of interfaces that only grow, whose ids and structs older kernels have the beginning of.
+// Newest is the kernel that some headers are from: those of interfaces that only grow, whose ids and structs older
+// kernels have the beginning of.
 const Newest = "7.3"
 
 // Growing are these headers: NETLINK_RDMA, rdma_cm with the records it hands out, and EFA's private bytes,
 // whose reserved ones get names.
 var Growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h", "efa-abi.h"}
 
-// IDs is the header of uverbs' objects, methods and attributes. It has nothing but ids, and these too only grow. It stands in VerbsDir.
+// IDs is the header of uverbs' objects, methods and attributes. It has nothing but ids, and these too only grow. It
+// stands in VerbsDir.
 const IDs = "ib_user_ioctl_cmds.h"
 
 // SeriesOf says which kernel a header is from.
@@ -38,7 +42,8 @@ func SeriesOf(header string) string {
 // ErrMissing is returned by Dir where no headers are at hand.
 var ErrMissing = errors.New("no RDMA uapi headers of Linux " + Series)
 
-// Dir returns the include directory in the user's cache that holds rdma/, without touching the network. The newest kernel's stands beside it.
+// Dir returns the include directory in the user's cache that holds rdma/, without touching the network. The newest
+// kernel's stands beside it.
 func Dir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -70,7 +75,8 @@ func VerbsDir(include string) string {
 	return filepath.Join(filepath.Dir(include), "headers-"+Newest, "verbs")
 }
 
-// Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there. The test rig fetches the newest.
+// Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there. The test
+// rig fetches the newest.
 func Fetch() (string, error) {
 	dir, err := Dir()
 	if !errors.Is(err, ErrMissing) {
