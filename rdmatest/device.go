@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -35,8 +34,8 @@ type Device struct {
 	faults  faults
 	stalled bool           // guarded by the fabric's lock, as are the fields below
 	cutLIDs [1 << lmc]bool // LIDs at which nothing arrives
-	busy    time.Time      // the time until which the port is sending packets
-	removed bool           // the kernel does not list it any more
+	egress  egress
+	removed bool // the kernel does not list it any more
 }
 
 func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {

@@ -320,7 +320,7 @@ func (f *Fabric) efaStep(p *pair, k *packet, now time.Time) {
 
 // efaLaunch sends the oldest work request on its way.
 func (f *Fabric) efaLaunch(p *pair, now time.Time) bool {
-	if p.d.busy.After(now) {
+	if !f.mayLeave(p, now) {
 		return false
 	}
 	w, ok := p.qp.TakeSend()
@@ -345,7 +345,7 @@ func (f *Fabric) efaLaunch(p *pair, now time.Time) bool {
 
 // armUnordered sets the timer of a pair to the time when pump has to be called next.
 func (f *Fabric) armUnordered(p *pair, now time.Time) {
-	next := p.d.busy
+	var next time.Time
 	earlier := func(when time.Time) {
 		if !next.After(now) || when.Before(next) {
 			next = when

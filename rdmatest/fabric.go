@@ -325,7 +325,8 @@ func (f *Fabric) setWire(set func(*wire)) {
 // SetLatency sets the one-way delay of every message.
 func (f *Fabric) SetLatency(d time.Duration) { f.setWire(func(w *wire) { w.latency = d }) }
 
-// SetBandwidth limits the bandwidth of each port, in bytes per second. Zero means no limit.
+// SetBandwidth limits the bandwidth of each port, in bytes per second. Zero means no limit. The queue pairs of a port take
+// turns, one message each.
 func (f *Fabric) SetBandwidth(bytes int64) { f.setWire(func(w *wire) { w.bandwidth = bytes }) }
 
 // SetLoss makes the network lose a fraction of all messages, from 0 to 1. Reliable connections
@@ -375,16 +376,4 @@ func (f *Fabric) delayed(left time.Time) time.Time {
 		return left // as Add would, which takes longer
 	}
 	return left.Add(f.wire.latency)
-}
-
-// leave returns the time when the port will have sent n more bytes.
-func (d *Device) leave(now time.Time, n int) time.Time {
-	if d.fabric.wire.bandwidth <= 0 {
-		return now
-	}
-	if d.busy.Before(now) {
-		d.busy = now
-	}
-	d.busy = d.busy.Add(time.Duration(int64(n) * int64(time.Second) / d.fabric.wire.bandwidth))
-	return d.busy
 }

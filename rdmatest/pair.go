@@ -28,6 +28,7 @@ type pair struct {
 	recvCompletions []recvCompletion // of unordered rules: receives to complete
 	due             []*packet        // memory for unordered rules
 	timer           *time.Timer
+	waits           bool // for its turn at the port
 }
 
 // packet is a send on its way.
@@ -226,7 +227,7 @@ func (p *pair) failing() bool {
 
 // launch sends the oldest work request on its way.
 func (f *Fabric) launch(p *pair, now time.Time) bool {
-	if p.d.busy.After(now) || p.failing() {
+	if p.failing() || !f.mayLeave(p, now) {
 		return false
 	}
 	w, ok := p.next()
@@ -290,7 +291,7 @@ func (p *pair) hasDepth(w *fakeverbs.Work) bool {
 
 // arm sets the timer of the pair to the time when pump has to be called next.
 func (f *Fabric) arm(p *pair, now time.Time) {
-	next := p.d.busy
+	var next time.Time
 	for _, at := range []int{0, p.arrived} {
 		if at >= len(p.inFlight) {
 			continue
@@ -299,14 +300,13 @@ func (f *Fabric) arm(p *pair, now time.Time) {
 		if at < p.arrived {
 			when = p.inFlight[at].reply
 		}
-		if when.After(now) && (next.IsZero() || !next.After(now) || when.Before(next)) {
+		if when.After(now) && (next.IsZero() || when.Before(next)) {
 			next = when
 		}
 	}
-	if !next.After(now) {
-		return
+	if !next.IsZero() {
+		f.setTimer(p, next.Sub(now))
 	}
-	f.setTimer(p, next.Sub(now))
 }
 
 // setTimer makes pump be called after d.

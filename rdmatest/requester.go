@@ -131,7 +131,7 @@ func (f *Fabric) retire(p *pair) bool {
 // transmit sends the next packet.
 func (f *Fabric) transmit(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || p.d.busy.After(now) || f.isPaused() {
+	if r.cursor == r.next || distance(r.cursor, r.oldest) >= window || r.ready.After(now) || f.isPaused() || !f.mayLeave(p, now) {
 		return false
 	}
 	k := p.holding(r.cursor)
@@ -223,7 +223,7 @@ func crosses(w *fakeverbs.Work) bool {
 // launchOut takes the oldest work request if all packets of earlier ones have left.
 func (f *Fabric) launchOut(p *pair, now time.Time) bool {
 	r := p.remote
-	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.d.busy.After(now) || p.failing() {
+	if r.cursor != r.next || distance(r.cursor, r.oldest) >= window || p.failing() || !f.mayLeave(p, now) {
 		return false
 	}
 	w, ok := p.next()
@@ -401,7 +401,7 @@ func (p *pair) endRemote() {
 func (f *Fabric) armRemote(p *pair, now time.Time) {
 	r := p.remote
 	var next time.Time
-	for _, at := range []time.Time{r.deadline, r.ready, p.d.busy} {
+	for _, at := range []time.Time{r.deadline, r.ready} {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

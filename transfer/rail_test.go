@@ -12,18 +12,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// stream keeps batches in progress until n have ended, and calls at with the number of each that does.
-func stream(t *testing.T, p *Peer, ours, theirs *Region, remote *Remote, n int, at func(int)) {
-	const size, depth = 32 << 10, 4
-	type one struct {
-		b   *Batch
-		ops []Op
-	}
-	var all []one
+// stream keeps batches of size bytes in progress until n have ended, and calls at with the number of each that does.
+func stream(t *testing.T, p *Peer, ours, theirs *Region, remote *Remote, n, size int, at func(int)) {
+	const depth = 4
+	var all [depth]*Batch
 	for i := range n + depth {
 		if i >= depth {
-			o := all[i-depth]
-			if err := o.b.Wait(); err != nil {
+			if err := all[i%depth].Wait(); err != nil {
 				t.Fatalf("batch %d: %v", i-depth, err)
 			}
 			off := (i % depth) * size
@@ -39,12 +34,11 @@ func stream(t *testing.T, p *Peer, ours, theirs *Region, remote *Remote, n int, 
 				from, opcode = theirs, verbs.OpRDMARead
 			}
 			fill(from.Bytes()[off:off+size], i)
-			o := one{ops: []Op{{Opcode: opcode, Local: ours.Span(off, size), Remote: remote, Offset: uint64(off)}}}
+			op := Op{Opcode: opcode, Local: ours.Span(off, size), Remote: remote, Offset: uint64(off)}
 			var err error
-			if o.b, err = p.Submit(t.Context(), o.ops); err != nil {
+			if all[i%depth], err = p.Submit(t.Context(), []Op{op}); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, o)
 		}
 	}
 }
@@ -72,7 +66,7 @@ func (p *Peer) awaitRails(n int) {
 // back.
 func TestRails(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
-		const batches = 40
+		const batches, cuts, between = 40, 5, 2000 // between cuts
 		var took [3]time.Duration
 		for rails := 1; rails <= 2; rails++ {
 			w := newWorld(t, options, rails, rails)
@@ -83,19 +77,19 @@ func TestRails(t *testing.T) {
 			p, remote := w.open(client, "server"), w.remote(theirs)
 			p.awaitRails(rails)
 			begin := time.Now()
-			stream(t, p, ours, theirs, remote, batches, func(int) {})
+			stream(t, p, ours, theirs, remote, batches, 32<<10, func(int) {})
 			took[rails] = time.Since(begin)
 			if rails == 1 {
 				continue
 			}
 			device := w.fabric.Host(0).Device(1)
 			last, longest := time.Now(), time.Duration(0)
-			stream(t, p, ours, theirs, remote, 10*batches, func(i int) {
+			stream(t, p, ours, theirs, remote, cuts*between, 2*smallSlice, func(i int) {
 				longest, last = max(longest, time.Since(last)), time.Now()
-				if i%(2*batches) == batches/2 {
+				if i%between == between/4 {
 					device.SetLink(false)
 				}
-				if i%(2*batches) != batches {
+				if i%between != between/2 {
 					return
 				}
 				if n := p.upRails(); n != 1 {
@@ -108,6 +102,7 @@ func TestRails(t *testing.T) {
 				}
 				last = time.Now()
 			})
+			t.Logf("%d batches, %d cuts: at most %v of the bubble between the ends of two", cuts*between, cuts, longest)
 			if longest > time.Second {
 				t.Errorf("no batch ended for %v", longest)
 			}
