@@ -71,7 +71,7 @@ func TestSandboxWire(t *testing.T) {
 		t.Skip("the sandbox is tested on QEMU")
 	}
 	kit.NoLeak(t)
-	const pong, ping, complete = " iters in ", "ping data: rdma-ping-2", "test complete"
+	const pong, ping, complete = " iters in ", "ping data: rdma-ping-2", "data transfers complete"
 	for _, c := range kit.FewElsewhere([]struct {
 		options, server, client, want string
 		times                         int
@@ -81,6 +81,7 @@ func TestSandboxWire(t *testing.T) {
 		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1", pong, 2},
 		{"-d rxe", "sandbox rping -s -C 3 -a 192.0.2.2", "rping -c -v -V -C 3 -a 192.0.2.2", ping, 1},
 		{"-d mlx5", "rping -s -C 3 -a 192.0.2.1", "sandbox rping -c -v -V -C 3 -a 192.0.2.1", ping, 1},
+		{"-d mlx5", "sandbox udaddy -b 192.0.2.2", "udaddy -s 192.0.2.2", complete, 2},
 		{"-d rxe", "udaddy -b 192.0.2.1", "sandbox udaddy -s 192.0.2.1", complete, 2},
 	}, 1) {
 		t.Run(c.options+" "+c.server, func(t *testing.T) {
