@@ -125,6 +125,10 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
+	// C: alloc_uobj and its like find no ucontext.
+	if !k.context && m.name != "GET_CONTEXT" && m.name != "INVOKE_WRITE" {
+		return syscall.EINVAL
+	}
 	// C: rdma_lookup_get_uobject: after the device has been removed, objects can still be destroyed.
 	if k.isGone() && !strings.HasSuffix(m.name, "_DESTROY") {
 		return syscall.EIO

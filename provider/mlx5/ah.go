@@ -15,12 +15,10 @@ type ah struct {
 	av [3]segment
 }
 
-// address returns the address with the first word, which has the peer's key, and the number of its QP.
-func (to *ah) address(key uint64, num uint32) [3]segment {
-	av := to.av
-	av[0][0] = key
-	av[0][1] |= words(num&cqeNumberMask|extendedAV, 0)
-	return av
+// put writes the address with the first word, which has the peer's key, and the number of its QP.
+func (to *ah) put(av *[3]segment, key uint64, num uint32) {
+	av[0] = segment{key, to.av[0][1] | words(num&cqeNumberMask|extendedAV, 0)}
+	av[1], av[2] = to.av[1], to.av[2]
 }
 
 const (

@@ -70,18 +70,23 @@ func (q *qp) RingSends() (int, error) {
 
 var errNotStarted = fmt.Errorf("%w: no list of sends was started", syscall.EINVAL)
 
-// add writes the request in q.built.wr, as PostSend does.
+// add writes the request in q.built.wr.
 func (q *qp) add() {
+	q.addRequest(&q.built.wr)
+	q.built.wr = verbs.SendWR{}
+}
+
+// addRequest writes a request, as PostSend does.
+func (q *qp) addRequest(wr *verbs.SendWR) {
 	s, b := &q.sq, &q.built
 	if b.err == nil {
-		segs, err := q.send(b.number, int32(s.completed.Load()+s.depth-b.number) > 0, &b.wr)
+		segs, err := q.send(b.number, int32(s.completed.Load()+s.depth-b.number) > 0, wr)
 		if b.err, b.limit = err, b.number; err == nil {
 			b.segs = segs
 			b.number++
 			q.setLimit()
 		}
 	}
-	b.wr = verbs.SendWR{}
 }
 
 // BuildSend implements driver.SendBuilder.

@@ -388,10 +388,12 @@ func (r *request) operands() segment {
 }
 
 func (q *qp) putAddress(at uint32, r *request) (end uint32) {
-	av := r.ah.address(words(r.wr.RemoteQKey, 0), r.wr.RemoteQPN)
+	key := words(r.wr.RemoteQKey, 0)
 	if q.typ == verbs.QPTypeDCI {
-		av = r.ah.address(be64(r.wr.DCKey), r.wr.RemoteQPN)
+		key = be64(r.wr.DCKey)
 	}
+	var av [3]segment
+	r.ah.put(&av, key, r.wr.RemoteQPN)
 	for i, s := range av {
 		*q.sq.segs.At(at + uint32(i)) = s
 	}

@@ -100,6 +100,28 @@ func (s *srq) link(entry, next uint16) {
 
 // PostRecv implements driver.SRQ.
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
+	// Receives with one SGE are the most frequent.
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		sgl := wr.SGL
+		if len(sgl) != 1 || s.head == s.tail {
+			break
+		}
+		g := &sgl[0]
+		length, key, addr := g.Length, g.LKey, g.Addr
+		if length-1 >= maxDataLength { // also 0, which is no SGE
+			break
+		}
+		at := uint32(s.head)*s.size + 1
+		*s.segs.At(at) = segment{words(length, key), be64(addr)}
+		if s.size > 2 {
+			*s.segs.At(at + 1) = segment{words(0, invalidLKey)}
+		}
+		e := &s.entries[s.head]
+		e.id, e.pending = wr.WRID, true
+		s.head = e.next
+		s.posted++
+	}
 	for n < len(wrs) {
 		if err = s.post(&wrs[n]); err != nil {
 			break

@@ -117,13 +117,14 @@ func (e *end) endpointOptions() *uverbs.EndpointOptions {
 	return &uverbs.EndpointOptions{SendCQEntries: sends, RecvCQEntries: recvs, CQ: uverbs.CQOptions{CompVector: e.CompVector}}
 }
 
-// qpOptions describe each QP.
+// qpOptions describe each QP that sends.
 func (e *end) qpOptions() uverbs.QPOptions {
-	switch {
-	case e.answers():
-		return uverbs.QPOptions{Type: verbs.QPTypeDCT, RecvCQ: e.recvCQ, DCKey: dcKey}
-	case e.Type == verbs.QPTypeDCI:
-		return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, Cap: verbs.QPCap{MaxSendWR: uint32(e.TxDepth), MaxSendSGE: 1, MaxInline: uint32(e.Inline)}}
+	if e.Type == verbs.QPTypeDCI {
+		opts := uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, Cap: verbs.QPCap{MaxSendWR: uint32(e.TxDepth), MaxSendSGE: 1, MaxInline: uint32(e.Inline)}}
+		if e.Streams > 0 {
+			opts.DCStreams = verbs.DCStreams{Concurrent: uint32(e.Streams), Errored: 1}
+		}
+		return opts
 	}
 	return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, Cap: verbs.QPCap{
 		MaxSendWR: uint32(e.TxDepth + creditRoom), MaxRecvWR: uint32(e.RxDepth),

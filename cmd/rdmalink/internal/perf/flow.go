@@ -11,12 +11,14 @@ import (
 
 // flow is one QP and how far it has got with the messages of a size.
 type flow struct {
-	index int
-	qp    *uverbs.QP
-	srq   *uverbs.SRQ  // of a DCT
-	close func() error // of its connection; nil without one
-	peer  perftest.Endpoint
-	to    datagramPeer
+	index  int
+	qp     *uverbs.QP   // nil where only a target is
+	target *uverbs.QP   // of DC: the DCT for the peer's messages, or nil
+	srq    *uverbs.SRQ  // of target
+	close  func() error // of its connection; nil without one
+	peer   perftest.Endpoint
+	to     datagramPeer
+	stream int // of the next message, with streams
 
 	sends []verbs.SendWR // posted together
 	recvs []verbs.RecvWR
@@ -132,13 +134,15 @@ func (f *flow) prepareRecvs(e *end, size int) {
 
 // postRecvs posts n receives.
 func (f *flow) postRecvs(n int) error {
-	post := f.qp.PostRecv
+	var queue interface {
+		PostRecv([]verbs.RecvWR) (int, error)
+	} = f.qp
 	if f.srq != nil {
-		post = f.srq.PostRecv
+		queue = f.srq
 	}
 	for n > 0 {
 		batch := min(n, len(f.recvs))
-		if _, err := post(f.recvs[:batch]); err != nil {
+		if _, err := queue.PostRecv(f.recvs[:batch]); err != nil {
 			return err
 		}
 		f.received += batch
@@ -152,6 +156,12 @@ func (f *flow) postRecvs(n int) error {
 func (f *flow) send(e *end, last int) error {
 	if len(f.sends) == 1 {
 		f.aimNext(e.CQMod, last)
+	}
+	if e.Streams > 0 {
+		for i := range f.sends {
+			f.sends[i].DCStream = uint16(f.stream)
+			f.stream = (f.stream + 1) & (e.ActiveStreams - 1)
+		}
 	}
 	if _, err := f.qp.PostSend(f.sends); err != nil {
 		return fmt.Errorf("message %d: %w", f.sent+1, err)

@@ -106,8 +106,9 @@ func (c *course) meet(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
+	peers := remote[len(remote)-len(c.flows):] // after the initiators, if the peer has both
 	for i, f := range c.flows {
-		f.peer = remote[i]
+		f.peer = peers[i]
 	}
 	if err := c.path.connect(c.end, local, remote); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (c *course) meet(ctx context.Context, version string) error {
 		return err
 	}
 	for i, f := range c.flows { // a DCT of perftest has a number only now
-		f.peer.QPN, f.to.qpn = remote[i].QPN, remote[i].QPN
+		f.peer.QPN, f.to.qpn = peers[i].QPN, peers[i].QPN
 	}
 	info := c.dev.Info()
 	return c.reporter.Start(&Setting{Options: *c.Options, Device: info.Name, Driver: info.Driver, Link: c.port.LinkLayer,

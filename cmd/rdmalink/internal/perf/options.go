@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"math/bits"
 	"os"
 	"time"
 
@@ -33,6 +34,9 @@ type Options struct {
 	CQMod    int // one send of CQMod is signaled
 	Inline   int // messages up to this size travel in the work request
 	OutReads int // outstanding READs and atomics; 0: the device's maximum
+
+	Streams       int // of a DCI; 0: none. A power of two, as is the next
+	ActiveStreams int // that messages use in turn; 0: Streams
 
 	Events bool // sleep until a completion, else poll
 	NoPeak bool // no time stamp at every message
@@ -80,6 +84,7 @@ func (o *Options) setDefaults() {
 	or(&o.Margin, o.Time/4)
 	or(&o.QPCount, 1)
 	or(&o.PostList, 1)
+	or(&o.ActiveStreams, o.Streams)
 	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {
 		o.Inline = 0 // there is no payload to send inline
 	}
@@ -151,8 +156,19 @@ func TypeName(t verbs.QPType) string {
 	return t.String()
 }
 
-// answers reports whether the QPs of this end are targets of the peer's.
-func (o *Options) answers() bool { return o.Type == verbs.QPTypeDCI && !o.client() }
+// hasPairs reports whether an end of DC has both an initiator and a target for each QP of -q. With the tests of one
+// direction the client has the initiators and the server the targets.
+//
+// C: duplex || tst == LAT
+func (o *Options) hasPairs() bool {
+	return o.Type == verbs.QPTypeDCI && (o.Latency || o.Bidirectional)
+}
+
+// initiates reports whether this end has QPs that send.
+func (o *Options) initiates() bool { return o.Type != verbs.QPTypeDCI || o.client() || o.hasPairs() }
+
+// answers reports whether this end has targets of DC.
+func (o *Options) answers() bool { return o.Type == verbs.QPTypeDCI && (!o.client() || o.hasPairs()) }
 
 // or puts the default in the place of 0.
 func or[T comparable](field *T, value T) {
@@ -256,6 +272,8 @@ func (o *Options) within(dev *uverbs.Device, attr *verbs.DeviceAttr) error {
 		return fmt.Errorf("%s has no atomics: %w", name, verbs.ErrNotSupported)
 	case !dev.Supports(o.Type, o.opcode()):
 		return fmt.Errorf("-c %v: %s has no %v of this type: %w", o.Type, name, o.opcode(), verbs.ErrNotSupported)
+	case o.Streams > int(attr.DCStreams.Concurrent):
+		return fmt.Errorf("--log_dci_streams %d: %s has at most %d streams: %w", bits.Len(uint(o.Streams))-1, name, attr.DCStreams.Concurrent, verbs.ErrNotSupported)
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
 	case o.RxDepth > mostWRs && o.lossy():

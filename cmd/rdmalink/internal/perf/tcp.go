@@ -51,39 +51,65 @@ func (h *Hand) session(o *Options) *perftest.Session {
 }
 
 // makePairs creates the QPs and moves them to INIT, or targets to RTR.
-func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
+func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) (err error) {
 	opts := e.qpOptions()
+	init := verbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: e.access(false) &^ verbs.AccessLocalWrite}
 	for _, f := range e.flows {
-		var err error
-		if e.answers() {
-			if f.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(max(e.RxDepth, 1)), MaxSGE: 1}); err != nil {
+		if e.initiates() {
+			if f.qp, err = e.PD.CreateQP(&opts); err != nil {
 				return err
 			}
-			opts.SRQ = f.srq
+			if err := f.qp.Init(&init); err != nil {
+				return err
+			}
 		}
-		if f.qp, err = e.PD.CreateQP(&opts); err != nil {
-			return err
-		}
-		access := e.access(false) &^ verbs.AccessLocalWrite
-		if err := f.qp.Init(&verbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: access}); err != nil {
-			return err
-		}
-		if !e.answers() {
-			continue
-		}
-		if err := f.qp.Connect(&verbs.QPAttr{PathMTU: e.MTU, AH: h.path(e, &perftest.Endpoint{})}); err != nil {
-			return err
+		if e.answers() {
+			if err := h.makeTarget(e, f, &init); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+func (h *Hand) makeTarget(e *end, f *flow, init *verbs.QPAttr) (err error) {
+	if f.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(max(e.RxDepth, 1)), MaxSGE: 1}); err != nil {
+		return err
+	}
+	f.target, err = e.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCT, RecvCQ: e.recvCQ, SRQ: f.srq, DCKey: dcKey})
+	if err != nil {
+		return err
+	}
+	if err := f.target.Init(init); err != nil {
+		return err
+	}
+	return f.target.Connect(&verbs.QPAttr{PathMTU: e.MTU, AH: h.path(e, &perftest.Endpoint{})})
+}
+
+// qps returns the QPs in the order in which the ends exchange their addresses: targets after initiators.
+//
+// C: set_up_connection
+func (e *end) qps() (all []*uverbs.QP) {
+	for _, f := range e.flows {
+		if f.qp != nil {
+			all = append(all, f.qp)
+		}
+	}
+	for _, f := range e.flows {
+		if f.target != nil {
+			all = append(all, f.target)
+		}
+	}
+	return all
+}
+
 // endpoints returns the addresses of the QPs, for the peer.
 func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
-	all := make([]perftest.Endpoint, len(e.flows))
-	for i, f := range e.flows {
-		all[i] = perftest.Endpoint{LID: e.port.LID, OutReads: uint16(e.OutReads), QPN: f.qp.QPN(), PSN: rand.Uint32N(1 << 24),
-			RKey: e.mr.RKey(), VAddr: e.mr.Addr() + uint64(e.front+i*e.part)}
+	qps := e.qps()
+	all := make([]perftest.Endpoint, len(qps))
+	for i, qp := range qps {
+		all[i] = perftest.Endpoint{LID: e.port.LID, OutReads: uint16(e.OutReads), QPN: qp.QPN(), PSN: rand.Uint32N(1 << 24),
+			RKey: e.mr.RKey(), VAddr: e.mr.Addr() + uint64(e.front+i%e.QPCount*e.part)}
 		if gid != nil {
 			all[i].GID = gid.GID
 		}
@@ -96,18 +122,18 @@ func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 
 func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
 
-// connect connects each QP to its counterpart.
+// connect connects each QP that sends to its counterpart.
 //
 // C: ctx_connect
 func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 	if err := h.sameFamily(remote[0].GID); err != nil {
 		return err
 	}
-	if e.answers() { // and is connected
-		return nil
-	}
 	for i, f := range e.flows {
-		attr := h.connected(e, &local[i], &remote[i])
+		if f.qp == nil {
+			return nil // the targets are connected
+		}
+		attr := h.connected(e, &local[i], &f.peer)
 		if err := f.qp.Connect(attr); err != nil {
 			return err
 		}
@@ -118,7 +144,7 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 		if err != nil {
 			return err
 		}
-		f.to = datagramPeer{ah, remote[i].QPN, qKey, dcKey}
+		f.to = datagramPeer{ah, f.peer.QPN, qKey, dcKey}
 	}
 	return nil
 }

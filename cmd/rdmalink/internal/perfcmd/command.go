@@ -39,7 +39,8 @@ server there. Both ends must have the same options.
 Without -x, a GID for RoCE v2 is used: that of the address that the TCP connection
 uses, if the device has it, otherwise one of the same address family. iWARP needs -R.
 EFA needs -c SRD or UD at both ends, and perftest needs -x 0 there, and -Q 1 with UD.
-With -c DC the client is the initiator and the server the target.
+With -c DC both ends are initiator and target in a latency test and with -b; otherwise
+the client is the initiator and the server the target.
 
 The exit code is 0 if all messages were transferred, 1 after a failure, for example
 if the peer exits, and 2 for an invalid command line.`

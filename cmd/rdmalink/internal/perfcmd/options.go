@@ -96,6 +96,8 @@ var table = []row{
 	{cli.NewRow(0, "disable_pcie_relaxed", "", "accepted for compatibility with perftest; has no effect", func(*options, string) error { return nil }), isBandwidth},
 	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the peer's)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
 	{cli.NewRow(0, "force-link", "TYPE", "required link layer of the port: IB or Ethernet", setLink), nil},
+	{cli.NewRow(0, "log_active_dci_streams", "N", "with -c DC: messages use 2^N streams in turn (default: all)", streams(func(o *options) *int { return &o.ActiveStreams })), nil},
+	{cli.NewRow(0, "log_dci_streams", "N", "with -c DC: initiators have 2^N streams (default: none)", streams(func(o *options) *int { return &o.Streams })), nil},
 	{cli.NewRow(0, "odp", "", "register the memory with on-demand paging", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
 	{cli.NewRow(0, "report_gbits", "", "print the bandwidth in Gb/sec instead of MB/sec", cli.Flag(func(o *options) *bool { return &o.Gbits })), isBandwidth},
 	{cli.NewRow(0, "perform_warm_up", "", "fill the send queue once before measuring", cli.Flag(func(o *options) *bool { return &o.WarmUp })), func(k Kind) bool { return !k.Latency && k.Verb != perftest.Send }},
@@ -154,8 +156,10 @@ func (o *options) conflict() string {
 		return "-c SRD: only RC supports atomics"
 	case o.Type == verbs.QPTypeSRD && o.Verb == perftest.Write && o.Latency:
 		return "-c SRD: it fills memory in any order, so the last byte does not tell that the others are there; give write bw, or send lat"
-	case o.Type == verbs.QPTypeDCI && (o.Latency || o.Bidirectional):
-		return "-c DC: an end is either an initiator or a target here; give bw, without -b"
+	case o.Type != verbs.QPTypeDCI && (o.Streams > 0 || o.ActiveStreams > 0):
+		return "only -c DC has streams"
+	case o.Streams == 0 && o.ActiveStreams > 0:
+		return "--log_active_dci_streams needs --log_dci_streams"
 	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
 		return "-c UC: only RC supports READ and atomics"
 	}
@@ -215,7 +219,6 @@ type refusal struct {
 const (
 	whyRate   = "messages are sent as fast as the queue takes them: limit the rate of the network device with tc"
 	whyAES    = "encryption is specific to mlx5: measure it with perftest"
-	whyDC     = "dynamic connections are specific to mlx5: leave it out, and give -c RC"
 	whyMcast  = "a run has two ends: measure multicast with perftest at both"
 	whyPorts  = "a run uses one port: start one for each, with -i, and -p of its own"
 	whyOutput = "give -j, which prints JSON to standard output, and > FILE"
@@ -251,8 +254,6 @@ var refused = []refusal{
 	{0, "ipv6", false, "give HOST as an IPv6 address, or the index of an IPv6 GID with -x", nil},
 	{0, "kek_path", true, whyAES, nil},
 	{0, "latency_gap", true, "a message is sent when the one before has completed: leave it out", isLatency},
-	{0, "log_active_dci_streams", true, whyDC, nil},
-	{0, "log_dci_streams", true, whyDC, nil},
 	{0, "mmap", true, whyMmap, nil},
 	{0, "mmap-offset", true, whyMmap, nil},
 	{0, "mr_per_qp", false, "one region holds the buffers of all QPs: leave it out here; the other end may use it", isBandwidth},
@@ -419,6 +420,17 @@ func setSize(o *options, value string) error {
 	}
 	o.Size = int(n) * factor
 	return nil
+}
+
+// streams parses the logarithm of a number of streams.
+func streams(field func(*options) *int) func(*options, string) error {
+	var log int
+	set := cli.Number("logarithm of a number of streams", 1, 16, func(*options) *int { return &log })
+	return func(o *options, value string) error {
+		err := set(o, value)
+		*field(o) = 1 << log
+		return err
+	}
 }
 
 func setLink(o *options, value string) error {

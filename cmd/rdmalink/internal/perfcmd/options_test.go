@@ -90,8 +90,6 @@ func TestPerfUsageErrors(t *testing.T) {
 		"send lat -s 0":                    `"0": the size must be a number from 1 to 2147483647`,
 		"send lat -s 2048M":                `"2048M": the size must be a number`,
 		"send lat -c XRC":                  `"XRC": expected one of RC, UC, UD, SRD, DC`,
-		"send lat -c DC":                   "-c DC: an end is either an initiator or a target here",
-		"write bw -b -c DC":                "-c DC: an end is either an initiator or a target here",
 		"write bw -R -c DC":                "-R and -c DC: rdma_cm connects RC and UD only",
 		"write lat -c UD":                  "-c UD: datagrams support SEND only",
 		"write lat -c SRD":                 "-c SRD: it fills memory in any order",
@@ -112,6 +110,10 @@ func TestPerfUsageErrors(t *testing.T) {
 		"send bw -l 3":                     "-n 1000 is not a multiple of -l 3",
 		"send bw -l 10 -Q 4":               "-l 10 is not a multiple of -Q 4",
 		"send lat -j -R --source_ip x 1.1": "--source_ip: ",
+
+		"send lat --log_dci_streams 2":             "only -c DC has streams",
+		"send lat -c DC --log_dci_streams 17":      `"17": the logarithm of a number of streams must be a number from 1 to 16`,
+		"send bw -c DC --log_active_dci_streams 2": "--log_active_dci_streams needs --log_dci_streams",
 	} {
 		_, err := parseLine(line)
 		if err == nil && strings.HasPrefix(want, "--source_ip: ") {

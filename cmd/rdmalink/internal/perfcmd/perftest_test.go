@@ -17,13 +17,14 @@ var values = map[string]string{
 	"atomic_type": "CMP_AND_SWAP", "connection": "RC", "ib-dev": "rxe0", "duration": "9", "vector": "1 -e", "margin": "2 -D 9", "ib-port": "1",
 	"inline_size": "64", "post_list": "2 -Q 2", "hop_limit": "9", "mtu": "1024", "iters": "10", "outs": "2", "port": "7", "qp": "2", "cq-mod": "5",
 	"rx-depth": "16", "size": "64", "sl": "1", "tx-depth": "16", "qp-timeout": "14", "limit_bw": "2.5", "gid-index": "1", "limit_msgrate": "0.5",
+	"log_dci_streams": "2 -c DC", "log_active_dci_streams": "1 --log_dci_streams 2 -c DC",
 	"dlid": "7", "force-link": "IB", "source_ip": "10.0.0.1 -R", "pkey_index": "1", "retry_count": "3 -R", "tclass": "8", "wait_destroy": "1",
 }
 
 // refusedNames are the options that are refused, each with the reason.
 const refusedNames = ` report-cycles mcg MGID dualport tos version report-counters com_rdma_cm aes_block_size aes_xts burst_size cpu_util
  credentials_path data_enc_key_app_path data_enc_keys_number dont_xchg_versions encrypt_on_tx inline_recv ipv6 kek_path latency_gap
- log_active_dci_streams log_dci_streams mmap mmap-offset mr_per_qp out_json out_json_file output rate_limit rate_limit_type rate_units
+ mmap mmap-offset mr_per_qp out_json out_json_file output rate_limit rate_limit_type rate_units
  recv_post_list report-both report-per-port reversed run_infinitely sig_before typical_pkt_size use-srq use_hugepages `
 
 // TestPerftestOptions checks that every option in the help of perftest 4.5's
