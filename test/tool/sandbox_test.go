@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestSandbox: C's programs see devices in software on this kernel too, without any privilege. What
-// else the sandbox does, package sandbox tests on the machine itself.
+// TestSandbox checks that C's programs see devices in software on this kernel too, without any privilege. What else the
+// sandbox does, package sandbox tests on the machine itself.
 func TestSandbox(t *testing.T) {
 	kit.NoLeak(t)
 	const pong, ping = " iters in ", "ping data: rdma-ping-2: CDEF"
@@ -48,8 +48,8 @@ func bothEnds(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network namespaces
-// with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
+// besideRxe is a script that runs a server and a client, one on Linux's rxe and one in a sandbox, in two network
+// namespaces with an Ethernet cable between. rxe has the address 192.0.2.1, and the sandbox 192.0.2.2.
 const besideRxe = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other; rdma link del gvwire; ip link del gvveth0' EXIT
@@ -65,7 +65,8 @@ until $CLIENT; do kill -0 $server || exit 1; done
 wait $server
 `
 
-// TestSandboxWire: programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the data.
+// TestSandboxWire checks that programs in a sandbox reach programs on Linux's rxe, in both directions. They compare the
+// data.
 func TestSandboxWire(t *testing.T) {
 	if kit.OnUML() {
 		t.Skip("the sandbox is tested on QEMU")
