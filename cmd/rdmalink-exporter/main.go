@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -109,14 +110,49 @@ const (
 	closeTimeout  = 5 * time.Second
 	scrapeTimeout = 30 * time.Second // a kernel that does not answer
 	maxPages      = 8                // that are written at a time; others wait
+	maxConns      = 512              // each takes up to 50 KB, with TLS
 )
+
+// newServer returns a server with these limits.
+func newServer(h http.Handler) *http.Server {
+	conns := &connections{from: make(map[string]int)}
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: answerTimeout, WriteTimeout: answerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10, ConnState: conns.state,
+	}
+}
+
+// connections counts the open connections of a server.
+type connections struct {
+	mu   sync.Mutex
+	open int
+	from map[string]int // by the client's address
+}
+
+// state is the server's ConnState. It closes a new connection if there are maxConns others, or if its address has more
+// than are left. So clients of one address, which may send nothing, can't shut out those of another.
+func (c *connections) state(conn net.Conn, state http.ConnState) {
+	from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open++
+		c.from[from]++
+		if c.from[from] > maxConns-c.open+1 {
+			_ = conn.Close() // the server learns it when it reads
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.open--
+		if c.from[from]--; c.from[from] == 0 {
+			delete(c.from, from)
+		}
+	}
+}
 
 // serve serves until ctx is done.
 func serve(ctx context.Context, h http.Handler, config *web.FlagConfig, log *slog.Logger) error {
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: answerTimeout, WriteTimeout: answerTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
-	}
+	server := newServer(h)
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe(server, config, log) }()
 	select {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,58 @@ func TestServe(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// fakeConn is a connection of a client's address.
+type fakeConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
+}
+
+func (c *fakeConn) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestManyConnections checks that connections which send nothing are bounded, and that those of one address leave room
+// for another address.
+func TestManyConnections(t *testing.T) {
+	state := newServer(nil).ConnState
+	var open []*fakeConn
+	dial := func(from string) bool {
+		c := &fakeConn{from: from}
+		state(c, http.StateNew)
+		if c.closed {
+			state(c, http.StateClosed)
+			return false
+		}
+		open = append(open, c)
+		return true
+	}
+	for range 2 * maxConns {
+		dial("192.0.2.1")
+	}
+	if n := len(open); n > maxConns/2+1 || n < maxConns/2-1 || !dial("2001:db8::1") {
+		t.Errorf("%d connections of one address, and none of another", n)
+	}
+	for i := range 2 * maxConns {
+		dial(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}).String())
+	}
+	if len(open) != maxConns {
+		t.Errorf("%d connections, want %d", len(open), maxConns)
+	}
+	for _, c := range open {
+		state(c, http.StateActive)
+		state(c, http.StateClosed)
+	}
+	if open = nil; !dial("192.0.2.1") {
+		t.Error("the connections are counted after their end")
 	}
 }
 

@@ -125,6 +125,10 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
+	// C: alloc_uobj and its like find no ucontext.
+	if !k.context && m.name != "GET_CONTEXT" && m.name != "INVOKE_WRITE" {
+		return syscall.EINVAL
+	}
 	// C: rdma_lookup_get_uobject: after the device has been removed, objects can still be destroyed.
 	if k.isGone() && !strings.HasSuffix(m.name, "_DESTROY") {
 		return syscall.EIO
@@ -267,6 +271,13 @@ func (k *Kernel) Closed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closed
+}
+
+// isOpen reports whether the file is open in a process that lives.
+func (k *Kernel) isOpen() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.closed && !k.killed
 }
 
 // Leaks lists the objects that exist or existed when the file was closed, the open event descriptors, and

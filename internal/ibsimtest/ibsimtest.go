@@ -153,6 +153,8 @@ func (s *Sim) start(t testing.TB, topology string, options ...string) {
 	}
 	run(t, cmd, s.output)
 	await(t, s.output.String, "Network simulator ready")
+	s.Command(t, "") // it makes its sockets before it reads its console
+	await(t, s.output.String, "sim> sim> ")
 }
 
 // Serving returns a simulator that serves already, in this process, under a name of its sockets, or at

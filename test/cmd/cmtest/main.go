@@ -2,7 +2,8 @@
 //
 //	cmtest ucmatose -b 10.0.0.1 -c 100 -m
 //
-// It has the options of the programs that the tests use, and no others.
+// It has the options of the programs that the tests use, and no others. One more program, onesided, has no counterpart there: it tries WRITE, READ
+// and atomic operations without a connection manager, and compares the data.
 package main
 
 import (
@@ -37,11 +38,12 @@ var programs = map[string]program{
 	"rdma_server":  {serverFlags, func(ctx context.Context, s *session) error { return serve(ctx, s, (*once).second) }},
 	"rdma_xclient": {xclientFlags, runXClient},
 	"rdma_xserver": {xserverFlags, runXServer},
+	"onesided":     {onesidedFlags, runOnesided},
 }
 
 func main() {
 	if len(os.Args) < 2 || programs[os.Args[1]].run == nil {
-		fmt.Fprintln(os.Stderr, "usage: cmtest ucmatose|udaddy|mckey|cmtime|rdma_client|rdma_server|rdma_xclient|rdma_xserver [OPTIONS]")
+		fmt.Fprintln(os.Stderr, "usage: cmtest ucmatose|udaddy|mckey|cmtime|rdma_client|rdma_server|rdma_xclient|rdma_xserver|onesided [OPTIONS]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -63,6 +65,7 @@ type session struct {
 	start time.Time
 
 	server, bind, group string
+	device              string
 	port, connections   int
 	portSpace           verbs.PortSpace
 	xrc                 bool

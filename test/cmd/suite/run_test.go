@@ -67,7 +67,7 @@ func TestStress(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"-for", "1s", "-file", "file", "rig", "unit"}, &out, &errs)
+	code := run(t.Context(), []string{"-for", "3s", "-file", "file", "rig", "unit"}, &out, &errs)
 	text, err := os.ReadFile("file")
 	if code != 1 || err != nil || errs.Len() > 0 {
 		t.Fatalf("code %d, %v, %s", code, err, &errs)

@@ -130,6 +130,27 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
+// TestRequestBeforeContext checks that a program that skips GET_CONTEXT gets EINVAL, as on Linux, also from methods of
+// drivers, whose models have no state before.
+func TestRequestBeforeContext(t *testing.T) {
+	for name, r := range map[string]room{
+		"UAR_OBJ_ALLOC": issue(abi.IbUverbsIoctlHdr{ObjectId: abi.MLX5_IB_OBJECT_UAR, MethodId: abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC, DriverId: abi.RDMA_DRIVER_MLX5},
+			abi.IbUverbsAttr{AttrId: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, Flags: must},
+			abi.IbUverbsAttr{AttrId: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, Len: 8, Flags: must, Data: abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC},
+			abi.IbUverbsAttr{AttrId: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, Len: 8, Flags: must, Data: base + 512},
+			abi.IbUverbsAttr{AttrId: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, Len: 4, Flags: must, Data: base + 520},
+			abi.IbUverbsAttr{AttrId: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, Len: 4, Flags: must, Data: base + 524}),
+		"ASYNC_EVENT_ALLOC": issue(abi.IbUverbsIoctlHdr{ObjectId: abi.UVERBS_OBJECT_ASYNC_EVENT, DriverId: abi.RDMA_DRIVER_MLX5},
+			abi.IbUverbsAttr{AttrId: abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, Flags: must}),
+	} {
+		k := fakeverbs.New(abi.RDMA_DRIVER_MLX5)
+		if err := carry(k, r); err != syscall.EINVAL {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = k.Close()
+	}
+}
+
 // FuzzRequest checks that no bytes of a process harm the supervisor.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(getContext()))

@@ -42,7 +42,11 @@ func TestWire(t *testing.T) {
 	if err := os.WriteFile(key, []byte("a key of some bytes\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	rdmalink(t)
+	onesided := filepath.Join(built, "cmtest") + " onesided"
 	for _, c := range []struct{ options, server, client string }{
+		{"-d rxe --wire-key " + key + " --faults " + faults, onesided, onesided + " -s 192.0.2.1"},
+		{"-d mlx5", onesided, onesided + " -s 192.0.2.1"},
 		{"-d rxe", "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
 		{"-d mlx5 --faults " + faults, "ibv_rc_pingpong -g 1 -e -c -n 50", "ibv_rc_pingpong -g 1 -e -c -n 50 192.0.2.1"},
 		{"-d mlx5 --wire-key " + key, "ib_write_bw -x 1 -s 65536 -n 100", "ib_write_bw -x 1 -s 65536 -n 100 192.0.2.1"},
@@ -53,7 +57,7 @@ func TestWire(t *testing.T) {
 		{"-d rxe", "ucmatose -b 192.0.2.1", "ucmatose -s 192.0.2.1"},
 		{"-d rxe", "ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 192.0.2.1"},
 	} {
-		t.Run(c.options+" "+c.server, func(t *testing.T) {
+		t.Run(c.options+" "+filepath.Base(c.server), func(t *testing.T) {
 			need(t, strings.Fields(c.server)[0])
 			flags := "-n"
 			if os.Getuid() != 0 {
