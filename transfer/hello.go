@@ -117,7 +117,10 @@ func ask(ctx context.Context, s net.Conn, q *request) (*answer, error) {
 	b := make([]byte, answerSize)
 	_, err := s.Write(q.bytes())
 	if err == nil {
-		_, err = io.ReadFull(s, b)
+		var n int
+		if n, err = io.ReadFull(s, b); err == io.EOF || err == io.ErrUnexpectedEOF {
+			err = fmt.Errorf("the peer closed the stream after %q: %w", b[:n], err)
+		}
 	}
 	var a *answer
 	if err == nil {

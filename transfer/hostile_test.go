@@ -140,8 +140,8 @@ func TestStrangePeer(t *testing.T) {
 		says []byte
 		want string
 	}{
-		"nothing":      {nil, "EOF"},
-		"half":         {(&answer{devices: 1}).bytes()[:20], "EOF"},
+		"nothing":      {nil, `closed the stream after ""`},
+		"half":         {(&answer{devices: 1}).bytes()[:20], `closed the stream after "gvtr`},
 		"junk":         {[]byte(strings.Repeat("junk", 10)), `"junk"`},
 		"no devices":   {(&answer{}).bytes(), "0 devices"},
 		"many devices": {(&answer{devices: 65535}).bytes(), "65535 devices"},

@@ -273,6 +273,13 @@ func (k *Kernel) Closed() bool {
 	return k.closed
 }
 
+// isOpen reports whether the file is open in a process that lives.
+func (k *Kernel) isOpen() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.closed && !k.killed
+}
+
 // Leaks lists the objects that exist or existed when the file was closed, the open event descriptors, and
 // the file itself if it is open.
 func (k *Kernel) Leaks() []string {

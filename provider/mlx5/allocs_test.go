@@ -3,6 +3,7 @@ package mlx5
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/driver"
@@ -164,7 +165,7 @@ func hot(t testing.TB, n int) map[string]func() {
 	return calls
 }
 
-// hotTo is hot for the sends of a DCI.
+// hotTo is hot for the sends of a DCI and the receives of an SRQ, as DCTs have.
 func hotTo(t testing.TB, n int) map[string]func() {
 	d := &dci{qp: qp{typ: verbs.QPTypeDCI}}
 	r := newRigOf(t, &d.qp)
@@ -188,6 +189,42 @@ func hotTo(t testing.TB, n int) map[string]func() {
 				t.Fatal(k, err)
 			}
 			mmap.StoreRelease(&r.sq.completed, r.sq.produced.Load())
+		}
+	}
+	for name, wr := range map[string]verbs.SendWR{
+		"SEND":         {Opcode: verbs.OpSend, SGL: []verbs.SGE{sge}},
+		"WRITE inline": {Opcode: verbs.OpRDMAWrite, Inline: data},
+		"READ":         {Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge}},
+	} {
+		wr.AH, wr.RemoteQPN, wr.DCKey = to, 4, 5
+		wrs := slices.Repeat([]verbs.SendWR{wr}, n)
+		calls["PostSend of "+name+" to a DCT"] = func() {
+			if k, err := d.PostSend(wrs); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			mmap.StoreRelease(&r.sq.completed, r.sq.produced.Load())
+		}
+	}
+	s := &srq{ctx: r.ctx, lock: new(driver.Lock), size: 2, maxSGE: 1, record: r.record, entries: make([]sharedReceive, rigQueue), tail: rigQueue - 1}
+	memory := providertest.Must[*mmap.Region](t)(mmap.Anonymous(rigQueue*2*segmentSize, nil))
+	t.Cleanup(func() { _ = memory.Close() })
+	s.segs = providertest.Must[mmap.Array[segment]](t)(mmap.NewArray[segment](memory, 0, rigQueue*2))
+	for i := range uint16(rigQueue) {
+		s.link(i, (i+1)%rigQueue)
+	}
+	recvs := slices.Repeat([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{sge}}}, n)
+	var wc verbs.WC
+	calls["PostRecv of an SRQ"] = func() {
+		first := s.head
+		if k, err := s.PostRecv(recvs); k != n || err != nil {
+			t.Fatal(k, err)
+		}
+		for range n {
+			next := s.entries[first].next
+			if !s.complete(first, nil, &wc) {
+				t.Fatalf("nothing was received by %d", first)
+			}
+			first = next
 		}
 	}
 	return calls

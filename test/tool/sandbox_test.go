@@ -72,15 +72,23 @@ func TestSandboxWire(t *testing.T) {
 		t.Skip("the sandbox is tested on QEMU")
 	}
 	kit.NoLeak(t)
-	for _, c := range kit.FewElsewhere([]struct{ options, server, client string }{
-		{"-d rxe", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.2"},
-		{"-d mlx5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.1"},
-		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1"},
+	const pong, ping, complete = " iters in ", "ping data: rdma-ping-2", "data transfers complete"
+	for _, c := range kit.FewElsewhere([]struct {
+		options, server, client, want string
+		times                         int
+	}{
+		{"-d rxe", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.2", pong, 2},
+		{"-d mlx5", "rxe ibv_rc_pingpong -g 1 -e -c -n 5", "sandbox ibv_rc_pingpong -g 1 -e -c -n 5 192.0.2.1", pong, 2},
+		{"-d rxe", "rxe ibv_ud_pingpong -g 1 -e -n 5", "sandbox ibv_ud_pingpong -g 1 -e -n 5 192.0.2.1", pong, 2},
+		{"-d rxe", "sandbox rping -s -C 3 -a 192.0.2.2", "rping -c -v -V -C 3 -a 192.0.2.2", ping, 1},
+		{"-d mlx5", "rping -s -C 3 -a 192.0.2.1", "sandbox rping -c -v -V -C 3 -a 192.0.2.1", ping, 1},
+		{"-d mlx5", "sandbox udaddy -b 192.0.2.2", "udaddy -s 192.0.2.2", complete, 2},
+		{"-d rxe", "udaddy -b 192.0.2.1", "sandbox udaddy -s 192.0.2.1", complete, 2},
 	}, 1) {
 		t.Run(c.options+" "+c.server, func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", besideRxe)
 			cmd.Env = append(os.Environ(), "RDMALINK="+kit.RdmalinkPath(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
-			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, " iters in ") != 2 {
+			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, c.want) != c.times {
 				t.Errorf("%+v", got)
 			}
 		})
