@@ -124,7 +124,7 @@ func ownPerftest(t *testing.T, c core) {
 		"erdma": {"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0", "atomic bw -R": "ib_atomic_bw -R -x 0"},
 		"mlx5": {"write bw -c DC -q 2": "ib_write_bw -c DC -q 2 -x 1", "read bw -c DC": "ib_read_bw -c DC -x 1", "send bw -c DC -s 512": "ib_send_bw -c DC -s 512 -x 1",
 			"atomic bw -c DC": "ib_atomic_bw -c DC -x 1", "write lat -c DC -s 64": "ib_write_lat -c DC -s 64 -x 1", "send lat -c DC -s 64": "ib_send_lat -c DC -s 64 -x 1",
-			"read lat -c DC": "ib_read_lat -c DC -x 1", "send bw -b -c DC -q 2": "ib_send_bw -b -c DC -q 2 -x 1", "write bw -b -c DC": "ib_write_bw -b -c DC -x 1",
+			"read lat -c DC": "ib_read_lat -c DC -x 1", "atomic lat -c DC": "ib_atomic_lat -c DC -x 1", "send bw -b -c DC -q 2": "ib_send_bw -b -c DC -q 2 -x 1", "write bw -b -c DC": "ib_write_bw -b -c DC -x 1",
 			"write bw -c DC --log_dci_streams 2": "ib_write_bw -c DC --log_dci_streams 2 -x 1"},
 		"efa": {"send bw -c SRD": "ib_send_bw -c SRD -x 0", "send lat -c SRD -s 32 -I 32": "ib_send_lat -c SRD -s 32 -x 0",
 			"read bw -c SRD -q 4": "ib_read_bw -c SRD -q 4 -x 0", "send bw -c UD -s 1024": "ib_send_bw -c UD -Q 1 -s 1024 -x 0"},
