@@ -72,7 +72,8 @@ func TestSandboxWire(t *testing.T) {
 		t.Skip("the sandbox is tested on QEMU")
 	}
 	kit.NoLeak(t)
-	const pong, ping, complete = " iters in ", "ping data: rdma-ping-2", "data transfers complete"
+	const pong, ping, complete, equal = " iters in ", "ping data: rdma-ping-2", "data transfers complete", "all data is equal"
+	const onesided = kit.CMTestBin + " onesided"
 	for _, c := range kit.FewElsewhere([]struct {
 		options, server, client, want string
 		times                         int
@@ -84,8 +85,11 @@ func TestSandboxWire(t *testing.T) {
 		{"-d mlx5", "rping -s -C 3 -a 192.0.2.1", "sandbox rping -c -v -V -C 3 -a 192.0.2.1", ping, 1},
 		{"-d mlx5", "sandbox udaddy -b 192.0.2.2", "udaddy -s 192.0.2.2", complete, 2},
 		{"-d rxe", "udaddy -b 192.0.2.1", "sandbox udaddy -s 192.0.2.1", complete, 2},
+		// WRITE, READ and atomic operations of either end
+		{"-d rxe", "sandbox " + onesided, "rxe " + onesided + " -s 192.0.2.2", equal, 2},
+		{"-d mlx5", "rxe " + onesided, "sandbox " + onesided + " -s 192.0.2.1", equal, 2},
 	}, 1) {
-		t.Run(c.options+" "+c.server, func(t *testing.T) {
+		t.Run(c.options+" "+strings.ReplaceAll(c.server, kit.CMTestBin, "cmtest"), func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", besideRxe)
 			cmd.Env = append(os.Environ(), "RDMALINK="+kit.RdmalinkPath(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
 			if got := kit.RunCommand(t, cmd); got.Code != 0 || strings.Count(got.Out, c.want) != c.times {
