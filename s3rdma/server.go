@@ -546,7 +546,7 @@ func during(request context.Context, x *session) (context.Context, context.Cance
 }
 
 // errPanicked is the error of a transfer whose ServerConfig.Store panicked.
-var errPanicked = errors.New("Store has panicked")
+var errPanicked = errors.New("ServerConfig.Store has panicked")
 
 // find returns a session of the sender of a request, or nil.
 func (s *Server) find(r *http.Request, id string) (*session, error) {
