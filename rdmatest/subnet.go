@@ -34,11 +34,11 @@ func (d *Device) join(p SubnetPort) {
 	d.subnet = p
 	d.verbs.NodeGUID = reversed(p.State().NodeGUID)
 	d.verbs.SetInfiniBand(0, 0)
-	d.verbs.Subnet = func(port *abi.IbUverbsQueryPortResp) [][16]byte {
+	d.verbs.Subnet = func(port abi.IbUverbsQueryPortResp) (abi.IbUverbsQueryPortResp, [][16]byte) {
 		s := p.State()
 		port.State, port.PhysState, port.Lid, port.Lmc, port.SmLid, port.SmSl = uint8(s.State), uint8(s.Phys), s.LID, s.LMC, s.SMLID, s.SMSL
 		port.PortCapFlags, port.ActiveWidth, port.ActiveSpeed = s.CapMask, s.Width, s.Speed
-		return arrays(s.GIDs)
+		return port, arrays(s.GIDs)
 	}
 }
 

@@ -36,9 +36,9 @@ type Device struct {
 	removed  atomic.Bool
 	roce     bool // whether it is on RoCE v2, unless it is on InfiniBand
 
-	// Subnet, if there is one, sets what a subnet on InfiniBand sets at port 1, and returns the GID table. It is set
-	// before the device is opened.
-	Subnet func(*abi.IbUverbsQueryPortResp) (gids [][16]byte)
+	// Subnet, if there is one, returns the attributes of port 1 with what a subnet on InfiniBand sets there, and the GID
+	// table. It is set before the device is opened.
+	Subnet func(abi.IbUverbsQueryPortResp) (port abi.IbUverbsQueryPortResp, gids [][16]byte)
 }
 
 // NewDevice returns a device with a driver.
@@ -218,7 +218,8 @@ func (d *Device) GIDs() (gids [][16]byte) {
 
 func (d *Device) table() []abi.IbUverbsGidEntry {
 	if d.Subnet != nil {
-		return entries(d.Subnet(new(abi.IbUverbsQueryPortResp)), 0)
+		_, gids := d.Subnet(d.Limits.Port)
+		return entries(gids, 0)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,7 +267,7 @@ func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 func (d *Device) Port() abi.IbUverbsQueryPortResp {
 	p := d.Limits.Port
 	if d.Subnet != nil {
-		d.Subnet(&p)
+		p, _ = d.Subnet(p)
 	}
 	if d.down.Load() {
 		p.State, p.PhysState = portDown, linkDisabled
