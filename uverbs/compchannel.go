@@ -79,6 +79,9 @@ func (ch *CompChannel) Close() error {
 
 // arm implements [CQ.Arm] if the channel polls.
 func (ch *CompChannel) arm(cq *CQ) {
+	cq.mu.Lock()
+	cq.taken = false
+	cq.mu.Unlock()
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.armed[cq] = struct{}{}
@@ -91,12 +94,12 @@ func (ch *CompChannel) disarm(cq *CQ) {
 	delete(ch.armed, cq)
 }
 
-// due returns the cookie of an armed CQ that may have a completion.
+// due returns the cookie of an armed CQ that may have had a completion since.
 func (ch *CompChannel) due() (cookie uint64, ok bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for cq := range ch.armed {
-		if cq.mayHave() {
+		if cq.mayHaveHad() {
 			delete(ch.armed, cq)
 			return cq.cookie, true
 		}
@@ -104,11 +107,12 @@ func (ch *CompChannel) due() (cookie uint64, ok bool) {
 	return 0, false
 }
 
-// mayHave reports whether the CQ may have a completion.
-func (cq *CQ) mayHave() bool {
+// mayHaveHad reports whether the CQ may have a completion, or had one since Arm. The goroutine that waits for the event
+// must learn of completions that another one has polled.
+func (cq *CQ) mayHaveHad() bool {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return len(cq.old)+len(cq.made) > 0 || !cq.peek.Empty()
+	return cq.taken || len(cq.old)+len(cq.made) > 0 || !cq.peek.Empty()
 }
 
 // hasEvents reports whether the kernel reports completions.

@@ -47,6 +47,7 @@ type CQ struct {
 	closed   bool
 	fastPath bool // Poll takes completions off the ring only: see setFastPath
 	armable  bool // the CQ is open and has a channel with events
+	taken    bool // completions were polled since Arm; kept if the channel polls
 
 	reporting int // goroutines that report failures among the completions in old
 	reported  sync.Cond
@@ -225,10 +226,12 @@ func (cq *CQ) pollContended(wcs []verbs.WC) (int, error) {
 
 // setFastPath recomputes whether Poll may take the fast path, which a zero value never does. The caller
 // holds the lock.
-func (cq *CQ) setFastPath() { cq.fastPath = !cq.closed && len(cq.old)+len(cq.made) == 0 }
+func (cq *CQ) setFastPath() {
+	cq.fastPath = !cq.closed && len(cq.old)+len(cq.made) == 0 && (cq.armable || cq.channel == nil)
+}
 
-// pollSlow is Poll of a CQ that is closed or has completions that are not on the ring. The
-// caller holds the lock; pollSlow releases it.
+// pollSlow is Poll of a CQ that is closed, has completions that are not on the ring, or has a
+// channel that polls. The caller holds the lock; pollSlow releases it.
 func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
 	if cq.closed || cq.ring == nil {
 		cq.mu.Unlock()
@@ -239,6 +242,7 @@ func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
+	cq.taken = cq.taken || n+made > 0
 	cq.setFastPath()
 	cq.awaitReports(wcs[:old])
 	n, err = cq.finishPoll(wcs[old:], n-old, err)
@@ -365,6 +369,7 @@ func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
 	n += old
 	made := take(wcs[n:], &cq.made)
 	clear(ext[n : n+made])
+	cq.taken = cq.taken || n+made > 0
 	cq.setFastPath()
 	cq.awaitReports(wcs[:old])
 	n, err = cq.finishPoll(wcs[old:], n-old, err)

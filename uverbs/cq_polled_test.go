@@ -48,6 +48,20 @@ func TestPolledChannel(t *testing.T) {
 		if cq, err := channel.Get(t.Context()); cq != cqs[1] || err != nil {
 			t.Error(cq, err)
 		}
+		// Get must return although another goroutine has polled what arrived since Arm.
+		if _, err := cqs[1].Poll(wcs); err != nil {
+			t.Error(err)
+		}
+		if err := cqs[1].Arm(false); err != nil {
+			t.Error(err)
+		}
+		fakesiw.CQOf(kcqs[1]).Complete(abi.SiwCqe{})
+		if n, err := cqs[1].Poll(wcs); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		if cq, err := channel.Get(t.Context()); cq != cqs[1] || err != nil {
+			t.Error(cq, err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go wait(ctx)
 		cancel()
