@@ -185,7 +185,14 @@ func (c core) inside(t *testing.T, options []string, words ...string) (string, e
 	if c.isNewest() {
 		words = slices.Concat([]string{"env"}, c.env, words)
 	}
-	return inside(t, options, words...)
+	out, err := inside(t, options, words...)
+	for range 2 { // perftest gives up if the clock of a busy machine seems to vary
+		if err == nil || !strings.Contains(out, "Correlation coefficient") {
+			break
+		}
+		out, err = inside(t, options, words...)
+	}
+	return out, err
 }
 
 // script makes a client retry until there is a server, as long as the server may still start. If the
