@@ -75,7 +75,7 @@
 // returns, and keep it until Close. A program that has several Conns to a peer may send to it from any SRD queue pair
 // of the protection domain.
 //
-// Nothing on SRD is in order: see [verbs.QPTypeSRD]. A program whose last message tells the peer to close, for
+// SRD delivers messages in any order: see [verbs.QPTypeSRD]. A program whose last message tells the peer to close, for
 // instance, waits until all sends before it have completed. The stream is another path, too. A bye may overtake
 // messages that the peer's device has not completed yet, so the ends agree on the end in messages before one of them
 // closes.

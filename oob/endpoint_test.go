@@ -129,7 +129,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted can be sent again, and means the same.
+// FuzzParse checks that an accepted Endpoint is marshaled and parsed to the same value.
 func FuzzParse(f *testing.F) {
 	for _, t := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeSRD} {
 		f.Add((&frame{kind: kindOffer, endpoint: sample(t)}).bytes())

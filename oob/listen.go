@@ -25,7 +25,7 @@ type Listener struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []*attempted
-	refused int // streams that are told that there is no room
+	refused int // streams that receive a refusal because the backlog is full
 }
 
 // MaxPending is how many connections a [Listener] sets up at a time. Those that wait for Accept count, too.

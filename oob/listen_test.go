@@ -242,7 +242,7 @@ func TestHalfOffered(t *testing.T) {
 	}
 }
 
-// TestFull: if all that is pending are connections, the newest peer is told that there is no room.
+// TestFull checks that a backlog full of connections refuses the newest peer.
 func TestFull(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	l, p := w.listen(&Config{PD: w.pds[1]})

@@ -21,8 +21,8 @@ const (
 	srdSize     = 100
 )
 
-// srdEnd is an end with memory, which has an area of messages for each purpose: what the peer writes, what this end sends and
-// the peer reads, what this end reads, and what it receives.
+// srdEnd is an end whose memory has four areas: the target of the peer's WRITEs, the source of SENDs and of the peer's READs,
+// the destination of READs, and the receive buffers.
 type srdEnd struct {
 	*Conn
 	end int
@@ -192,8 +192,8 @@ func TestSRDFails(t *testing.T) {
 	checkConnected(t, a, b)
 }
 
-// TestSRDPeers: an end that has several peers tells them apart by their numbers. The end of one Conn leaves the others
-// alone, though their address handles are one for the device.
+// TestSRDPeers checks that one queue pair distinguishes several peers by their QP numbers. Closing one Conn does not affect
+// the others, although they share an address handle of the device.
 func TestSRDPeers(t *testing.T) {
 	w := newWorld(t, devices["efa"])
 	a, b := w.mustConnect(verbs.QPTypeSRD)

@@ -61,7 +61,7 @@ func (s *stream) read() {
 		}
 	}
 	<-s.left
-	_, _ = io.Copy(io.Discard, s) // closing with unread data would drop what is on its way to the peer
+	_, _ = io.Copy(io.Discard, s) // closing a socket with unread data discards the data that the peer has not received
 }
 
 // readFrame reads a message.

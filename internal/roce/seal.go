@@ -107,7 +107,7 @@ func (o *Opener) Open(r Route, packet []byte, now time.Time) ([]byte, error) {
 	if source == nil {
 		if len(o.sources) == mostSources {
 			for a, s := range o.sources {
-				if s.newest() < least { // what is forgotten with it has become too old
+				if s.newest() < least { // all its sequence numbers are too old to be accepted
 					delete(o.sources, a)
 				}
 			}

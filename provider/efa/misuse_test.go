@@ -68,7 +68,7 @@ func TestRefusedReceives(t *testing.T) {
 	}
 }
 
-// TestAbilities checks that the objects of a device support what its capability bits say, and refuse the rest.
+// TestAbilities checks that the objects of a device support the operations of its capability bits, and return errors for the others.
 func TestAbilities(t *testing.T) {
 	for _, c := range []struct {
 		no                uint32

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// CheckOutput returns an error if the file to write is one of the inputs: a command would destroy what it reads.
+// CheckOutput returns an error if the file to write is one of the inputs, whose data the command would overwrite.
 // Paths that lead to the same file by links are the same. An input need not exist. An empty name stands for no input.
 func CheckOutput(output string, inputs ...string) error {
 	to, err := os.Stat(output)

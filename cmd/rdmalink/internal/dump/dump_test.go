@@ -98,7 +98,7 @@ func TestWriteLinks(t *testing.T) {
 	}
 }
 
-// TestSkipped checks that the end of the output says what was skipped.
+// TestSkipped checks that dump reports skipped packets at the end of its output.
 func TestSkipped(t *testing.T) {
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file, decode.LinkEthernet)

@@ -24,7 +24,7 @@ type wire struct {
 	out     cli.Output
 
 	mu      sync.Mutex
-	dropped map[error]int // datagrams, by what is wrong with their seals
+	dropped map[error]int // dropped datagrams by the error of Open
 }
 
 // wireBuffer is how many bytes a socket keeps, if the machine allows so many.
