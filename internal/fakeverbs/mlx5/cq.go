@@ -120,8 +120,8 @@ func (q *CQ) wantInvalid(call string) {
 	}
 	b := q.m.part[:min(all, uint64(len(q.m.part)))]
 	for at := uint64(0); at < all; at += uint64(len(b)) {
-		if q.m.k.User.Read(q.ring+at, b) != nil {
-			q.m.note("%v: its memory is gone", q)
+		if err := q.m.k.User.Read(q.ring+at, b); err != nil {
+			q.m.blame(err, "%v: its memory is gone", q)
 			return
 		}
 		for end := q.size; end <= uint64(len(b)); end += q.size {

@@ -3,6 +3,7 @@ package mlx5
 import (
 	"encoding/binary"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -179,6 +180,20 @@ func TestMLX5Notes(t *testing.T) {
 		if misuse(b); !strings.Contains(strings.Join(b.k.Violations(), "\n"), want) {
 			t.Errorf("want %q, got %q", want, b.k.Violations())
 		}
+	}
+}
+
+// exited is the memory of a process that has ended.
+type exited struct{ fakeverbs.Memory }
+
+func (exited) Read(uint64, []byte) error { return syscall.ESRCH }
+
+// TestExitedInCreate: a process that is killed while it creates a CQ has not misused the device.
+func TestExitedInCreate(t *testing.T) {
+	b := newBench()
+	b.k.User = exited{b.k.User}
+	if b.cq.wantInvalid("CQ_CREATE"); len(b.k.Violations()) > 0 {
+		t.Errorf("got %q", b.k.Violations())
 	}
 }
 
