@@ -21,6 +21,7 @@ type outcome struct {
 	log    string
 	faults []string // of the machine
 	blamed int      // faults in a module under test
+	once   []string // tests that failed in the first run of two
 }
 
 // add takes one line of a row's output.
@@ -37,6 +38,29 @@ func (o *outcome) add(line string) {
 
 // ok is also false for a command that failed without a failed test.
 func (o *outcome) ok() bool { return o.err == nil && len(o.Failed) == 0 }
+
+// mostAgain is how many tests of a row may fail for the row to run again.
+const mostAgain = 3
+
+// fewFailed reports whether the row should run again, because of tests that fail seldom: one of thousands in each run
+// would hide all others. The table names the tests. make stress looks for them, and runs nothing again.
+func (o *outcome) fewFailed() bool {
+	n := 0
+	for _, key := range o.Failed {
+		if _, name, _ := strings.Cut(key, " "); !strings.Contains(name, "/") {
+			n++
+		}
+	}
+	return n > 0 && n <= mostAgain
+}
+
+// after returns the outcome of a second run.
+func (o outcome) after(first *outcome) outcome {
+	o.once = first.Failed
+	o.took, o.cpu = o.took+first.took, o.cpu+first.cpu
+	o.faults, o.blamed = append(first.faults, o.faults...), o.blamed+first.blamed
+	return o
+}
 
 // tests describes how many tests passed.
 func (o *outcome) tests() string {

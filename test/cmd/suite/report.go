@@ -66,12 +66,17 @@ func table(w io.Writer, all []outcome) {
 		result := "ok"
 		if !o.ok() {
 			result = "FAIL"
+		} else if len(o.once) > 0 {
+			result = "ok, 2nd run"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", o.row.name, result, o.took.Round(time.Second),
 			o.cpu.Round(time.Second), o.tests(), len(o.Failed), o.Skips(), len(o.faults), o.slow())
 	}
 	tw.Flush()
 	for i := range all {
+		for _, key := range all[i].once {
+			fmt.Fprintf(w, "%s failed in the first run: %s\n", all[i].row.name, key)
+		}
 		for _, why := range slices.Sorted(maps.Keys(all[i].Skipped)) {
 			fmt.Fprintf(w, "%s skipped %d: %s\n", all[i].row.name, all[i].Skipped[why], why)
 		}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -60,10 +59,10 @@ func rowNames() string {
 }
 
 // argv is the command of a row. The machine is set up already: READY is empty. What passed before
-// and has not changed is not run again, except in CI and where flakes are looked for.
+// and has not changed is not run again, except where flakes are looked for.
 func (r row) argv(o options) []string {
 	flags := "-json " + o.flags
-	if o.time > 0 || os.Getenv("CI") != "" {
+	if o.time > 0 {
 		flags = "-count=1 " + flags
 	}
 	if o.shuffle {

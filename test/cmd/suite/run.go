@@ -32,8 +32,13 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 	outcomes := make([]outcome, len(o.rows))
 	playRow := func(i int) {
 		say("   %-12s begins\n", o.rows[i].name)
-		outcomes[i] = play(ctx, o, n, o.rows[i])
+		outcomes[i] = play(ctx, o, o.rows[i], fmt.Sprint(n+1))
 		say("%s", ended(&outcomes[i]))
+		if o.time == 0 && ctx.Err() == nil && outcomes[i].fewFailed() {
+			say("   %-12s runs again\n", o.rows[i].name)
+			outcomes[i] = play(ctx, o, o.rows[i], fmt.Sprint(n+1, "-again")).after(&outcomes[i])
+			say("%s", ended(&outcomes[i]))
+		}
 	}
 	var workers sync.WaitGroup
 	next := make(chan int)
@@ -55,8 +60,8 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 }
 
 // play runs one row to its end.
-func play(ctx context.Context, o options, n int, r row) outcome {
-	out := outcome{row: r, log: filepath.Join(logs, fmt.Sprintf("%s.%d.log", r.name, n+1))}
+func play(ctx context.Context, o options, r row, number string) outcome {
+	out := outcome{row: r, log: filepath.Join(logs, fmt.Sprintf("%s.%s.log", r.name, number))}
 	start := time.Now()
 	out.err = out.follow(ctx, r.argv(o))
 	out.took = time.Since(start)

@@ -6,17 +6,28 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
-// makefile stands in for the project's: lint passes, unit prints what go test
-// does, rig fails without a test, and vm prints its arguments.
+// makefile stands in for the project's: lint passes, unit prints what go test does, rig fails without a test, vm prints
+// its arguments, of peers a test fails the first time, of abi one always, and of fabric four.
 const makefile = `
 lint:
 	@echo vetted
 unit:
 	@echo '{"Action":"pass","Package":"p","Test":"TestA","Elapsed":1.5}'
+peers:
+	@if mkdir seldom 2>/dev/null; then echo '{"Action":"output","Package":"p","Test":"TestSeldom","Output":"    seldom_test.go:1: first\n"}'; \
+		echo '{"Action":"fail","Package":"p","Test":"TestSeldom"}'; exit 1; \
+	else echo '{"Action":"pass","Package":"p","Test":"TestSeldom"}'; fi
+abi:
+	@echo '{"Action":"fail","Package":"p/q","Test":"TestA/x"}'; echo '{"Action":"fail","Package":"p/q","Test":"TestA"}'; exit 1
+fabric:
+	@for t in A B C D; do echo '{"Action":"fail","Package":"p","Test":"Test'$$t'"}'; done; exit 1
 rig:
 	@echo no emulator >&2; exit 1
 vm:
@@ -52,8 +63,33 @@ func TestRunPasses(t *testing.T) {
 // TestFresh checks that CI takes no result from an earlier run.
 func TestFresh(t *testing.T) {
 	t.Setenv("CI", "true")
-	if _, out, _ := inMake(t, "vm-6.1"); !strings.Contains(out, "skipped 1: 6.1 -count=1 -json []\n") {
-		t.Error(out)
+	cache := t.TempDir()
+	t.Setenv("GOCACHE", cache)
+	begin := time.Now().UnixNano()
+	_, _, errs := inMake(t, "unit")
+	text, err := os.ReadFile(filepath.Join(cache, "testexpire.txt"))
+	if expired, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err != nil || expired < begin || errs != "" {
+		t.Errorf("%q, %v, %s", text, err, errs)
+	}
+}
+
+// TestAgain checks that a row in which one test fails runs a second time, and the table names the test; and that a row
+// fails if the test fails again, many tests fail, or the command fails without a test.
+func TestAgain(t *testing.T) {
+	code, out, _ := inMake(t, "peers")
+	if code != 0 {
+		t.Errorf("code %d", code)
+	}
+	for _, want := range []string{"seldom_test.go:1: first", "   peers        runs again\n", "\npeers  ok, 2nd run  ", "\npeers failed in the first run: p TestSeldom\n", "\n1 passed, 0 failed, 0 skipped\nok in "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	for target, runs := range map[string]int{"abi": 2, "fabric": 1, "rig": 1} {
+		code, out, _ := inMake(t, target)
+		if code != 1 || strings.Contains(out, "ok,") || strings.Count(out, "FAIL "+target+" after") != runs {
+			t.Errorf("%s: code %d, want %d runs:\n%s", target, code, runs, out)
+		}
 	}
 }
 
