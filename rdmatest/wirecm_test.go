@@ -49,6 +49,11 @@ func isMAD(d rdmatest.Datagram) (msg ibcm.Message, ok bool) {
 	return msg, err == nil
 }
 
+// isPing reports whether a message asks a host whether it is there, or answers that.
+func isPing(msg *ibcm.Message) bool {
+	return msg.Kind == ibcm.DREQ && msg.RemoteID == 0 || msg.Kind == ibcm.DREP && msg.LocalID == 0
+}
+
 // A connection between two fabrics carries data both ways, and one end learns that the other has ended it.
 func TestWireConnect(t *testing.T) {
 	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
@@ -83,11 +88,12 @@ func TestWireConnectLoss(t *testing.T) {
 	for _, kind := range []ibcm.Kind{ibcm.REQ, ibcm.REP, ibcm.RTU, ibcm.DREQ, ibcm.DREP} {
 		synctest.Test(t, func(t *testing.T) {
 			fabrics, c := lay(t, rdmatest.RXE, 0)
-			lost := 0
+			lost := make(map[bool]int) // by whether the message is part of the address resolution
 			c.loses = func(d rdmatest.Datagram) bool {
 				msg, ok := isMAD(d)
-				if ok && msg.Kind == kind && lost == 0 {
-					lost++
+				resolving := isPing(&msg)
+				if ok && msg.Kind == kind && lost[resolving] == 0 {
+					lost[resolving]++
 					return true
 				}
 				if receive := c.to[d.Dst]; ok {
@@ -102,8 +108,8 @@ func TestWireConnectLoss(t *testing.T) {
 			<-accepted.Done()
 			<-dialled.Done()
 			time.Sleep(time.Minute) // of the bubble's time
-			if lost != 1 {
-				t.Errorf("message %#x: %d were lost", kind, lost)
+			if resolves := kind == ibcm.DREQ || kind == ibcm.DREP; lost[false] != 1 || (lost[true] == 1) != resolves {
+				t.Errorf("message %#x: %v were lost", kind, lost)
 			}
 		})
 	}
@@ -134,17 +140,55 @@ func TestWireRejected(t *testing.T) {
 	})
 }
 
-// A dial to an address that nobody has ends when its program gives up, and otherwise after Linux's retries.
+// The address of a host that does not answer is not resolved. Another host, or another connection, can't answer for it.
 func TestWireNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabrics, _ := lay(t, rdmatest.RXE, 0)
-		ctx, cancel := context.WithTimeout(fabrics[0].Host(0).Context(t.Context()), time.Minute)
-		defer cancel()
-		if _, err := rdmacm.Dial(ctx, "203.0.113.7:7471"); !errors.Is(err, context.DeadlineExceeded) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		nobody, asked := netip.MustParseAddr("203.0.113.7"), 0
+		c.to[nobody] = func(d rdmatest.Datagram) {
+			asked++
+			msg, ok := isMAD(d)
+			if !ok || !isPing(&msg) {
+				t.Errorf("%+v", msg)
+			}
+			answer := func(src netip.Addr, kind ibcm.Kind, number uint32) {
+				d := rdmatest.Datagram{Src: src, Dst: d.Src, SrcPort: d.SrcPort}
+				c.to[d.Dst](packetToCM(d, (&ibcm.Message{Kind: kind, RemoteID: number}).Marshal()))
+			}
+			answer(nobody.Next(), ibcm.DREP, msg.LocalID)
+			answer(nobody, ibcm.DREP, msg.LocalID+1)
+			answer(nobody, ibcm.RTU, msg.LocalID)
+		}
+		from := fabrics[0].Host(0).Context(t.Context())
+		if _, err := rdmacm.Dial(from, "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), ": resolve address: ") || asked < 2 {
+			t.Errorf("after %d requests: %v", asked, err)
+		}
+		// A program that doesn't wait for the event.
+		ch := closed(t, must(rdmacm.NewEventChannelFor(fabrics[0].Host(0).Device(0).Addrs()[0]))(t))
+		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		if err := id.ResolveAddr(netip.AddrPortFrom(fabrics[0].Host(0).Device(0).Addrs()[0], 0), netip.AddrPortFrom(nobody, 1), time.Second); err != nil {
 			t.Error(err)
 		}
-		if _, err := rdmacm.Dial(fabrics[0].Host(0).Context(t.Context()), "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) {
+		if err := id.ResolveRoute(time.Second); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
+		}
+	})
+}
+
+// A request that is not answered, although the host is there, fails after Linux's retries.
+func TestWireUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		requests := 0
+		c.loses = func(d rdmatest.Datagram) bool {
+			if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REQ {
+				requests++
+				return true
+			}
+			return false
+		}
+		if _, err := rdmacm.Dial(fabrics[0].Host(0).Context(t.Context()), fabrics[1].Host(0).Addr()+":7471"); !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
+			t.Errorf("after %d requests: %v", requests, err)
 		}
 	})
 }
@@ -252,9 +296,14 @@ func packetToCM(d rdmatest.Datagram, data []byte) rdmatest.Datagram {
 func FuzzWireCM(f *testing.F) {
 	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1)})
 	var number uint32 // of the connection that the peer was asked for
-	receive := base.ConnectWire(func(d rdmatest.Datagram) {
-		if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REQ {
+	var receive func(rdmatest.Datagram)
+	receive = base.ConnectWire(func(d rdmatest.Datagram) {
+		switch msg, ok := isMAD(d); {
+		case ok && msg.Kind == ibcm.REQ:
 			number = msg.LocalID
+		case ok && msg.Kind == ibcm.DREQ && isPing(&msg):
+			answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
+			go receive(packetToCM(rdmatest.Datagram{Src: d.Dst, Dst: d.Src, SrcPort: 1}, answer.Marshal()))
 		}
 	})
 	own, peer := base.Host(0).Device(0).Addrs()[0], netip.MustParseAddr("203.0.113.9")
@@ -269,8 +318,14 @@ func FuzzWireCM(f *testing.F) {
 		l, id := must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t), must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t)
 		defer l.Close()
 		defer id.Close()
-		for _, err := range []error{l.Bind(netip.AddrPortFrom(own, 7471)), l.Listen(backlog), id.ResolveAddr(netip.AddrPortFrom(own, 0), netip.AddrPortFrom(peer, 1), time.Minute),
-			id.ResolveRoute(time.Minute), id.Connect(t.Context(), &rdmacm.ConnParam{})} {
+		for _, err := range []error{l.Bind(netip.AddrPortFrom(own, 7471)), l.Listen(backlog), id.ResolveAddr(netip.AddrPortFrom(own, 0), netip.AddrPortFrom(peer, 1), time.Minute)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ev := must(ch.Get(t.Context()))(t)
+		ev.Ack()
+		for _, err := range []error{ev.Err, id.ResolveRoute(time.Minute), id.Connect(t.Context(), &rdmacm.ConnParam{})} {
 			if err != nil {
 				t.Fatal(err)
 			}
