@@ -114,7 +114,11 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 			m.setSource(id, m.anyPort(id, id.d.addrLike(id.dst.Addr())))
 		}
 	}
-	if to == nil && id.d != nil && id.d.reaches(dst, nil) {
+	switch {
+	case id.d == nil || to != nil || !id.d.reaches(dst, nil):
+	case dst.IsMulticast():
+		to = id.d // a group has no neighbour
+	default:
 		to = m.meetOutside(id)
 	}
 	if id.d == nil || to == nil {

@@ -69,6 +69,22 @@ func (id *cmID) mail(msg *ibcm.Message) {
 	id.m.f.uplink(seal(r, &p))
 }
 
+// joinOutside makes a device a member of a group in the network outside, or ends that.
+func (m *manager) joinOutside(d *Device, group [16]byte, member bool) error {
+	a := netip.AddrFrom16(group).Unmap()
+	if m.f.joining == nil || !d.onWire() || !a.IsMulticast() {
+		return nil
+	}
+	return m.f.joining(d.addrLike(a), a, member)
+}
+
+// leaveOutside ends the membership in the network outside, if it was the last one of its device in the group.
+func (m *manager) leaveOutside(j *join) {
+	if d := j.id.d; !j.sendOnly && !m.hasJoined(d, j.group) {
+		_ = m.joinOutside(d, j.group, false) // leaving can't fail
+	}
+}
+
 // ping asks the host outside whether it is there, with a DREQ of no connection. Any connection manager confirms it with a
 // DREP. C: cm_issue_drep
 func (id *cmID) ping() { id.mail(&ibcm.Message{Kind: ibcm.DREQ}) }

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/roce"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -248,6 +249,50 @@ func TestWireDatagramService(t *testing.T) {
 	}
 }
 
+// What is sent to a group arrives at its members in another fabric, until they leave. A member that only sends receives nothing.
+func TestWireMulticast(t *testing.T) {
+	for _, k := range onWire {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fabrics, c := lay(t, k, 0)
+				group := netip.MustParseAddr("239.1.2.3")
+				join := func(f *rdmatest.Fabric, flags rdmacm.JoinFlags) (*rdmacm.Conn, *rdmacm.Group, *uverbs.MR) {
+					cfg, mr := datagrams(t)
+					end := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(0).Addr()), cfg))(t))
+					return end, must(end.JoinMulticast(t.Context(), group, flags))(t), *mr
+				}
+				sender, to, _ := join(fabrics[0], rdmacm.JoinSendOnly)
+				receiver, in, mr := join(fabrics[1], rdmacm.JoinFullMember)
+				other, _, _ := join(fabrics[1], rdmacm.JoinFullMember)
+				send := func(data string) {
+					must(sender.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte(data), AH: to.Peer.AH, RemoteQPN: to.Peer.QPN, RemoteQKey: to.Peer.QKey}}))(t)
+					time.Sleep(time.Second) // of the bubble's time
+				}
+				arrived := func(c *rdmacm.Conn) bool {
+					wcs := make([]verbs.WC, 1)
+					return must(c.RecvCQ().Poll(wcs))(t) == 1 && wcs[0].ByteLen == uverbs.GRHSize+4 && wcs[0].SrcQPN == sender.QP().QPN()
+				}
+				if len(c.members[group]) != 1 {
+					t.Errorf("members: %v", c.members)
+				}
+				send("data")
+				h, err := uverbs.ParseGRH(mr.Bytes()[:uverbs.GRHSize])
+				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group {
+					t.Errorf("%+v, %v", h, err)
+				}
+				for i, leaves := range []func() error{in.Close, other.Close} {
+					if err := leaves(); err != nil {
+						t.Error(err)
+					}
+					if len(c.members[group]) != 1-i {
+						t.Errorf("members after %d have left: %v", i+1, c.members)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Messages from another address than the peer's, or with another number, don't concern a connection.
 func TestWireForged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +350,7 @@ func FuzzWireCM(f *testing.F) {
 			answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
 			go receive(packetToCM(rdmatest.Datagram{Src: d.Dst, Dst: d.Src, SrcPort: 1}, answer.Marshal()))
 		}
-	})
+	}, nil)
 	own, peer := base.Host(0).Device(0).Addrs()[0], netip.MustParseAddr("203.0.113.9")
 	for kind := ibcm.REQ; kind <= ibcm.SIDRREP; kind++ {
 		msg := ibcm.Message{Kind: kind, LocalID: 5, Space: ibcm.SpaceTCP, Port: 7471, MTU: 3, Src: netip.AddrPortFrom(peer, 9), Dst: own}
