@@ -258,7 +258,7 @@ func TestWireMulticast(t *testing.T) {
 				group := netip.MustParseAddr("239.1.2.3")
 				join := func(f *rdmatest.Fabric, flags rdmacm.JoinFlags) (*rdmacm.Conn, *rdmacm.Group, *uverbs.MR) {
 					cfg, mr := datagrams(t)
-					end := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(0).Addr()), cfg))(t))
+					end := must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(0).Addr()), cfg))(t)
 					return end, must(end.JoinMulticast(t.Context(), group, flags))(t), *mr
 				}
 				sender, to, _ := join(fabrics[0], rdmacm.JoinSendOnly)
@@ -280,6 +280,11 @@ func TestWireMulticast(t *testing.T) {
 				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group {
 					t.Errorf("%+v, %v", h, err)
 				}
+				defer func() {
+					if err := errors.Join(sender.Close(), receiver.Close()); err != nil {
+						t.Error(err)
+					}
+				}()
 				for i, leaves := range []func() error{in.Close, other.Close} {
 					if err := leaves(); err != nil {
 						t.Error(err)

@@ -135,7 +135,7 @@ func TestWireKey(t *testing.T) {
 // TestWireNobody: an address at which no sandbox is, is not resolved.
 func TestWireNobody(t *testing.T) {
 	need(t, "rping")
-	out, err := inside(t, []string{"--wire", "127.46.1.1"}, "rping", "-c", "-C", "1", "-a", "127.46.1.2")
+	out, err := inside(t, []string{"--wire", "127.46.1.1"}, "rping", "-c", "-C", "1", "-a", "192.0.2.9")
 	if err == nil || !strings.Contains(out, "RDMA_CM_EVENT_ADDR_ERROR") {
 		t.Errorf("%v\n%s", err, out)
 	}
