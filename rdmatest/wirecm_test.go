@@ -182,13 +182,20 @@ func TestWireUnanswered(t *testing.T) {
 		fabrics, c := lay(t, rdmatest.RXE, 0)
 		requests := 0
 		c.loses = func(d rdmatest.Datagram) bool {
-			if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REQ {
-				requests++
-				return true
+			msg, ok := isMAD(d)
+			if !ok || msg.Kind != ibcm.REQ {
+				return false
 			}
-			return false
+			requests++
+			// The peer asks for time to confirm an answer that there wasn't.
+			mra := ibcm.Message{Kind: ibcm.MRA, RemoteID: msg.LocalID, LocalID: 5, Of: 1, Timeout: 24}
+			receive, answer := c.to[d.Src], packetToCM(rdmatest.Datagram{Src: d.Dst, Dst: d.Src, SrcPort: d.SrcPort}, mra.Marshal())
+			time.AfterFunc(time.Millisecond, func() { receive(answer) })
+			return true
 		}
-		if _, err := rdmacm.Dial(fabrics[0].Host(0).Context(t.Context()), fabrics[1].Host(0).Addr()+":7471"); !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
+		ctx, cancel := context.WithTimeout(fabrics[0].Host(0).Context(t.Context()), 5*time.Minute)
+		defer cancel()
+		if _, err := rdmacm.Dial(ctx, fabrics[1].Host(0).Addr()+":7471"); !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
 			t.Errorf("after %d requests: %v", requests, err)
 		}
 	})
@@ -207,6 +214,71 @@ func TestWireAbandoned(t *testing.T) {
 		<-dialled
 		time.Sleep(time.Millisecond) // of the bubble's time
 		if _, err := r.Accept(t.Context(), nil); !errors.Is(err, syscall.EINVAL) {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that rdma_cm would not send is refused, and a packet that is no message of the connection manager ignored.
+func TestWireRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		own, peer := netip.MustParseAddr(fabrics[1].Host(0).Addr()), netip.MustParseAddr("203.0.113.9")
+		l := closed(t, must(rdmacm.Listen(t.Context(), own.String()+":7471"))(t))
+		answers := make(chan ibcm.Message, 4)
+		c.to[peer] = func(d rdmatest.Datagram) {
+			msg, _ := isMAD(d)
+			answers <- msg
+		}
+		number := uint32(5)
+		send := func(change func(p *roce.Packet, msg *ibcm.Message)) {
+			number++
+			msg := ibcm.Message{Kind: ibcm.REQ, LocalID: number, Space: ibcm.SpaceTCP, Port: 7471, MTU: 3, Src: netip.AddrPortFrom(peer, 9), Dst: own}
+			p := roce.Packet{Opcode: roce.ServiceUD<<5 | roce.SendOnly, PKey: 0xffff, DestQPN: ibcm.QP, SrcQPN: ibcm.QP, QKey: ibcm.QKey}
+			change(&p, &msg)
+			if p.Payload == nil {
+				p.Payload = msg.Marshal()
+			}
+			r := roce.Route{Src: peer, Dst: own, SrcPort: 1}
+			c.to[own](rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: r.AppendICRC(p.Append(nil))})
+			time.Sleep(time.Second) // of the bubble's time
+		}
+		const ignored = 0
+		for name, c := range map[string]struct {
+			reason uint16
+			change func(p *roce.Packet, msg *ibcm.Message)
+		}{
+			"Q_Key":          {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.QKey++ }},
+			"service":        {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }},
+			"operation":      {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUD<<5 | roce.SendOnlyImm }},
+			"port space":     {uint16(rdmacm.RejectInvalidServiceID), func(_ *roce.Packet, m *ibcm.Message) { m.Space = ibcm.SpaceUDP }},
+			"no addresses":   {uint16(rdmacm.RejectInvalidServiceID), func(p *roce.Packet, m *ibcm.Message) { p.Payload = m.Marshal(); p.Payload[24+140]++ }},
+			"its address":    {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Src = netip.AddrPortFrom(peer.Next(), 9) }},
+			"our address":    {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Dst = peer }},
+			"transport":      {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Transport = 1 }},
+			"small path MTU": {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.MTU = 0 }},
+			"large path MTU": {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.MTU = 6 }},
+		} {
+			send(c.change)
+			var reason uint16
+			select {
+			case answer := <-answers:
+				if reason = answer.Reason; answer.Kind != ibcm.REJ || answer.RemoteID != number {
+					t.Errorf("%s: %+v", name, answer)
+				}
+			default:
+			}
+			if reason != c.reason {
+				t.Errorf("%s: reason %d, want %d", name, reason, c.reason)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if r, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("request %v, %v", r, err)
+		}
+		send(func(*roce.Packet, *ibcm.Message) {})
+		if err := must(l.Next(t.Context()))(t).Reject(nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -242,7 +314,21 @@ func TestWireDatagramService(t *testing.T) {
 	for _, k := range onWire {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fabrics, _ := lay(t, k, 0)
+				fabrics, c := lay(t, k, 0)
+				// Each message arrives twice, after messages that are for connections.
+				c.loses = func(d rdmatest.Datagram) bool {
+					msg, ok := isMAD(d)
+					if !ok || msg.Kind != ibcm.SIDRREP {
+						return false
+					}
+					receive := c.to[d.Dst]
+					time.AfterFunc(3*time.Microsecond, func() { receive(d) })
+					for _, kind := range []ibcm.Kind{ibcm.REP, ibcm.REJ, ibcm.DREQ} {
+						other := ibcm.Message{Kind: kind, LocalID: 5, RemoteID: msg.RemoteID}
+						time.AfterFunc(0, func() { receive(packetToCM(d, other.Marshal())) })
+					}
+					return false
+				}
 				datagramService(t, fabrics[0].Host(0), fabrics[1].Host(0), 4)
 			})
 		})
@@ -309,7 +395,7 @@ func TestWireForged(t *testing.T) {
 			}
 			return false
 		}
-		_, accepted := meetOverWire(t, fabrics)
+		dialled, accepted := meetOverWire(t, fabrics)
 		rtu, _ := isMAD(genuine[0])
 		send := func(src netip.Addr, change func(*ibcm.Message)) {
 			msg := rtu
@@ -329,7 +415,13 @@ func TestWireForged(t *testing.T) {
 			t.Error("a forged message ended the connection")
 		case <-time.After(time.Second):
 		}
-		send(peer, func(m *ibcm.Message) { m.Kind, m.QPN = ibcm.DREQ, accepted.QP().QPN() })
+		// Another answer to the request, which has been answered.
+		rep := ibcm.Message{Kind: ibcm.REP, LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, QPN: accepted.QP().QPN() + 1}
+		back := rdmatest.Datagram{Src: genuine[0].Dst, Dst: peer, SrcPort: genuine[0].SrcPort}
+		c.to[peer](packetToCM(back, rep.Marshal()))
+		if err := dialled.Disconnect(); err != nil {
+			t.Error(err)
+		}
 		<-accepted.Done()
 	})
 }
