@@ -122,22 +122,33 @@ func (w *wire) join(own, group netip.Addr, member bool) error {
 // listenGroup returns a socket that receives what is sent to a group, on the interface that has the address own. Package net
 // would bind it to all addresses.
 func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
-	index, err := interfaceOf(own)
-	if err != nil {
-		return nil, err
-	}
-	family, at := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: group.As16(), Port: roce.Port, ZoneId: uint32(index)})
+	const only = 0 // not what other sockets have joined
+	family, at, join := unix.AF_INET, unix.Sockaddr(nil), (func(fd int) error)(nil)
 	if group.Is4() {
-		family, at = unix.AF_INET, &unix.SockaddrInet4{Addr: group.As4(), Port: roce.Port}
+		at = &unix.SockaddrInet4{Addr: group.As4(), Port: roce.Port}
+		join = func(fd int) error {
+			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, only),
+				unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: group.As4(), Interface: own.As4()}))
+		}
+	} else {
+		index, err := interfaceOf(own)
+		if err != nil {
+			return nil, err
+		}
+		family, at = unix.AF_INET6, &unix.SockaddrInet6{Addr: group.As16(), Port: roce.Port, ZoneId: uint32(index)}
+		join = func(fd int) error {
+			return errors.Join(acceptUnchecked(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, only),
+				unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
+		}
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	file := os.NewFile(uintptr(fd), "multicast")
-	defer file.Close() // FilePacketConn duplicates it
-	if err := joinGroup(fd, index, group); err != nil {
-		return nil, err
+	defer file.Close()                                                                                           // FilePacketConn duplicates it
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), join(fd)); err != nil { // beside other sandboxes
+		return nil, os.NewSyscallError("setsockopt", err)
 	}
 	if err := unix.Bind(fd, at); err != nil {
 		return nil, os.NewSyscallError("bind", err)
@@ -147,20 +158,6 @@ func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
 		return nil, err
 	}
 	return c.(*net.UDPConn), nil
-}
-
-// joinGroup makes a socket a member of a group on an interface, beside other sockets of the machine.
-func joinGroup(fd, index int, group netip.Addr) error {
-	const only = 0 // not what other sockets have joined
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if group.Is4() {
-		err = errors.Join(err, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, only),
-			unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)}))
-	} else {
-		err = errors.Join(err, acceptUnchecked(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, only),
-			unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
-	}
-	return os.NewSyscallError("setsockopt", err)
 }
 
 // interfaceOf returns the index of the interface that has an address.
