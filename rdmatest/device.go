@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -102,6 +103,9 @@ func (d *Device) reaches(dst netip.Addr, to *Device) bool {
 // Name returns the name of the device, for uverbs.Open.
 func (d *Device) Name() string { return d.name }
 
+// Format implements [fmt.Formatter]. It prints the device's name.
+func (d *Device) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "device %s", d.name) }
+
 // Kind returns the kind of the device.
 func (d *Device) Kind() Kind { return d.kind }
 
@@ -146,6 +150,15 @@ func (f *Fabric) addHost(o *HostOptions, kind Kind) {
 		h.devices = append(h.devices, f.addDevice(h, &d))
 	}
 	f.devices = append(f.devices, h.devices...)
+}
+
+// Format implements [fmt.Formatter]. It prints the names of the host's devices.
+func (h *Host) Format(f fmt.State, _ rune) {
+	var names []string
+	for _, d := range h.devices {
+		names = append(names, d.name)
+	}
+	fmt.Fprintf(f, "host with %s", strings.Join(names, ", "))
 }
 
 // Addr returns the first address of the first device, which has one unless RemoveAddr took it.

@@ -46,6 +46,9 @@ type Fabric struct {
 	cuts      map[[2]*Host]int // number of partitions between two hosts
 }
 
+// Format implements [fmt.Formatter]. It prints how many hosts the fabric has.
+func (f *Fabric) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "fabric of %d hosts", len(f.hosts)) }
+
 // New creates a fabric with the default options: two hosts that have one device each. It exists until
 // the test ends.
 func New(t TB) *Fabric {

@@ -27,6 +27,9 @@ type Fault struct {
 	optional bool
 }
 
+// Format implements [fmt.Formatter]. It prints where the fault happens, and what it is.
+func (f *Fault) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "%s: %s", f.at, f.what) }
+
 // Optional allows that the fault never happens, and returns f. Otherwise a fault that has
 // neither happened nor been stopped when the test ends is an error of the test.
 func (f *Fault) Optional() *Fault {

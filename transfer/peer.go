@@ -215,6 +215,9 @@ type Batch struct {
 	err    error   // of the notification
 }
 
+// Format implements [fmt.Formatter]. It prints the peer's address.
+func (b *Batch) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "batch for %s", b.peer.address) }
+
 // Submit starts a batch of operations on the peer's memory. They are performed in any order, and so are the bytes of
 // each. Its slices take turns with those of other batches. The engine owns ops, and the memory, until [Batch.Wait]
 // returns. Each batch must be waited for. A batch that is no longer than earlier ones allocates nothing.

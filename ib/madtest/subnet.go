@@ -271,6 +271,9 @@ func newPortInfo(n *Node, num int, link LinkSpec) mad.PortInfo {
 	return info
 }
 
+// Format implements [fmt.Formatter]. It prints how many nodes the subnet has.
+func (s *Subnet) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "subnet of %d nodes", len(s.nodes)) }
+
 // Nodes returns the nodes in the order of the topology.
 func (s *Subnet) Nodes() []*Node { return append([]*Node(nil), s.nodes...) }
 
@@ -279,6 +282,9 @@ func (s *Subnet) Node(name string) *Node { return s.byName[name] }
 
 // Name returns the name of the node in the topology.
 func (n *Node) Name() string { return n.name }
+
+// Format implements [fmt.Formatter]. It prints the node's name.
+func (n *Node) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "node %s", n.name) }
 
 // Port returns the port with a number, or nil. Port 0 is the switch itself. Other nodes have no port 0.
 func (n *Node) Port(num int) *Port {
@@ -316,6 +322,9 @@ func (p *Port) Node() *Node { return p.node }
 
 // Num returns the number of the port.
 func (p *Port) Num() int { return int(p.num) }
+
+// Format implements [fmt.Formatter]. It prints the node's name and the port's number.
+func (p *Port) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "port %d of node %s", p.num, p.node.name) }
 
 // GUID returns the port's GUID. All ports of a switch have the GUID of the switch.
 func (p *Port) GUID() verbs.GUID { return p.guid }

@@ -424,11 +424,10 @@ func setSize(o *options, value string) error {
 
 // streams parses the logarithm of a number of streams.
 func streams(field func(*options) *int) func(*options, string) error {
-	var log int
-	set := cli.Number("logarithm of a number of streams", 1, 16, func(*options) *int { return &log })
+	set := cli.Number("logarithm of a number of streams", 1, 16, field)
 	return func(o *options, value string) error {
 		err := set(o, value)
-		*field(o) = 1 << log
+		*field(o) = 1 << *field(o)
 		return err
 	}
 }
