@@ -26,6 +26,21 @@ type cable struct {
 	to      map[netip.Addr]func(rdmatest.Datagram)
 	longest int                          // packet, in bytes
 	loses   func(rdmatest.Datagram) bool // what else it loses, or nil
+	members map[netip.Addr][]netip.Addr  // of groups
+}
+
+func (c *cable) join(own, group netip.Addr, member bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in := slices.Contains(c.members[group], own); in == member {
+		return fmt.Errorf("%v is in group %v: %v", own, group, in)
+	}
+	if member {
+		c.members[group] = append(c.members[group], own)
+	} else {
+		c.members[group] = slices.DeleteFunc(c.members[group], func(a netip.Addr) bool { return a == own })
+	}
+	return nil
 }
 
 func (c *cable) send(d rdmatest.Datagram) {
@@ -33,6 +48,9 @@ func (c *cable) send(d rdmatest.Datagram) {
 	defer c.mu.Unlock()
 	c.longest = max(c.longest, len(d.Payload))
 	receive := c.to[d.Dst]
+	for _, m := range c.members[d.Dst] {
+		receive, d.Member = c.to[m], m
+	}
 	if receive == nil || c.random.Float64() < c.bad || c.loses != nil && c.loses(d) {
 		return
 	}
@@ -49,10 +67,10 @@ func (c *cable) send(d rdmatest.Datagram) {
 // lay returns two fabrics of one host each, with a cable between them.
 func lay(t *testing.T, kind rdmatest.Kind, bad float64) (fabrics [2]*rdmatest.Fabric, c *cable) {
 	const seed = 7
-	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram))}
+	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram)), members: make(map[netip.Addr][]netip.Addr)}
 	for i := range fabrics {
 		fabrics[i] = rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 1)})
-		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send)
+		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send, c.join)
 	}
 	return fabrics, c
 }
@@ -274,7 +292,7 @@ func longestRead(t *testing.T, k rdmatest.Kind) {
 	receive := f.ConnectWire(func(d rdmatest.Datagram) {
 		p := must(roce.Parse(d.Payload[:len(d.Payload)-roce.ICRCSize]))(t)
 		sent = append(sent, p)
-	})
+	}, nil)
 	n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
 	big := must(n.pd.AllocMR(1<<30, verbs.AccessLocalWrite, nil))(t)
 	peer := netip.MustParseAddr("203.0.113.9")
@@ -378,7 +396,7 @@ func TestWireUC(t *testing.T) {
 // Hostile packets end at most the queue pair that they are for. Here the peer's own packets are changed at random, with a correct ICRC.
 func FuzzWire(f *testing.F) {
 	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1), Endless: true})
-	receive := base.ConnectWire(func(rdmatest.Datagram) {})
+	receive := base.ConnectWire(func(rdmatest.Datagram) {}, nil)
 	dev, err := uverbs.Open(base.Host(0).Device(0).Name())
 	if err != nil {
 		f.Fatal(err)
