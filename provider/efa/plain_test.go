@@ -84,8 +84,8 @@ func TestSharedCQ(t *testing.T) {
 	qps := []*qp{w.qp, w.newQP(&driver.CreateQP{Type: verbs.QPTypeSRD, Cap: depths, PD: w.qp.pd, Num: bareQPN + 1})}
 	sge := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
 	order := [8]struct{ qp, queue, i int }{
-		{0, ofSends, 1}, {1, ofSends, 0}, {1, ofSends, 1}, {0, ofSends, 0},
-		{0, ofReceives, 0}, {1, ofReceives, 1}, {0, ofReceives, 1}, {1, ofReceives, 0},
+		{0, ofSends, 1}, {1, ofSends, 1}, {0, ofSends, 0}, {1, ofReceives, 1},
+		{1, ofSends, 0}, {1, ofReceives, 0}, {0, ofReceives, 1}, {0, ofReceives, 0},
 	}
 	for lap := range uint32(5) {
 		var ids [2][3][2]uint64 // of the device
