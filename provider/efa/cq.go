@@ -187,7 +187,7 @@ func (q *cq) alike(wcs []verbs.WC, work *pool, first uint32, qpn uint16) (n int)
 			continue
 		}
 		id, wc := uint64(next&idLow), &wcs[n]
-		*wc = wcs[n-1]
+		*wc = wcs[n-1] // has the same QP and opcode
 		if next&cqeKind == ofReceives<<cqeQueueShift {
 			wc.ByteLen, wc.SLID, wc.SrcQPN = uint32(e.short), e.ah, uint32(e.source)
 		} else if q.wide {
