@@ -97,7 +97,7 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestBatchInvalid: if an operation of a batch is invalid, none is performed.
+// TestBatchInvalid checks that if an operation of a batch is invalid, none is performed.
 func TestBatchInvalid(t *testing.T) {
 	w, a := hostile(t)
 	theirs, ours := regions(t, a, w.ends[1].conn, 64)
@@ -129,7 +129,8 @@ func TestBatchInvalid(t *testing.T) {
 	}
 }
 
-// TestBatchFails: each operation has its own error. Those before the first failure were performed.
+// TestBatchFails checks that each operation has its own error. Those before the first failure were
+// performed.
 func TestBatchFails(t *testing.T) {
 	for _, code := range []verbs.Opcode{verbs.OpRDMARead, verbs.OpRDMAWrite, verbs.OpFetchAdd} {
 		w, a := hostile(t)
@@ -157,8 +158,9 @@ func TestBatchFails(t *testing.T) {
 	}
 }
 
-// TestBatchCancelled: after a canceled batch, of which some operations were performed, some posted and some not, the device
-// owns the memory until it is done. Other calls go on, and the call's operations change no more.
+// TestBatchCancelled checks that after a canceled batch, of which some operations were performed,
+// some posted and some not, the device owns the memory until it is done. Other calls go on, and the
+// call's operations change no more.
 func TestBatchCancelled(t *testing.T) {
 	w, a := hostile(t)
 	theirs, ours := regions(t, a, w.ends[1].conn, 200*16)
@@ -203,8 +205,9 @@ func TestBatchCancelled(t *testing.T) {
 	}
 }
 
-// TestBatchRefused: a post that the queue pair refuses in the middle of a batch ends the connection, and the call returns although
-// no completion reports the operations that were posted. Their memory is freed with the queue pair.
+// TestBatchRefused checks that a post that the queue pair refuses in the middle of a batch ends the
+// connection, and the call returns although no completion reports the operations that were posted.
+// Their memory is freed with the queue pair.
 func TestBatchRefused(t *testing.T) {
 	w, a := hostile(t)
 	theirs, ours := regions(t, a, w.ends[1].conn, 16*16)
@@ -235,7 +238,7 @@ func TestBatchRefused(t *testing.T) {
 	}
 }
 
-// TestBatchEnds: a batch, posted or waiting for room, ends with its connection.
+// TestBatchEnds checks that a batch, posted or waiting for room, ends with its connection.
 func TestBatchEnds(t *testing.T) {
 	for name, end := range map[string]func(*world, *Conn) error{
 		"close": func(_ *world, a *Conn) error { return a.Close() },
@@ -274,7 +277,7 @@ func TestBatchEnds(t *testing.T) {
 	}
 }
 
-// TestLongOp: an operation that is longer than a message may be is performed in pieces.
+// TestLongOp checks that an operation that is longer than a message may be is performed in pieces.
 func TestLongOp(t *testing.T) {
 	w, a := hostile(t)
 	const length = 5 << 30

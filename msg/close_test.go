@@ -16,8 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCloseWithoutAnswer: Close returns before the peer has answered, and ends all
-// calls.
+// TestCloseWithoutAnswer checks that Close returns before the peer has answered, and ends all calls.
 func TestCloseWithoutAnswer(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -59,7 +58,7 @@ func silent(t *testing.T, test func(t *testing.T, a *Conn)) {
 	})
 }
 
-// TestCloseLimits: the background and Shutdown wait for 10 seconds, or as long as
+// TestCloseLimits checks that the background and Shutdown wait for 10 seconds, or as long as
 // SetLinger sets. With a positive number Close waits too.
 func TestCloseLimits(t *testing.T) {
 	silent(t, func(t *testing.T, a *Conn) {
@@ -88,8 +87,8 @@ func TestCloseLimits(t *testing.T) {
 	})
 }
 
-// TestCloseDelivers: messages that were sent before Close arrive, though the program
-// does not wait for that.
+// TestCloseDelivers checks that messages that were sent before Close arrive, though the program does
+// not wait for that.
 func TestCloseDelivers(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -117,7 +116,7 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
-// TestAbort: with SetLinger(0) Close resets the connection at once.
+// TestAbort checks that with SetLinger(0) Close resets the connection at once.
 func TestAbort(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -140,8 +139,8 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// TestCloseWithMessageRead: a large message that has been read, but not received when
-// the program closes, is dropped once.
+// TestCloseWithMessageRead checks that a large message that has been read, but not received when the
+// program closes, is dropped once.
 func TestCloseWithMessageRead(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -165,7 +164,7 @@ func TestCloseWithMessageRead(t *testing.T) {
 	bothClose(t, a, b)
 }
 
-// TestShutdownBroken: if a connection breaks before the peer has received everything,
+// TestShutdownBroken checks that if a connection breaks before the peer has received everything,
 // Shutdown returns the cause, and Close does not wait.
 func TestShutdownBroken(t *testing.T) {
 	w, a := hostile(t)
@@ -182,7 +181,7 @@ func TestShutdownBroken(t *testing.T) {
 	}
 }
 
-// TestCloseAgain: another Close frees the rest that the first one could not free.
+// TestCloseAgain checks that another Close frees the rest that the first one could not free.
 func TestCloseAgain(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallDestroyQP, rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
 		t.Run(string(call), func(t *testing.T) {
@@ -215,7 +214,7 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// TestCloseInUse: objects that the program has created keep a connection without a pool
+// TestCloseInUse checks that objects that the program has created keep a connection without a pool
 // from being freed until they are closed.
 func TestCloseInUse(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
@@ -242,7 +241,7 @@ func TestCloseInUse(t *testing.T) {
 	}
 }
 
-// TestPoolCloseAgain: a region or a pool that could not be closed can be closed again.
+// TestPoolCloseAgain checks that a region or a pool that could not be closed can be closed again.
 func TestPoolCloseAgain(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
 		t.Run(string(call), func(t *testing.T) {
@@ -275,7 +274,7 @@ func TestPoolCloseAgain(t *testing.T) {
 	}
 }
 
-// TestPoolCloseWaits: a pool waits for connections that are being closed in the
+// TestPoolCloseWaits checks that a pool waits for connections that are being closed in the
 // background, and only for those.
 func TestPoolCloseWaits(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.RXE), small
@@ -300,7 +299,7 @@ func TestPoolCloseWaits(t *testing.T) {
 	}
 }
 
-// TestCloseNil: Close of a nil pointer is an error. Free and Release of one do nothing.
+// TestCloseNil checks that Close of a nil pointer is an error. Free and Release of one do nothing.
 func TestCloseNil(t *testing.T) {
 	for name, err := range map[string]error{
 		"Conn.Close": (*Conn)(nil).Close(), "Conn.Shutdown": (*Conn)(nil).Shutdown(t.Context()), "Conn.SetLinger": (*Conn)(nil).SetLinger(0),
@@ -314,7 +313,7 @@ func TestCloseNil(t *testing.T) {
 	(*Buffer)(nil).Free()
 }
 
-// TestEndWithoutCompletions: a queue pair may be closed without completing its work
+// TestEndWithoutCompletions checks that a queue pair may be closed without completing its work
 // requests. The connection ends all the same, and every call returns.
 func TestEndWithoutCompletions(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
@@ -337,7 +336,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 	})
 }
 
-// TestEndUnderCalls: every call ends when the peer's end is closed, whenever the call
+// TestEndUnderCalls checks that every call ends when the peer's end is closed, whenever the call
 // began.
 func TestEndUnderCalls(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
@@ -381,8 +380,8 @@ func TestEndUnderCalls(t *testing.T) {
 	})
 }
 
-// TestConfigLinger: Linger of a Dialer and of a ListenConfig applies to the connection. If positive, Close waits for a
-// message that is stuck, and if negative, Close discards it.
+// TestConfigLinger checks that Linger of a Dialer and of a ListenConfig applies to the connection. If
+// positive, Close waits for a message that is stuck, and if negative, Close discards it.
 func TestConfigLinger(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.RXE), small
 	for _, dialled := range []bool{true, false} {

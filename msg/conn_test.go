@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestAllocs: messages, small or large, and one-sided operations allocate nothing in
-// the steady state.
+// TestAllocs checks that messages, small or large, and one-sided operations allocate nothing in the
+// steady state.
 func TestAllocs(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -81,7 +81,7 @@ func (idleLink) register([]byte, verbs.Access) (memory, error) {
 	return new(fakeMem), nil
 }
 
-// TestIdleMemory: an idle connection takes no more memory than docs/messages.md states.
+// TestIdleMemory checks that an idle connection takes no more memory than docs/messages.md states.
 func TestIdleMemory(t *testing.T) {
 	s, err := (&Config{EagerSize: 256, Window: 4}).shape()
 	if err != nil {
@@ -142,8 +142,8 @@ func cycle(t *testing.T, l *Listener, cfg *Config) error {
 	return nil
 }
 
-// TestRemoved: when the device is removed, all waiting calls return an error that says
-// so. Everything that was on the device can still be closed.
+// TestRemoved checks that when the device is removed, all waiting calls return an error that says so.
+// Everything that was on the device can still be closed.
 func TestRemoved(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -27,7 +27,7 @@ func waits(a *Conn, l *Listener) map[string]func(context.Context) error {
 	}
 }
 
-// TestContextErrors: an error caused by a context names operation and object, and matches
+// TestContextErrors checks that an error caused by a context names operation and object, and matches
 // the error of the context. It is a timeout if the deadline has passed.
 func TestContextErrors(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
@@ -62,7 +62,7 @@ func TestContextErrors(t *testing.T) {
 	})
 }
 
-// TestClosedErrors: every call on a closed connection or with a closed region returns an
+// TestClosedErrors checks that every call on a closed connection or with a closed region returns an
 // error that matches net.ErrClosed.
 func TestClosedErrors(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {

@@ -52,8 +52,8 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// TestConnectWithoutDevice: each call to the device fails once while both ends connect. An
-// error is returned, and nothing is leaked.
+// TestConnectWithoutDevice lets each call to the device fail once while both ends connect, and checks
+// that an error is returned and nothing is leaked.
 func TestConnectWithoutDevice(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for _, call := range []rdmatest.Call{rdmatest.CallOpen, rdmatest.CallAsyncEvents, rdmatest.CallAllocPD, rdmatest.CallCreateChannel,

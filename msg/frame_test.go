@@ -146,7 +146,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// TestLastCredit: the last credit is for a frame that only grants credits.
+// TestLastCredit checks that the last credit is for a frame that only grants credits.
 func TestLastCredit(t *testing.T) {
 	for left, want := range []struct{ data, grant bool }{{false, false}, {false, true}, {true, true}} {
 		a := allowance{window: 8, sent: 5, limit: 5 + uint16(left)}
@@ -177,7 +177,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsDieOut: two sides that only answer each other's grants come to rest.
+// TestGrantsDieOut checks that two sides that only answer each other's grants come to rest.
 func TestGrantsDieOut(t *testing.T) {
 	for _, window := range []uint16{minWindow, 5, 7, 32, maxWindow} {
 		r := rand.New(rand.NewPCG(uint64(window), 1))

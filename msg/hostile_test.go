@@ -45,7 +45,7 @@ func bytesOfFrame(f frame, payload ...byte) []byte {
 	return b
 }
 
-// TestHostilePeer: a violation of the protocol ends the connection with an error that
+// TestHostilePeer checks that a violation of the protocol ends the connection with an error that
 // describes it.
 func TestHostilePeer(t *testing.T) {
 	long := make([]byte, rtsSize)
@@ -90,8 +90,7 @@ func tooMany(n int) (frames [][]byte) {
 	return frames
 }
 
-// TestFaultAfterMessages: messages before a violation can be received, and then the
-// error.
+// TestFaultAfterMessages checks that messages before a violation can be received, and then the error.
 func TestFaultAfterMessages(t *testing.T) {
 	w, c := hostile(t)
 	w.inject(bytesOfFrame(frame{typ: typeData, limit: 9, cookie: 1}, 'x'))
@@ -147,8 +146,8 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// TestOnlyLargeBuffersAreOpen: the peer can read the large messages that are announced
-// to it, and no other memory.
+// TestOnlyLargeBuffersAreOpen checks that the peer can read the large messages that are announced to
+// it, and no other memory.
 func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 	w, c := hostile(t)
 	if err := c.Send(t.Context(), make([]byte, 100)); err != nil {
@@ -165,7 +164,7 @@ func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 	}
 }
 
-// TestHugeCompletion: a device that reports a message of 2 GiB or more is not believed,
+// TestHugeCompletion checks that a device that reports a message of 2 GiB or more is not believed,
 // even if int has 32 bits.
 func TestHugeCompletion(t *testing.T) {
 	_, c := hostile(t)

@@ -101,7 +101,7 @@ func TestAcceptGone(t *testing.T) {
 	})
 }
 
-// TestRefused: bad configurations and addresses are refused before anything is created.
+// TestRefused checks that bad configurations and addresses are refused before anything is created.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for name, cfg := range map[string]Config{
@@ -139,7 +139,8 @@ func TestListenerClosedTwice(t *testing.T) {
 	}
 }
 
-// TestListenerShutdown: Shutdown of a Listener waits until the accepted connections are closed and have delivered everything.
+// TestListenerShutdown checks that Shutdown of a Listener waits until the accepted connections are
+// closed and have delivered everything.
 func TestListenerShutdown(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)

@@ -79,8 +79,8 @@ func TestRequestsToSendTakeNoMemory(t *testing.T) {
 	})
 }
 
-// TestLargeMessagesGrow: large messages of all sizes arrive whole, in buffers that grow
-// or are reused, and their memory stays within the budget.
+// TestLargeMessagesGrow checks that large messages of all sizes arrive whole, in buffers that grow or
+// are reused, and their memory stays within the budget.
 func TestLargeMessagesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := (&Config{EagerSize: 64, Window: 16, MaxMessage: 4 << 20, MaxMemory: 4 << 20}).shape()
@@ -135,9 +135,9 @@ func TestLargeMessagesGrow(t *testing.T) {
 	})
 }
 
-// TestPoolBudget: if the messages that a program has not released use all memory of a
-// pool, further large messages wait, but small ones do not. Releasing a message lets the
-// connection continue that has waited longest.
+// TestPoolBudget checks that if the messages that a program has not released use all memory of a
+// pool, further large messages wait, but small ones do not. Releasing a message lets the connection
+// continue that has waited longest.
 func TestPoolBudget(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestPoolBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetRefused: Listen refuses a budget that is too small for the longest message.
+// TestBudgetRefused checks that Listen refuses a budget that is too small for the longest message.
 func TestBudgetRefused(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	pooled := Config{MaxMessage: 1 << 30, Pool: newPool(t, f, 1)}
@@ -219,8 +219,8 @@ func TestBudgetRefused(t *testing.T) {
 	}
 }
 
-// TestBudgetLeave: a connection that closes while it waits for memory leaves the queue
-// and releases its memory.
+// TestBudgetLeave checks that a connection that closes while it waits for memory leaves the queue and
+// releases its memory.
 func TestBudgetLeave(t *testing.T) {
 	g := &budget{most: 8}
 	var woken []string
@@ -245,7 +245,7 @@ func TestBudgetLeave(t *testing.T) {
 	}
 }
 
-// TestHeapClosedWhileRegistering: Close of a heap waits for a registration in progress,
+// TestHeapClosedWhileRegistering checks that Close of a heap waits for a registration in progress,
 // and then closes the registered memory.
 func TestHeapClosedWhileRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -219,8 +219,8 @@ func (p *play) receive(c *Conn, from, count int) int {
 	return count
 }
 
-// TestCloseBehindFlush: the peer's CLOSE has arrived when the connection ends, but the flushed
-// sends are read first. The peer has everything that it wanted.
+// TestCloseBehindFlush checks that Shutdown succeeds if the peer's CLOSE arrived before the
+// connection ended, though the flushed sends are polled first.
 func TestCloseBehindFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := (&Config{}).shape()

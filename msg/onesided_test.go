@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOneSided: one-sided operations complete with their own results, and carry the
-// right numbers.
+// TestOneSided checks that one-sided operations complete with their own results, and carry the right
+// numbers.
 func TestOneSided(t *testing.T) {
 	w, a := hostile(t)
 	b := w.ends[1].conn
@@ -63,8 +63,8 @@ func TestOneSided(t *testing.T) {
 	}
 }
 
-// TestCancelledOp: a canceled call leaves its work request and the memory to the
-// device. The completion wakes no later call.
+// TestCancelledOp checks that a canceled call leaves its work request and the memory to the device.
+// The completion wakes no later call.
 func TestCancelledOp(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register([]byte("abcdefgh"), MayRead|MayAtomic)
@@ -109,8 +109,8 @@ func TestCancelledOp(t *testing.T) {
 	}
 }
 
-// TestOpGeneration: the completion of an earlier use of a slot does not complete a
-// later one.
+// TestOpGeneration checks that the completion of an earlier use of a slot does not complete a later
+// one.
 func TestOpGeneration(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register(make([]byte, 8), MayAtomic)
@@ -137,7 +137,7 @@ func TestOpGeneration(t *testing.T) {
 	}
 }
 
-// TestCloseEndsOps: waiting calls end with the connection, even if no completion comes.
+// TestCloseEndsOps checks that waiting calls end with the connection, even if no completion comes.
 func TestCloseEndsOps(t *testing.T) {
 	w, a := hostile(t)
 	theirs, err := w.ends[1].conn.Register(make([]byte, 8), MayAtomic)

@@ -71,7 +71,8 @@ func TestWithoutConnectionManager(t *testing.T) {
 	}
 }
 
-// TestHostileOver: a peer on a stream that greets as it should not is refused and reported, and the listener goes on.
+// TestHostileOver checks that a peer on a stream that greets as it should not is refused and
+// reported, and the listener goes on.
 func TestHostileOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	over := &oob.Config{PD: conntest.OpenPD(t, f.Host(0).Device(0))}
@@ -99,7 +100,7 @@ func TestHostileOver(t *testing.T) {
 	}
 }
 
-// TestRefusedOver: bad options are refused at once, and the stream is closed.
+// TestRefusedOver checks that bad options are refused at once, and the stream is closed.
 func TestRefusedOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	over := &oob.Config{PD: conntest.OpenPD(t, f.Host(0).Device(0))}

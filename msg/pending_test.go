@@ -22,8 +22,8 @@ func (m *closedMemory) Close() error {
 	return m.memory.Close()
 }
 
-// TestPendingEnd: a connection that will not be returned leaves its pool at some point
-// of its Close, so the pool waits for it. After end, no connection is set up.
+// TestPendingEnd checks that a connection that will not be returned leaves its pool at some point of
+// its Close, so the pool waits for it. After end, no connection is set up.
 func TestPendingEnd(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestPendingEnd(t *testing.T) {
 	}
 }
 
-// TestPendingClosedEarly: a pool delivers a connection before Accept returns it, and
-// the program may close it. Accept returns it all the same. A connection that was not
-// delivered, or could not be accepted, is removed.
+// TestPendingClosedEarly checks that a pool delivers a connection before Accept returns it, and the
+// program may close it. Accept returns it all the same. A connection that was not delivered, or could
+// not be accepted, is removed.
 func TestPendingClosedEarly(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.SIW), small
 	cfg.Pool = newPool(t, f, 4)

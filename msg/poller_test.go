@@ -18,8 +18,8 @@ func patiently(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestCallsSideBySide: calls of every kind wait concurrently, some are canceled, and
-// each gets its own result.
+// TestCallsSideBySide checks that calls of every kind wait concurrently, some are canceled, and each
+// gets its own result.
 func TestCallsSideBySide(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
@@ -98,7 +98,7 @@ func readBack(t *testing.T, ctx context.Context, c *Conn, own *Region, at Remote
 	}
 }
 
-// TestBackground: the peer's Close is answered while the program makes no call.
+// TestBackground checks that the peer's Close is answered while the program makes no call.
 func TestBackground(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
@@ -108,8 +108,8 @@ func TestBackground(t *testing.T) {
 	})
 }
 
-// TestWaitsEnd: a call that holds the turn returns when something else than a
-// completion ends its wait.
+// TestWaitsEnd checks that a call that holds the turn returns when something else than a completion
+// ends its wait.
 func TestWaitsEnd(t *testing.T) {
 	anywhere(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)

@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPoolFull: a full pool refuses a connection on either side. A connection that
-// closes makes room.
+// TestPoolFull checks that a full pool refuses a connection on either side. A connection that closes
+// makes room.
 func TestPoolFull(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -56,7 +56,8 @@ func TestPoolFull(t *testing.T) {
 	}
 }
 
-// TestNewPoolFails: each call to the device fails once in NewPool. Nothing is leaked.
+// TestNewPoolFails lets each call to the device fail once in NewPool, and checks that nothing is
+// leaked.
 func TestNewPoolFails(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for n, struck := 0, true; struck; n++ {
@@ -91,7 +92,7 @@ func TestNewPoolFails(t *testing.T) {
 	}
 }
 
-// TestNewPoolRefused: NewPool refuses bad arguments.
+// TestNewPoolRefused checks that NewPool refuses bad arguments.
 func TestNewPoolRefused(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open("rxe0")
@@ -120,7 +121,7 @@ func TestNewPoolRefused(t *testing.T) {
 	}
 }
 
-// TestPoolOfSeveralCQs: there are several pairs of completion queues if one has no room
+// TestPoolOfSeveralCQs checks that there are several pairs of completion queues if one has no room
 // for all connections.
 func TestPoolOfSeveralCQs(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
@@ -167,7 +168,7 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 	}
 }
 
-// TestPoolElsewhere: a pool on another device than that of the connection is refused.
+// TestPoolElsewhere checks that a pool on another device than that of the connection is refused.
 func TestPoolElsewhere(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestPoolElsewhere(t *testing.T) {
 	}
 }
 
-// TestPoolClosed: a closed pool accepts no connection and no region.
+// TestPoolClosed checks that a closed pool accepts no connection and no region.
 func TestPoolClosed(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -245,8 +246,8 @@ func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
 	return cfg.Pool, clients
 }
 
-// TestPoolRecv: Recv of a pool returns the messages of all connections, those of each
-// in order, short and long, also with several goroutines.
+// TestPoolRecv checks that Recv of a pool returns the messages of all connections, those of each in
+// order, short and long, also with several goroutines.
 func TestPoolRecv(t *testing.T) {
 	const count = 30
 	p, clients := served(t, 5)
@@ -282,7 +283,7 @@ func TestPoolRecv(t *testing.T) {
 	}
 }
 
-// TestPoolRecvEnds: Recv of a pool returns each end once, after the messages.
+// TestPoolRecvEnds checks that Recv of a pool returns each end once, after the messages.
 func TestPoolRecvEnds(t *testing.T) {
 	p, clients := served(t, 2)
 	if err := clients[0].Send(t.Context(), []byte("last words")); err != nil {
@@ -328,8 +329,9 @@ func TestPoolRecvEnds(t *testing.T) {
 	}
 }
 
-// TestPoolRemoved: when the device is removed, Recv of the pool returns the end of each connection, and, if the driver takes the
-// device away, an error of the pool itself. Otherwise the pool goes on until it is closed.
+// TestPoolRemoved checks that when the device is removed, Recv of the pool returns the end of each
+// connection, and, if the driver takes the device away, an error of the pool itself. Otherwise the
+// pool goes on until it is closed.
 func TestPoolRemoved(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -383,7 +385,7 @@ func TestPoolRemoved(t *testing.T) {
 	}
 }
 
-// TestReadyList: a connection that is removed is not in the list any more.
+// TestReadyList checks that a connection that is removed is not in the list any more.
 func TestReadyList(t *testing.T) {
 	r := readyList{some: newSignal()}
 	var c [4]Conn

@@ -33,7 +33,7 @@ func receiveOne(t *testing.T, c *Conn, want int) {
 	m.Release()
 }
 
-// TestShutdownWaitsForLarge: Shutdown waits until the peer has read all large messages.
+// TestShutdownWaitsForLarge checks that Shutdown waits until the peer has read all large messages.
 // Close leaves that to the background.
 func TestShutdownWaitsForLarge(t *testing.T) {
 	pairWith(t, 8, func(t *testing.T, a, b *Conn) {
@@ -59,7 +59,7 @@ func TestShutdownWaitsForLarge(t *testing.T) {
 	})
 }
 
-// TestLargeMessagesUnderWay: the number of large messages that the peer has not read is
+// TestLargeMessagesUnderWay checks that the number of large messages that the peer has not read is
 // limited.
 func TestLargeMessagesUnderWay(t *testing.T) {
 	pairWith(t, 4*rendezvous, func(t *testing.T, a, b *Conn) {
@@ -85,7 +85,7 @@ func TestLargeMessagesUnderWay(t *testing.T) {
 	})
 }
 
-// TestUnsignaledMessagesKeepNoBuffers: the program can have a window of buffers, no matter
+// TestUnsignaledMessagesKeepNoBuffers checks that the program can have a window of buffers, no matter
 // how many unsignaled messages keep theirs.
 func TestUnsignaledMessagesKeepNoBuffers(t *testing.T) {
 	s, err := (&Config{EagerSize: 64, Window: 32}).shape()
@@ -111,7 +111,8 @@ func TestUnsignaledMessagesKeepNoBuffers(t *testing.T) {
 	}
 }
 
-// TestTooLong: the sender can ask for the peer's limit, and the error of a longer message names both numbers.
+// TestTooLong checks that the sender can ask for the peer's limit, and the error of a longer message
+// names both numbers.
 func TestTooLong(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	cfg := small

@@ -75,7 +75,7 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestStatsFail: completions with an error are counted by their status.
+// TestStatsFail checks that completions with an error are counted by their status.
 func TestStatsFail(t *testing.T) {
 	w, a := hostile(t)
 	w.cut()

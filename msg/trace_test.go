@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTrace: a Trace in the Config is called for each step of a dial, for both ends, for a wait for credit, and when the connection
-// ends.
+// TestTrace checks that a Trace in the Config is called for each step of a dial, for both ends, for a
+// wait for credit, and when the connection ends.
 func TestTrace(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		var mu sync.Mutex

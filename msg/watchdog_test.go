@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestDeadLink: a dead link ends the connection with the status of the send that was
-// not acknowledged, not with that of the flushed receives. A side that only receives
-// detects it by a probe.
+// TestDeadLink checks that a dead link ends the connection with the status of the send that was not
+// acknowledged, not with that of the flushed receives. A side that only receives detects it by a
+// probe.
 func TestDeadLink(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for _, pooled := range []bool{false, true} {
@@ -46,7 +46,7 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// TestDeadLinkUnsignaled: the failure of an unsignaled message is the cause too.
+// TestDeadLinkUnsignaled checks that the failure of an unsignaled message is the cause too.
 func TestDeadLinkUnsignaled(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		f := newFabric(t, kind)
@@ -65,7 +65,7 @@ func TestDeadLinkUnsignaled(t *testing.T) {
 	}
 }
 
-// TestCauseOutOfOrder: the cause is that of the send, whichever completion is polled
+// TestCauseOutOfOrder checks that the cause is that of the send, whichever completion is polled
 // first.
 func TestCauseOutOfOrder(t *testing.T) {
 	_, c := hostile(t)
@@ -80,7 +80,7 @@ func TestCauseOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestProbe: only an idle connection probes its peer.
+// TestProbe checks that only an idle connection probes its peer.
 func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)
@@ -125,8 +125,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestFirstFrameLimit: a peer that connects and never sends a frame loses its
-// connection.
+// TestFirstFrameLimit checks that a peer that connects and never sends a frame loses its connection.
 func TestFirstFrameLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testShape(t))
@@ -148,7 +147,7 @@ func TestFirstFrameLimit(t *testing.T) {
 	})
 }
 
-// TestReadLimit: a peer that announces a message and does not let it be read loses its
+// TestReadLimit checks that a peer that announces a message and does not let it be read loses its
 // connection.
 func TestReadLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,7 @@ func checkConnected(t *testing.T, a, b *Conn) {
 	send(t, b, a)
 }
 
-// TestAgreement: the lower MTU counts, and no end issues more READs than the other serves.
+// TestAgreement checks that the lower MTU counts, and no end issues more READs than the other serves.
 func TestAgreement(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	small := w.config(1, verbs.QPTypeRC)
@@ -133,7 +133,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestReads: the end that serves fewer READs decides.
+// TestReads checks that the end that serves fewer READs decides.
 func TestReads(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	half, err := Offer(w.config(0, verbs.QPTypeRC))
@@ -161,7 +161,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestBothDial: one of the two becomes the accepting side, over a stream without room.
+// TestBothDial checks that one of the two becomes the accepting side, over a stream without room.
 func TestBothDial(t *testing.T) {
 	for range 4 { // the nonces decide who
 		w := newWorld(t, devices["rxe"])
@@ -177,7 +177,8 @@ func TestBothDial(t *testing.T) {
 	}
 }
 
-// TestEnds: each way in which a connection ends is noticed by both sides, on their queue pairs, too.
+// TestEnds checks that each way in which a connection ends is noticed by both sides, on their queue
+// pairs, too.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(*Conn) error{
 		"disconnect": (*Conn).Disconnect,
@@ -227,7 +228,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestQueuePairFails: a work request that fails ends the connection on its side.
+// TestQueuePairFails checks that a work request that fails ends the connection on its side.
 func TestQueuePairFails(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	a, _ := w.mustConnect(verbs.QPTypeRC)
@@ -246,7 +247,7 @@ func TestQueuePairFails(t *testing.T) {
 	}
 }
 
-// TestMismatch: ends that do not fit together say so, at both of them, and leave nothing.
+// TestMismatch checks that ends that do not fit together say so, at both of them, and leave nothing.
 func TestMismatch(t *testing.T) {
 	for name, change := range map[string][2]func(*Config){
 		"transport": {func(c *Config) { c.QP.Type = verbs.QPTypeUC }, func(c *Config) { c.QP.Type = verbs.QPTypeUD }},
@@ -268,7 +269,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestMismatchedGIDType: the error has both GIDs and their types.
+// TestMismatchedGIDType checks that the error has both GIDs and their types.
 func TestMismatchedGIDType(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	half, err := Offer(w.config(0, 0))
@@ -294,7 +295,7 @@ func TestMismatchedGIDType(t *testing.T) {
 	}
 }
 
-// TestFollowsGID: the accepting end chooses a GID like the peer's.
+// TestFollowsGID checks that the accepting end chooses a GID like the peer's.
 func TestFollowsGID(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	for _, choice := range []uverbs.GIDChoice{{IPv4: true}, {IPv6: true}} {
@@ -313,7 +314,8 @@ func TestFollowsGID(t *testing.T) {
 	}
 }
 
-// TestAuthorize: no queue pair is created for a peer that is refused, and the peer does not learn why.
+// TestAuthorize checks that no queue pair is created for a peer that is refused, and the peer does
+// not learn why.
 func TestAuthorize(t *testing.T) {
 	secret := errors.New("not on the list")
 	w := newWorld(t, devices["rxe"])
@@ -337,8 +339,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestCanceledWhileAuthorizing: an attempt that ends while Authorize runs returns Authorize's error, and does not say
-// that the peer has sent nothing.
+// TestCanceledWhileAuthorizing checks that an attempt that ends while Authorize runs returns
+// Authorize's error, and does not say that the peer has sent nothing.
 func TestCanceledWhileAuthorizing(t *testing.T) {
 	slow := errors.New("the directory does not answer")
 	w := newWorld(t, devices["rxe"])
@@ -357,7 +359,7 @@ func TestCanceledWhileAuthorizing(t *testing.T) {
 	}
 }
 
-// TestDeadline: a silent peer costs no more than the deadline, and the stream is closed.
+// TestDeadline checks that a silent peer costs no more than the deadline, and the stream is closed.
 func TestDeadline(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	for name, try := range map[string]func(context.Context, io.ReadWriteCloser, *Config) (*Conn, error){"dial": Dial, "accept": Accept} {
@@ -387,7 +389,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestConfig: bad options are refused at once, and the stream is closed.
+// TestConfig checks that bad options are refused at once, and the stream is closed.
 func TestConfig(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	for name, change := range map[string]func(*Config){
@@ -427,7 +429,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestIWARP: the error says what to use.
+// TestIWARP checks that the error on an iWARP device says what to use.
 func TestIWARP(t *testing.T) {
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
 	_, err := Offer(&Config{PD: openPD(t, fabric.Host(0))})
@@ -436,7 +438,7 @@ func TestIWARP(t *testing.T) {
 	}
 }
 
-// TestAttemptFails: whichever call of the kernel fails, nothing is left.
+// TestAttemptFails checks that whichever call of the kernel fails, nothing is left.
 func TestAttemptFails(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallQueryPort, rdmatest.CallCreateChannel, rdmatest.CallCreateCQ, rdmatest.CallCreateQP, rdmatest.CallModifyQP} {
 		for skip := range 3 {
@@ -492,7 +494,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestRecentNumbers: the number of a queue pair whose peer may still send is not used at once.
+// TestRecentNumbers checks that the number of a queue pair whose peer may still send is not used at
+// once.
 func TestRecentNumbers(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	numbers := recentQPNs{until: make(map[recentQPN]time.Time)}
@@ -536,7 +539,8 @@ func TestRecentNumbers(t *testing.T) {
 	}
 }
 
-// TestForgottenNumbers: once both ends have said good-bye, the numbers of their queue pairs may be used again.
+// TestForgottenNumbers checks that once both ends have said good-bye, the numbers of their queue
+// pairs may be used again.
 func TestForgottenNumbers(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	a, b := w.mustConnect(verbs.QPTypeRC)

@@ -57,7 +57,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: a later version may add fields.
+// TestUnknownFields checks that a later version may add fields.
 func TestUnknownFields(t *testing.T) {
 	f := frame{kind: kindOffer, endpoint: sample(verbs.QPTypeUD)}
 	b := append(f.bytes(), 0xff, 1, 0, 3, 'n', 'e', 'w')
@@ -67,7 +67,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestBadMessages: each mistake of a peer is named.
+// TestBadMessages checks that each mistake of a peer is named.
 func TestBadMessages(t *testing.T) {
 	change := func(kind verbs.QPType, f func(*Endpoint)) []byte {
 		e := sample(kind)
@@ -120,7 +120,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// TestReason: the reason of a peer's refusal can't write to a terminal.
+// TestReason checks that the reason of a peer's refusal can't write to a terminal.
 func TestReason(t *testing.T) {
 	m := machine{state: awaitAnswer}
 	_, err := m.receive(&frame{kind: kindRefuse, reason: "\x1b[2J"})

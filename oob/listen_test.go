@@ -69,7 +69,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestStrangePeers: each strange peer causes one clear error of Accept, leaves nothing, and keeps nobody out.
+// TestStrangePeers checks that each strange peer causes one clear error of Accept, leaves nothing,
+// and keeps nobody out.
 func TestStrangePeers(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	l, p := w.listen(w.config(1, verbs.QPTypeRC))
@@ -142,7 +143,7 @@ func TestStrangePeers(t *testing.T) {
 	}
 }
 
-// TestStaleAnswer: an answer to an earlier attempt is refused.
+// TestStaleAnswer checks that an answer to an earlier attempt is refused.
 func TestStaleAnswer(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	var halves [2]*Half
@@ -176,7 +177,8 @@ func TestStaleAnswer(t *testing.T) {
 	}
 }
 
-// TestHalfOpen: a thousand peers that connect and say nothing keep nobody out, and leave nothing.
+// TestHalfOpen checks that a thousand peers that connect and say nothing keep nobody out, and leave
+// nothing.
 func TestHalfOpen(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	l, p := w.listen(w.config(1, verbs.QPTypeRC))
@@ -213,7 +215,8 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// TestHalfOffered: peers that send an offer, for which a queue pair is created, and then nothing leave nothing either.
+// TestHalfOffered checks that peers that send an offer, for which a queue pair is created, and then
+// nothing leave nothing either.
 func TestHalfOffered(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	l, p := w.listen(&Config{PD: w.pds[1]})

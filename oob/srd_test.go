@@ -127,8 +127,8 @@ func (e *srdEnd) run(ctx context.Context) error {
 	})
 }
 
-// TestSRD: both ends write, send and read as soon as they may, which takes an address handle at both. Messages and
-// completions come in the order of the seed.
+// TestSRD checks that both ends write, send and read as soon as they may, which takes an address
+// handle at both. Messages and completions come in the order of the seed.
 func TestSRD(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, halves := range []bool{false, true} {
@@ -172,7 +172,7 @@ func TestSRD(t *testing.T) {
 	}
 }
 
-// TestSRDFails: a work request that fails is no end.
+// TestSRDFails checks that a work request that fails is no end.
 func TestSRDFails(t *testing.T) {
 	w := newWorld(t, devices["efa"])
 	a, b := w.mustConnect(verbs.QPTypeSRD)
@@ -214,7 +214,7 @@ func TestSRDPeers(t *testing.T) {
 	}
 }
 
-// TestEFALID: what a peer says of LIDs means nothing on EFA.
+// TestEFALID checks that what a peer says of LIDs means nothing on EFA.
 func TestEFALID(t *testing.T) {
 	w := newWorld(t, devices["efa"])
 	half, err := Offer(w.config(0, verbs.QPTypeSRD))
@@ -234,7 +234,7 @@ func TestEFALID(t *testing.T) {
 	closeLater(t, b)
 }
 
-// TestNoRC: EFA has no RC, and the error names the device's types.
+// TestNoRC checks that EFA has no RC, and the error names the device's types.
 func TestNoRC(t *testing.T) {
 	w := newWorld(t, devices["efa"])
 	_, err := Offer(w.config(0, 0))

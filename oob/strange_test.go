@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestStrangeServers: each strange answer ends a dial with one clear error, and leaves nothing.
+// TestStrangeServers checks that each strange answer ends a dial with one clear error, and leaves
+// nothing.
 func TestStrangeServers(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	// answers sends the answer to an offer, changed.
@@ -80,7 +81,8 @@ func otherFamily(gid verbs.GID) verbs.GID {
 	return verbs.GID(netip.MustParseAddr("::ffff:192.0.2.1").As16())
 }
 
-// TestAnswersTwice: a server that answers a second time breaks the connection that its first answer made.
+// TestAnswersTwice checks that a server that answers a second time breaks the connection that its
+// first answer made.
 func TestAnswersTwice(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	near, far := net.Pipe()

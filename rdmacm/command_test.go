@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// TestRoomIsClean: a request's memory has no remains of an earlier request, of any size.
+// TestRoomIsClean checks that a request's memory has no remains of an earlier request, of any size.
 func TestRoomIsClean(t *testing.T) {
 	for range 100 { // the race detector has a pool forget now and then
 		r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](1)

@@ -222,7 +222,7 @@ func testEndLeavesSharedCQs(t *testing.T) {
 	w.empty()
 }
 
-// TestExplain: calls that fail with EIO show a removal before its event arrives.
+// TestExplain checks that calls that fail with EIO show a removal before its event arrives.
 func TestExplain(t *testing.T) {
 	w := newWorld(t, aRXE)
 	c := w.dialIn()
@@ -240,7 +240,7 @@ func TestExplain(t *testing.T) {
 	w.empty()
 }
 
-// TestCloseAcknowledges: Close disconnects, and frees the queue pair, without the error
+// TestCloseAcknowledges checks that Close disconnects, and frees the queue pair, without the error
 // state, in which rxe no longer acknowledges messages.
 func TestCloseAcknowledges(t *testing.T) {
 	w := newWorld(t, aRXE)
@@ -260,7 +260,7 @@ func TestCloseAcknowledges(t *testing.T) {
 	w.empty()
 }
 
-// TestCloseHeldQP: a queue pair that a memory window holds stays, but its work ends.
+// TestCloseHeldQP checks that a queue pair that a memory window holds stays, but its work ends.
 func TestCloseHeldQP(t *testing.T) {
 	w := newWorld(t, aRXE)
 	c := w.dialIn()
@@ -279,7 +279,8 @@ func TestCloseHeldQP(t *testing.T) {
 	w.empty()
 }
 
-// TestCloseTwice: a second Close matches net.ErrClosed, and that of a nil pointer os.ErrInvalid.
+// TestCloseTwice checks that a second Close matches net.ErrClosed, and that of a nil pointer
+// os.ErrInvalid.
 func TestCloseTwice(t *testing.T) {
 	for name, err := range map[string]error{
 		"Conn": (*Conn)(nil).Close(), "Listener": (*Listener)(nil).Close(), "EventChannel": (*EventChannel)(nil).Close(),

@@ -404,8 +404,8 @@ func (h *host) OpenDevice(node string, _ uint64) (ioctl.File, error) {
 	return h.device(), nil
 }
 
-// TestRegisteredKernel: a device of a kernel in this process is listed beside those of
-// the running one, dialled by its address, and gone with its kernel.
+// TestRegisteredKernel checks that a device of a kernel in this process is listed beside those of the
+// running one, dialled by its address, and gone with its kernel.
 func TestRegisteredKernel(t *testing.T) {
 	var index uint32
 	listed := func() bool {

@@ -136,8 +136,8 @@ func ExampleMulticast() {
 	defer member.Close()
 }
 
-// TestServeShared: the server of ExampleConfig_sharedReceives answers several clients, also the first
-// message of each, and leaves nothing.
+// TestServeShared checks that the server of ExampleConfig_sharedReceives answers several clients,
+// also the first message of each, and leaves nothing.
 func TestServeShared(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE, rdmatest.MLX5} { // erdma has no SRQ
 		t.Run(kind.String(), func(t *testing.T) {

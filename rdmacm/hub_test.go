@@ -154,8 +154,8 @@ func TestHubWaitsForTurns(t *testing.T) {
 	})
 }
 
-// TestSharedHub: those who dial have one channel, which goes with the last of
-// them; later connections get another.
+// TestSharedHub checks that those who dial have one channel, which goes with the last of them; later
+// connections get another.
 func TestSharedHub(t *testing.T) {
 	w := newDatagramWorld(t)
 	for range 2 {
@@ -174,8 +174,8 @@ func TestSharedHub(t *testing.T) {
 	}
 }
 
-// TestSharedHubFails: when no more events come, all who share the hub hear of
-// it, and the next one has a hub that works.
+// TestSharedHubFails checks that when no more events come, all who share the hub hear of it, and the
+// next one has a hub that works.
 func TestSharedHubFails(t *testing.T) {
 	w := newDatagramWorld(t)
 	broken := []*Conn{w.openUD(), w.openUD()}
@@ -199,7 +199,7 @@ func TestSharedHubFails(t *testing.T) {
 	w.empty()
 }
 
-// TestHubFailsBeforeSink: an ID that was being made when the hub failed.
+// TestHubFailsBeforeSink checks that an ID that was being made when the hub failed has the cause.
 func TestHubFailsBeforeSink(t *testing.T) {
 	useFake(t, newFake())
 	h, err := newHub(kernel.Owner(local4))

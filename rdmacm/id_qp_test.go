@@ -54,7 +54,7 @@ type xrcSide struct {
 	qp  *uverbs.QP
 }
 
-// TestXRC: a queue pair that only sends is connected to one of a domain, and its message
+// TestXRC checks that a queue pair that only sends is connected to one of a domain, and its message
 // finds the SRQ that it names.
 func TestXRC(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})

@@ -107,7 +107,8 @@ func TestCreateErrno(t *testing.T) {
 	}
 }
 
-// TestPortSpaceTooWide: the kernel has 16 bits for it, and gets no other one instead.
+// TestPortSpaceTooWide checks that a port space of more than the kernel's 16 bits is refused, not
+// truncated.
 func TestPortSpaceTooWide(t *testing.T) {
 	k := newFake()
 	if _, err := newEventChannel(k).NewID(1<<16|verbs.PortSpaceTCP, verbs.QPTypeRC); !errors.Is(err, syscall.EINVAL) {

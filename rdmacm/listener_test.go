@@ -372,7 +372,8 @@ func TestListenTriesAnotherPort(t *testing.T) {
 	}
 }
 
-// TestPeerGaveUp: an answer to a peer that has given up matches ErrDisconnected. On RoCE the kernel's errno is EINVAL.
+// TestPeerGaveUp checks that an answer to a peer that has given up matches ErrDisconnected. On RoCE
+// the kernel's errno is EINVAL.
 func TestPeerGaveUp(t *testing.T) {
 	k := newFake()
 	l := mustListen(t, k, "10.0.0.1:1", &ListenConfig{})

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestTraceRefused: both ends' Traces have the reason for which a connection was refused.
+// TestTraceRefused checks that both ends' Traces have the reason for which a connection was refused.
 func TestTraceRefused(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
 	errNo := errors.New("not this one")

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestAllocations: a round trip takes few allocations. They were most of its time once.
+// TestAllocations checks that a round trip takes few allocations.
 func TestAllocations(t *testing.T) {
 	for kind, most := range map[rdmatest.Kind]float64{rdmatest.RXE: 8, rdmatest.SIW: 8, rdmatest.ERDMA: 10, rdmatest.MLX5: 8} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -26,8 +26,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestConnectMemory: queues are made of the memory of queues that are gone. Making them anew,
-// 200 KiB for a connection of RXE, was most of the time that connecting takes.
+// TestConnectMemory checks that queues are made of the memory of queues that are gone. Allocating it
+// again, 200 KiB for a connection of RXE, would take most of the time of connecting.
 func TestConnectMemory(t *testing.T) {
 	const most, rounds = 120 << 10, 60 // bytes
 	for _, k := range rdmatest.Kinds {

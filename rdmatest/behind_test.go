@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestBehindFailedSend: requests behind a send that fails do not leave, although
-// sends before are still on their way.
+// TestBehindFailedSend checks that requests behind a send that fails do not leave, although sends
+// before are still on their way.
 func TestBehindFailedSend(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
 		a, b := two(t, f, verbs.QPTypeRC, all)
@@ -34,7 +34,8 @@ func TestBehindFailedSend(t *testing.T) {
 	})
 }
 
-// TestEndBehindData: over iWARP data that was sent before Disconnect arrives before the end does.
+// TestEndBehindData checks that over iWARP data that was sent before Disconnect arrives before the
+// end does.
 func TestEndBehindData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})

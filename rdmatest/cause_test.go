@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOverflowEndsConnection: a CQ that overflows ends the waits and the connection, with that cause. The
-// completions that it still has are returned first.
+// TestOverflowEndsConnection checks that a CQ that overflows ends the waits and the connection, with
+// that cause. The completions that it still has are returned first.
 func TestOverflowEndsConnection(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW, rdmatest.MLX5} { // ERDMA's model loses none
 		t.Run(kind.String(), func(t *testing.T) {
@@ -63,8 +63,8 @@ func testOverflow(t *testing.T, f *rdmatest.Fabric) {
 	}
 }
 
-// TestRanDryIsNamed: on iWARP a message that finds no receive ends the connection. The end without a receive says
-// so, and the other one does not.
+// TestRanDryIsNamed checks that on iWARP a message that finds no receive ends the connection. The end
+// without a receive says so, and the other one does not.
 func TestRanDryIsNamed(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRanDryIsNamed(t *testing.T) {
 	}
 }
 
-// TestPortIsNamed: if a connection ends while its port is down, the cause says so.
+// TestPortIsNamed checks that if a connection ends while its port is down, the cause says so.
 func TestPortIsNamed(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestPortIsNamed(t *testing.T) {
 	}
 }
 
-// TestErrorBeforeHangUp: if the peer disconnects because of an error, and the completion that reports it has not
-// been polled yet, the cause is that error.
+// TestErrorBeforeHangUp checks that if the peer disconnects because of an error, and the completion
+// that reports it has not been polled yet, the cause is that error.
 func TestErrorBeforeHangUp(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} { // iWARP reports none
 		t.Run(kind.String(), func(t *testing.T) {

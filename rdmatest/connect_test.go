@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPortInUse: a port has one listener at a time, and those of a host that is dead are free.
-// Connections that it has accepted do not occupy it.
+// TestPortInUse checks that a port has one listener at a time, and those of a host that is dead are
+// free. Connections that it has accepted do not occupy it.
 func TestPortInUse(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
 		ctx := f.Host(1).Context(t.Context())
@@ -133,8 +133,9 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
-// MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
+// TestHandshakeLost checks that requests and answers that are lost are sent again, after the kernel's
+// times: MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so
+// on.
 func TestHandshakeLost(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
 		lose := func(*rdmacm.Conn) error {
@@ -172,8 +173,8 @@ func TestHandshakeLost(t *testing.T) {
 	})
 }
 
-// TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
-// ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
+// TestAcceptAbandoned checks that a peer that gives up before it is accepted makes Accept fail as on
+// Linux: ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
 func TestAcceptAbandoned(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
 		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
@@ -197,8 +198,8 @@ func TestAcceptAbandoned(t *testing.T) {
 	})
 }
 
-// TestAckTimeouts: the default of the connection manager, and the accepting side's timeouts of
-// another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
+// TestAckTimeouts checks that the default of the connection manager, and the accepting side's
+// timeouts of another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
 func TestAckTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		set               time.Duration
@@ -213,8 +214,8 @@ func TestAckTimeouts(t *testing.T) {
 	}
 }
 
-// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
-// it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
+// TestSlowAccept checks that a program over RoCE has 15 times 66 seconds to accept, because its
+// kernel says that it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
 func TestSlowAccept(t *testing.T) {
 	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -253,8 +254,8 @@ func TestSlowAccept(t *testing.T) {
 	})
 }
 
-// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
-// is.
+// TestConfirmationLost checks that over RoCE the third message of a handshake is sent again when the
+// second one is.
 func TestConfirmationLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.New(t)
@@ -287,7 +288,7 @@ func TestConfirmationLost(t *testing.T) {
 	})
 }
 
-// TestSendToClosed: over iWARP a send to a connection that is closed ends this side, also
+// TestSendToClosed checks that over iWARP a send to a connection that is closed ends this side, also
 // before the other's FIN is here.
 func TestSendToClosed(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
@@ -313,8 +314,8 @@ func TestSendToClosed(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCut: over siw TCP has the data that was sent before a connection was closed, and delivers it
-// when the network is back.
+// TestCloseBehindCut checks that over siw TCP has the data that was sent before a connection was
+// closed, and delivers it when the network is back.
 func TestCloseBehindCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
@@ -337,7 +338,7 @@ func TestCloseBehindCut(t *testing.T) {
 	})
 }
 
-// TestAckTimeout: the program's timeout is in its queue pair, over RoCE.
+// TestAckTimeout checks that the program's timeout is in its queue pair, over RoCE.
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -349,7 +350,7 @@ func TestAckTimeout(t *testing.T) {
 	}
 }
 
-// TestDeviceAttr: each device is a system of its own, with pages as they are here.
+// TestDeviceAttr checks that each device is a system of its own, with pages as they are here.
 func TestDeviceAttr(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		d := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
@@ -360,7 +361,8 @@ func TestDeviceAttr(t *testing.T) {
 	})
 }
 
-// TestEventLimits: over RoCE an event has the limits of READs from the view of the side that gets it.
+// TestEventLimits checks that over RoCE an event has the limits of READs from the view of the side
+// that gets it.
 func TestEventLimits(t *testing.T) {
 	f := rdmatest.New(t)
 	from, to := netip.MustParseAddr(f.Host(0).Addr()), netip.MustParseAddr(f.Host(1).Addr())
@@ -406,8 +408,8 @@ func TestEventLimits(t *testing.T) {
 	}
 }
 
-// TestTimeWait: an ID over RoCE learns that its connection's numbers are free as late as Linux says it, after
-// DISCONNECTED.
+// TestTimeWait checks that an ID over RoCE learns that its connection's numbers are free as late as
+// Linux says it, after DISCONNECTED.
 func TestTimeWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.New(t)

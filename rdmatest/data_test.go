@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// TestHostileSends: a program may write anything to its queues, and its own devices must
-// stand it. The providers here let no such send through.
+// TestHostileSends checks that devices withstand whatever a program writes to its queues. The
+// providers here let no such send through.
 func TestHostileSends(t *testing.T) {
 	endSink(nil, &fakeverbs.Work{Opcode: abi.IB_UVERBS_WR_RDMA_READ_WITH_INV})
 	long := fakeverbs.SGE{Length: 1 << 31}
@@ -18,7 +18,7 @@ func TestHostileSends(t *testing.T) {
 	}
 }
 
-// TestDisconnectLate: a side may disconnect after the other one, but not before there is
+// TestDisconnectLate checks that a side may disconnect after the other one, but not before there is
 // anything to disconnect. TestPeerTests of the sandbox has librdmacm do the first.
 func TestDisconnectLate(t *testing.T) {
 	var m manager

@@ -82,8 +82,8 @@ func (n *node) toDCT(d *dct, wr verbs.SendWR) verbs.SendWR {
 	return wr
 }
 
-// TestDC: one initiator speaks to two targets with other keys, one of which has two processes' worth of receives, with
-// every operation.
+// TestDC checks that one initiator speaks to two targets with other keys, one of which has two
+// processes' worth of receives, with every operation.
 func TestDC(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Hosts: make([]rdmatest.HostOptions, 3)})
 	a := newDCI(t, f.Host(0).Device(0))
@@ -144,7 +144,8 @@ func TestDC(t *testing.T) {
 	}
 }
 
-// TestDCFailures: a failed request ends the initiator, which a RESET brings back, and never the target.
+// TestDCFailures checks that a failed request ends the initiator, which a RESET brings back, and
+// never the target.
 func TestDCFailures(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *rdmatest.Fabric) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
@@ -200,7 +201,7 @@ func TestDCFailures(t *testing.T) {
 	})
 }
 
-// TestDCReceives: messages wait for a receive, and DCTs may share an SRQ and a CQ.
+// TestDCReceives checks that messages wait for a receive, and DCTs may share an SRQ and a CQ.
 func TestDCReceives(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *rdmatest.Fabric) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
@@ -227,8 +228,8 @@ func TestDCReceives(t *testing.T) {
 	})
 }
 
-// TestDCStreams: a failed request flushes what follows in its stream, and the others go on until too many have failed. RESET
-// brings all of them back.
+// TestDCStreams checks that a failed request flushes what follows in its stream, and the others go on
+// until too many have failed. RESET brings all of them back.
 func TestDCStreams(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a, b := newDCI(t, f.Host(0).Device(0)), newDCT(t, f.Host(1).Device(0), 7).start(verbs.AccessRemoteWrite)
@@ -299,7 +300,7 @@ func TestDCStreams(t *testing.T) {
 	}
 }
 
-// TestDCRefusals: what the types do not have.
+// TestDCRefusals checks that what the DC types do not have is refused.
 func TestDCRefusals(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a := newDCI(t, f.Host(0).Device(0))

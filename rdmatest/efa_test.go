@@ -144,7 +144,7 @@ func TestEFAUnsolicited(t *testing.T) {
 	}
 }
 
-// TestEFACounters: both ends count what they do and what is done to them, and wait for it.
+// TestEFACounters checks that both ends count what they do and what is done to them, and wait for it.
 func TestEFACounters(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.EFA})
 	var ends [2]*node
@@ -188,8 +188,8 @@ func TestEFACounters(t *testing.T) {
 	}
 }
 
-// TestEFAOrder: messages of one list arrive and complete in an order that the seed determines, unless the test wants the
-// order of the list.
+// TestEFAOrder checks that messages of one list arrive and complete in an order that the seed
+// determines, unless the test wants the order of the list.
 func TestEFAOrder(t *testing.T) {
 	orders := make(map[string]bool)
 	run := func(t *testing.T, o rdmatest.Options) string {
@@ -229,7 +229,7 @@ func TestEFAOrder(t *testing.T) {
 	}
 }
 
-// TestEFANetwork: what the network does to messages. None is an error of a queue pair.
+// TestEFANetwork checks what the network does to messages. None of it is an error of a queue pair.
 func TestEFANetwork(t *testing.T) {
 	for name, c := range map[string]struct {
 		retries uint8
@@ -282,7 +282,7 @@ func TestEFANetwork(t *testing.T) {
 	}
 }
 
-// TestEFAFlush: the error state flushes what waits for a receive.
+// TestEFAFlush checks that the error state flushes what waits for a receive.
 func TestEFAFlush(t *testing.T) {
 	_, a, b := efaPair(t, rdmatest.Options{}, verbs.QPTypeSRD, nil)
 	ah := a.reach(b)
@@ -301,7 +301,7 @@ func TestEFAFlush(t *testing.T) {
 	}
 }
 
-// TestEFAAbort: the end of an address handle aborts the sends to it.
+// TestEFAAbort checks that the end of an address handle aborts the sends to it.
 func TestEFAAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, a, b := efaPair(t, rdmatest.Options{}, verbs.QPTypeSRD, nil)
@@ -339,7 +339,7 @@ func TestEFAUD(t *testing.T) {
 	}
 }
 
-// TestEFAConnectionManager: there is none, as on a kernel.
+// TestEFAConnectionManager checks that EFA has no connection manager, as on a kernel.
 func TestEFAConnectionManager(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.EFA, Hosts: make([]rdmatest.HostOptions, 2)})
 	ctx := f.Hosts()[0].Context(t.Context())

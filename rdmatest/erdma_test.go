@@ -118,7 +118,7 @@ func messagesOfERDMA(t *testing.T, f *rdmatest.Fabric) {
 	}
 }
 
-// TestERDMAErrors: mistakes that end a connection, with the status of the send.
+// TestERDMAErrors checks which mistakes end a connection, and the status of the send.
 func TestERDMAErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(wr *verbs.SendWR, a, b end)
@@ -161,8 +161,9 @@ func TestERDMARoCE(t *testing.T) {
 	})
 }
 
-// TestERDMARoCERetries: packets that nobody answers are sent again for half a second, whatever the
-// timeout and the retry count of the queue pair; so are messages for which there is no receive.
+// TestERDMARoCERetries checks that packets that nobody answers are sent again for half a second,
+// whatever the timeout and the retry count of the queue pair; so are messages for which there is no
+// receive.
 func TestERDMARoCERetries(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost    bool

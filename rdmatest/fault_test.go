@@ -258,7 +258,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveInUse: the removal of devices in software takes nothing from programs. The kernel's are asked in test/device.
+// TestRemoveInUse checks that the removal of devices in software takes nothing from programs. The
+// kernel's are asked in test/device.
 func TestRemoveInUse(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
@@ -487,7 +488,7 @@ func TestRXEOutcomes(t *testing.T) {
 	})
 }
 
-// TestRXEFailures: failures end as on Linux 6.12, which TestRxeErrors in package test
+// TestRXEFailures checks that failures end as on Linux 6.12, which TestRxeErrors in package test
 // holds to the same table.
 func TestRXEFailures(t *testing.T) {
 	for _, c := range refusals.Failures(refusals.Layout{Memory: memory, Source: sendFrom, Recv: recvSize}) {

@@ -94,7 +94,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
+// TestKill checks that a process that is killed takes nothing with it: its peer hears of it, its host
 // refuses, and another one takes its place.
 func TestKill(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
@@ -132,7 +132,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// TestKillUnreachable: over RoCE nobody hears of a process that dies behind a cut.
+// TestKillUnreachable checks that over RoCE nobody hears of a process that dies behind a cut.
 func TestKillUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.New(t)
@@ -149,7 +149,8 @@ func TestKillUnreachable(t *testing.T) {
 	})
 }
 
-// TestContext: a connection that is dialed with the context of a host leaves from there, unless its options say otherwise.
+// TestContext checks that a connection that is dialed with the context of a host leaves from there,
+// unless its options say otherwise.
 func TestContext(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		l := must(rdmacm.Listen(t.Context(), f.Host(0).Addr()+":0"))(t)
@@ -177,7 +178,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// TestContextAbove: streams and messages leave from the host of the context too.
+// TestContextAbove checks that streams and messages leave from the host of the context too.
 func TestContextAbove(t *testing.T) {
 	f := rdmatest.New(t)
 	ctx := f.Host(1).Context(t.Context())

@@ -32,7 +32,8 @@ func (e *ending) end() {
 	}
 }
 
-// TestLeakNamed: an object that is left is named when no goroutine runs that could close it.
+// TestLeakNamed checks that an object that is left is named when no goroutine runs that could close
+// it.
 func TestLeakNamed(t *testing.T) {
 	e := new(ending)
 	f := rdmatest.New(e)
@@ -44,7 +45,7 @@ func TestLeakNamed(t *testing.T) {
 	}
 }
 
-// TestLateClose: an object that a goroutine or a timer closes later is no leak.
+// TestLateClose checks that an object that a goroutine or a timer closes later is no leak.
 func TestLateClose(t *testing.T) {
 	for name, late := range map[string]func(end func()){
 		"goroutine": func(end func()) { go end() },
@@ -62,7 +63,8 @@ func TestLateClose(t *testing.T) {
 	}
 }
 
-// TestLeakInBubble: there the wait costs nothing, so a timer has a minute.
+// TestLeakInBubble checks that in a bubble, where waiting costs nothing, a timer has a minute to
+// close an object.
 func TestLeakInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := new(ending)
@@ -75,8 +77,8 @@ func TestLeakInBubble(t *testing.T) {
 	})
 }
 
-// TestIdleFaults: a fault that never happened is an error of the test, unless it was stopped or is
-// optional.
+// TestIdleFaults checks that a fault that never happened is an error of the test, unless it was
+// stopped or is optional.
 func TestIdleFaults(t *testing.T) {
 	e := new(ending)
 	f := rdmatest.New(e)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestReadOnlyMemory: no device registers memory that it could not write as it should.
+// TestReadOnlyMemory checks that no device registers memory that it could not write as it should.
 func TestReadOnlyMemory(t *testing.T) {
 	file, path := filepath.Join(t.TempDir(), "file"), "/dev/shm"
 	if err := os.WriteFile(file, make([]byte, memory), 0o600); err != nil {
@@ -75,8 +75,8 @@ func TestReadOnlyMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryThatVanishes: an access to memory that the program has protected, unmapped or cut short fails, and ends
-// neither the test nor with success.
+// TestMemoryThatVanishes checks that an access to memory that the program has protected, unmapped or
+// cut short fails, and ends neither the test nor with success.
 func TestMemoryThatVanishes(t *testing.T) {
 	for name, vanish := range map[string]func(t *testing.T, b []byte, f *os.File){
 		"protected": func(t *testing.T, b []byte, _ *os.File) {
@@ -130,7 +130,8 @@ func TestMemoryThatVanishes(t *testing.T) {
 	}
 }
 
-// TestRegMRAtElsewhere: peers name memory by the addresses that a region was registered for, and windows do too.
+// TestRegMRAtElsewhere checks that peers name memory by the addresses that a region was registered
+// for, and windows do too.
 func TestRegMRAtElsewhere(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		a, b := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), verbs.QPTypeRC, all)

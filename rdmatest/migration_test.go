@@ -76,8 +76,8 @@ func (n *node) wantEvent(typ verbs.EventType) {
 	}
 }
 
-// TestPathMigration: a connection whose path fails goes on by the alternate one, as often as the programs load
-// another.
+// TestPathMigration checks that a connection whose path fails goes on by the alternate one, as often
+// as the programs load another.
 func TestPathMigration(t *testing.T) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC} {
 		synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestPathMigration(t *testing.T) {
 	}
 }
 
-// TestNotMigrated: without an alternate path that both ends have prepared, a connection ends with its path.
+// TestNotMigrated checks that without an alternate path that both ends have prepared, a connection
+// ends with its path.
 func TestNotMigrated(t *testing.T) {
 	for what, c := range map[string]struct {
 		prepare func(t *testing.T, ends [2]*node, lids [2]uint16)
@@ -153,7 +154,8 @@ func TestNotMigrated(t *testing.T) {
 	}
 }
 
-// TestMigrationRefused: only devices arm, an alternate path must be there, and Ethernet has none.
+// TestMigrationRefused checks that only devices arm, an alternate path must be there, and Ethernet
+// has none.
 func TestMigrationRefused(t *testing.T) {
 	ends, lids := twoPaths(t, infiniBand(t), verbs.QPTypeRC)
 	ethernet, _ := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5}), verbs.QPTypeRC, all)

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// TestXRC: a host has one queue pair for all its processes, and each message says whose SRQ
-// it is for.
+// TestXRC checks that a host has one queue pair for all its processes, and each message says whose
+// SRQ it is for.
 func TestXRC(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	file := must(os.Create(filepath.Join(t.TempDir(), "domain")))(t)
@@ -99,8 +99,8 @@ func newSender(t *testing.T, d *rdmatest.Device) *node {
 	return n
 }
 
-// TestMLX5Outcomes: failures on a network card, with the statuses of the InfiniBand
-// specification where soft RoCE has its own.
+// TestMLX5Outcomes checks that failures on a network card have the statuses of the InfiniBand
+// specification, where soft RoCE has its own.
 func TestMLX5Outcomes(t *testing.T) {
 	const rc, uc, ud = verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD
 	const send, write, read = verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead
@@ -121,7 +121,7 @@ func TestMLX5Outcomes(t *testing.T) {
 	})
 }
 
-// TestNullMR: parts of messages come from no memory, as zeros, and go to none, whether the
+// TestNullMR checks that parts of messages come from no memory, as zeros, and go to none, whether the
 // device or the provider puts them where they belong. test/sandbox/null.c does the same.
 func TestNullMR(t *testing.T) {
 	for name, short := range map[string]uint32{"in memory": 0, "in completions": 32} {
@@ -261,7 +261,7 @@ func TestDeviceMemoryAPI(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestNoDeviceMemory: other drivers have none.
+// TestNoDeviceMemory checks that other drivers have no device memory.
 func TestNoDeviceMemory(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE, rdmatest.ERDMA} {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})

@@ -32,8 +32,8 @@ var separations = map[string]func(f *rdmatest.Fabric) (undo func()){
 	"partition": func(f *rdmatest.Fabric) func() { return f.Partition(f.Host(1), f.Host(0)) },
 }
 
-// TestDialUnreachable: a host that nothing reaches refuses nothing. The connection manager gives up
-// after a while.
+// TestDialUnreachable checks that a host that nothing reaches refuses nothing. The connection manager
+// gives up after a while.
 func TestDialUnreachable(t *testing.T) {
 	for name, separate := range separations {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestDialUnreachable(t *testing.T) {
 	}
 }
 
-// TestDialRemoved: over RoCE nobody answers for a device that was removed, 16 times in 73.7
-// seconds; its network device, which iWARP uses, refuses.
+// TestDialRemoved checks that over RoCE nobody answers for a device that was removed, 16 times in
+// 73.7 seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
 		l := must(rdmacm.Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
@@ -72,8 +72,8 @@ func TestDialRemoved(t *testing.T) {
 	})
 }
 
-// TestDisconnectUnreachable: the peer hears of the end of a connection when there is a path to report
-// it, over iWARP, or never, over RoCE.
+// TestDisconnectUnreachable checks that the peer hears of the end of a connection when there is a
+// path to report it, over iWARP, or never, over RoCE.
 func TestDisconnectUnreachable(t *testing.T) {
 	for name, separate := range separations {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestDisconnectUnreachable(t *testing.T) {
 	}
 }
 
-// TestDisconnectAgain: a connection that is disconnected and kept tries again until the peer
-// hears.
+// TestDisconnectAgain checks that a connection that is disconnected and kept tries again until the
+// peer hears.
 func TestDisconnectAgain(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
 		a, b := meet(t, f, nil)
@@ -124,7 +124,7 @@ func TestDisconnectAgain(t *testing.T) {
 	})
 }
 
-// TestPartition: of three hosts two are parted; the third reaches both.
+// TestPartition checks that of three hosts two are parted; the third reaches both.
 func TestPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 3)})
@@ -159,8 +159,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestConnectionSurvives: a link may be down for seconds under a connection with the kernel's
-// defaults.
+// TestConnectionSurvives checks that a link may be down for seconds under a connection with the
+// kernel's defaults.
 func TestConnectionSurvives(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,9 +181,9 @@ func TestConnectionSurvives(t *testing.T) {
 	}
 }
 
-// TestSequence: a packet that a queue pair does not expect, as one is that a former
-// connection sends to the same number, is not answered on a reliable connection. An
-// unreliable one takes the first packet of any message.
+// TestSequence checks that a packet that a queue pair does not expect, as one is that a former
+// connection sends to the same number, is not answered on a reliable connection. An unreliable one
+// takes the first packet of any message.
 func TestSequence(t *testing.T) {
 	for typ, want := range map[verbs.QPType]string{verbs.QPTypeRC: "1 transport retries exceeded", verbs.QPTypeUC: "1 SEND success"} {
 		for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
@@ -229,8 +229,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestStoreWhileRead: a server stores while a client reads and writes beside it, as with a cache of
-// one-sided reads. The race detector sees nothing of the client, as of a device, and each
+// TestStoreWhileRead checks that a server stores while a client reads and writes beside it, as with a
+// cache of one-sided reads. The race detector sees nothing of the client, as of a device, and each
 // aligned word is whole.
 func TestStoreWhileRead(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {

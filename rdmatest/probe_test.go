@@ -12,8 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestProbe: on every kind of device, a verb works or is refused as not supported. The refusal names the
-// call, the device and its driver and, if the kernel refused, its object and method or its command.
+// TestProbe checks that on every kind of device, a verb works or is refused as not supported. The
+// refusal names the call, the device and its driver and, if the kernel refused, its object and method
+// or its command.
 func TestProbe(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -144,7 +145,7 @@ func closing[T interface{ Close() error }](c T, err error) error {
 	return c.Close()
 }
 
-// TestProbeIsRight: what Probe says of a verb is what a program then meets.
+// TestProbeIsRight checks that what Probe says of a verb is what a program then meets.
 func TestProbeIsRight(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})

@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSendsRefused: requests that name a peer, and queue pairs that don't send, have no Sends.
+// TestSendsRefused checks that requests that name a peer, and queue pairs that don't send, have no
+// Sends.
 func TestSendsRefused(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	d := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
@@ -31,7 +32,8 @@ func TestSendsRefused(t *testing.T) {
 	}
 }
 
-// TestSendsTarget: only the requests of a DCI have a target, with a builder of the provider's and without.
+// TestSendsTarget checks that only the requests of a DCI have a target, with a builder of the
+// provider's and without.
 func TestSendsTarget(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.MLX5, rdmatest.RXE} {
 		a, _ := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), verbs.QPTypeRC, 0)

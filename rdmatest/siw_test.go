@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSIWFailures: failures over iWARP end as on Linux, which TestFailureStatus in package
+// TestSIWFailures checks that failures over iWARP end as on Linux, which TestFailureStatus in package
 // test holds to the same table.
 func TestSIWFailures(t *testing.T) {
 	for _, c := range refusals.Endings(refusals.Layout{Memory: memory, Source: sendFrom, Recv: recvSize}) {

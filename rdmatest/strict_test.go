@@ -14,8 +14,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestNotReadyForever: as TestRxeNotReadyForever shows of Linux, RNRRetry 7 has no limit only if RetryCnt is 7. Cards
-// stop the acknowledgement timeout meanwhile.
+// TestNotReadyForever checks that, as TestRxeNotReadyForever shows of Linux, RNRRetry 7 has no limit
+// only if RetryCnt is 7. Cards stop the acknowledgement timeout meanwhile.
 func TestNotReadyForever(t *testing.T) {
 	for kind, want := range map[rdmatest.Kind]string{rdmatest.RXE: "1 transport retries exceeded", rdmatest.MLX5: "1 SEND success"} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -38,7 +38,8 @@ func TestNotReadyForever(t *testing.T) {
 	}
 }
 
-// TestNoReadDepth: a READ with a depth of 0 waits for ever with soft RoCE. Cards take 0 for 1.
+// TestNoReadDepth checks that a READ with a depth of 0 waits for ever with soft RoCE. Cards take 0
+// for 1.
 func TestNoReadDepth(t *testing.T) {
 	for kind, want := range map[rdmatest.Kind]string{rdmatest.RXE: "1 work request flushed; RTS", rdmatest.MLX5: "1 RDMA_READ success; RTS"} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestNoReadDepth(t *testing.T) {
 	}
 }
 
-// TestReadDepth: READs beyond the depth wait for those ahead of them.
+// TestReadDepth checks that READs beyond the depth wait for those ahead of them.
 func TestReadDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.New(t)
@@ -78,7 +79,7 @@ func TestReadDepth(t *testing.T) {
 	})
 }
 
-// TestRXEQuery: rxe's answers for attributes that it sets itself.
+// TestRXEQuery checks rxe's answers for attributes that it sets itself.
 func TestRXEQuery(t *testing.T) {
 	f := rdmatest.New(t)
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
@@ -99,7 +100,7 @@ func TestRXEQuery(t *testing.T) {
 	}
 }
 
-// TestGRHLength: the IPv4 header in front of a datagram has the length of the packet.
+// TestGRHLength checks that the IPv4 header in front of a datagram has the length of the packet.
 func TestGRHLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t, rdmatest.New(t), verbs.QPTypeUD, all)
@@ -111,7 +112,7 @@ func TestGRHLength(t *testing.T) {
 	})
 }
 
-// TestBoundRegion: a region with a bound window can't be closed.
+// TestBoundRegion checks that a region with a bound window can't be closed.
 func TestBoundRegion(t *testing.T) {
 	a, _ := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
 	mr, mw := must(a.pd.AllocMR(4096, all, nil))(t), must(a.pd.AllocMW(verbs.MWType2))(t)
@@ -130,7 +131,8 @@ func TestBoundRegion(t *testing.T) {
 	}
 }
 
-// TestOverflowEvents: soft RoCE raises an event for each completion that a CQ has no room for, and goes on.
+// TestOverflowEvents checks that soft RoCE raises an event for each completion that a CQ has no room
+// for, and goes on.
 func TestOverflowEvents(t *testing.T) {
 	a, b := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
 	b.receive(1002, 0, recvSize)
@@ -154,7 +156,8 @@ func TestOverflowEvents(t *testing.T) {
 	}
 }
 
-// TestNotJoined: a queue pair that is attached to a group receives nothing if its host has not joined the group.
+// TestNotJoined checks that a queue pair that is attached to a group receives nothing if its host has
+// not joined the group.
 func TestNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t, rdmatest.New(t), verbs.QPTypeUD, all)
@@ -176,7 +179,8 @@ func TestNotJoined(t *testing.T) {
 	})
 }
 
-// TestSIWQuery: Query returns zero for what siw does not say, and the sizes that siw has rounded up.
+// TestSIWQuery checks that Query returns zero for what siw does not say, and the sizes that siw has
+// rounded up.
 func TestSIWQuery(t *testing.T) {
 	a, _ := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW}), nil)
 	attr := must(a.QP().Query())(t)

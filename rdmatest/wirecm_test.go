@@ -248,7 +248,8 @@ func packetToCM(d rdmatest.Datagram, data []byte) rdmatest.Datagram {
 	return d
 }
 
-// FuzzWireCM: hostile messages of a peer neither end the process nor make a listener keep more requests than its backlog.
+// FuzzWireCM checks that hostile messages of a peer neither end the process nor make a listener keep
+// more requests than its backlog.
 func FuzzWireCM(f *testing.F) {
 	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1)})
 	var number uint32 // of the connection that the peer was asked for

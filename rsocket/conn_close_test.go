@@ -34,7 +34,7 @@ func stuckConn(t *testing.T, z Config) (a, b *Conn, resume func()) {
 	return a, b, resume
 }
 
-// TestCloseReturnsAtOnce: Close waits for no network. Calls that are blocked in the
+// TestCloseReturnsAtOnce checks that Close waits for no network. Calls that are blocked in the
 // connection end, mappings are the program's again, and the data is sent in the background.
 func TestCloseReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCloseReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestCloseGivesUp: data that a machine does not take is discarded after the limit: 10
+// TestCloseGivesUp checks that data that a machine does not take is discarded after the limit: 10
 // seconds, or as long as SetLinger allows.
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// TestShutdown: Shutdown waits for the data, or until its context ends, after which the data
-// is still sent.
+// TestShutdown checks that Shutdown waits for the data, or until its context ends, after which the
+// data is still sent.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, resume := stuckConn(t, Config{})
@@ -133,7 +133,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestShutdownBroken: Shutdown reports that the connection broke before the data was taken.
+// TestShutdownBroken checks that Shutdown reports that the connection broke before the data was
+// taken.
 func TestShutdownBroken(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{})
@@ -147,8 +148,8 @@ func TestShutdownBroken(t *testing.T) {
 	})
 }
 
-// TestShutdownInOrder: when both directions have ended in order, it does not matter that the
-// peer has closed first.
+// TestShutdownInOrder checks that when both directions have ended in order, it does not matter that
+// the peer has closed first.
 func TestShutdownInOrder(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{})
@@ -172,8 +173,8 @@ func TestShutdownInOrder(t *testing.T) {
 	})
 }
 
-// TestReset: with SetLinger(0) Close discards the data, resets the connection, and
-// has freed everything when it returns.
+// TestReset checks that with SetLinger(0) Close discards the data, resets the connection, and has
+// freed everything when it returns.
 func TestReset(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{})
@@ -195,7 +196,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestCloseAgain: a second Close returns net.ErrClosed, and one of nothing os.ErrInvalid.
+// TestCloseAgain checks that a second Close returns net.ErrClosed, and one of nothing os.ErrInvalid.
 func TestCloseAgain(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	l, err := Listen(t.Context(), fabricHost+":0")
@@ -226,8 +227,8 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// TestCloseWriteEndsWrite: CloseWrite does not wait for a Write that is blocked, but ends it.
-// The peer gets its data.
+// TestCloseWriteEndsWrite checks that CloseWrite does not wait for a Write that is blocked, but ends
+// it. The peer gets its data.
 func TestCloseWriteEndsWrite(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -273,8 +274,8 @@ func (f *fabric) pair(z Config) (a, b *Conn) {
 	return c1.(*Conn), c2.(*Conn)
 }
 
-// TestBroken: a connection that breaks is ECONNRESET for both calls, after the data that had
-// arrived, and not io.EOF; Close does not mind.
+// TestBroken checks that a connection that breaks is ECONNRESET for both calls, after the data that
+// had arrived, and not io.EOF; Close does not mind.
 func TestBroken(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{})
@@ -309,7 +310,7 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestHalfClose: each end ends its data when it likes, and hears all of the other's.
+// TestHalfClose checks that each end ends its data when it likes, and hears all of the other's.
 func TestHalfClose(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{})
@@ -349,8 +350,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestReadAndLeave: a program that has read all and then only writes has informed its peer of
-// the room, which a peer that waits to write more needs.
+// TestReadAndLeave checks that a program that has read all and then only writes has informed its peer
+// of the room, which a peer that waits to write more needs.
 func TestReadAndLeave(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
@@ -376,7 +377,7 @@ func TestReadAndLeave(t *testing.T) {
 	})
 }
 
-// TestSilent: over iWARP an acceptor sends nothing before the dialling side has.
+// TestSilent checks that over iWARP an acceptor sends nothing before the dialling side has.
 func TestSilent(t *testing.T) {
 	s, l := testStream(true)
 	s.silent = true
@@ -394,7 +395,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestStreamAllocs: neither sending nor receiving allocates.
+// TestStreamAllocs checks that neither sending nor receiving allocates.
 func TestStreamAllocs(t *testing.T) {
 	s, l := testStream(false)
 	l.words = make([]word, 0, 1000)
@@ -410,8 +411,8 @@ func TestStreamAllocs(t *testing.T) {
 	}
 }
 
-// TestWriteBehindClose: the first Write after the peer has closed succeeds, and the data that the peer
-// sent before can be read, as over TCP; later Writes fail.
+// TestWriteBehindClose checks that the first Write after the peer has closed succeeds, and the data
+// that the peer sent before can be read, as over TCP; later Writes fail.
 func TestWriteBehindClose(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		a, b := f.pair(Config{Mappings: 1})
@@ -444,8 +445,8 @@ func TestWriteBehindClose(t *testing.T) {
 	})
 }
 
-// TestWordsBehindFailure: a send that fails is no reason to drop what arrived before, though
-// its completion is polled first. After a violation nothing counts any more.
+// TestWordsBehindFailure checks that a send that fails is no reason to drop what arrived before,
+// though its completion is polled first. After a violation nothing counts any more.
 func TestWordsBehindFailure(t *testing.T) {
 	s, _ := testStream(false)
 	s.fail(syscall.ECONNRESET)
@@ -468,7 +469,7 @@ func TestWordsBehindFailure(t *testing.T) {
 	}
 }
 
-// TestRemoved: all calls that wait say that the device was removed, whoever heard of it
+// TestRemoved checks that all calls that wait say that the device was removed, whoever heard of it
 // first. Without a connection manager, only a device that leaves its programs says so.
 func TestRemoved(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {

@@ -38,8 +38,8 @@ func mapped(t *testing.T, c *Conn, b []byte, offset int64) *Mapping {
 	return m
 }
 
-// TestMap: a write to a mapping arrives before data that is written afterwards,
-// across mappings that adjoin, from both ends.
+// TestMap checks that a write to a mapping arrives before data that is written afterwards, across
+// mappings that adjoin, from both ends.
 func TestMap(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		c1, c2 := f.pair(Config{Mappings: 2, SendBuffer: leastBuffer})
@@ -67,7 +67,7 @@ func TestMap(t *testing.T) {
 	})
 }
 
-// TestMapNot: memory that can't be mapped, and writes to unmapped offsets.
+// TestMapNot checks that memory that can't be mapped and writes to unmapped offsets are refused.
 func TestMapNot(t *testing.T) {
 	a, b := newFabric(t, rdmatest.RXE).pair(Config{Mappings: 1})
 	memory := make([]byte, 100)
@@ -126,7 +126,7 @@ func TestMapNot(t *testing.T) {
 	}
 }
 
-// TestMapNone: a peer without a table gets no mappings.
+// TestMapNone checks that a peer without a table gets no mappings.
 func TestMapNone(t *testing.T) {
 	a, _ := newFabric(t, rdmatest.SIW).pair(Config{})
 	if _, err := a.Map(make([]byte, 1), 0); !errors.Is(err, syscall.ENOMEM) {
@@ -134,7 +134,7 @@ func TestMapNone(t *testing.T) {
 	}
 }
 
-// TestMapCredits: each mapping takes a credit, which comes back when the peer has heard of
+// TestMapCredits checks that each mapping takes a credit, which comes back when the peer has heard of
 // it. One that can't be sent waits for that, or for the deadline, and leaves nothing behind.
 func TestMapCredits(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {

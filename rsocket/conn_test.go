@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestConn: a connection is a net.Conn, over both transports, also with the least queues
+// TestConn checks that a connection is a net.Conn, over both transports, also with the least queues
 // and buffers.
 func TestConn(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
@@ -37,8 +37,8 @@ func TestConnERDMARoCE(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(Config{}) })
 }
 
-// TestIdle: connections that nobody uses have no goroutine, also while they check that their
-// peers are there. (test/stream counts their descriptors.)
+// TestIdle checks that connections that nobody uses have no goroutine, also while they check that
+// their peers are there. (test/stream counts their descriptors.)
 func TestIdle(t *testing.T) {
 	const n = 300
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
@@ -94,8 +94,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestTend: a call that waits for events notices sends of other calls, so that a send
-// that fails ends its wait.
+// TestTend checks that a call that waits for events notices sends of other calls, so that a send that
+// fails ends its wait.
 func TestTend(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, _ := f.pair(Config{})
@@ -129,8 +129,8 @@ func TestTend(t *testing.T) {
 	<-stuck
 }
 
-// TestArmForRoom: a call that waits for room in the send queue or the send buffer is woken by
-// each send that completes. A call that waits for the peer is not.
+// TestArmForRoom checks that a call that waits for room in the send queue or the send buffer is woken
+// by each send that completes. A call that waits for the peer is not.
 func TestArmForRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind rdmatest.Kind
@@ -168,9 +168,9 @@ func TestArmForRoom(t *testing.T) {
 	}
 }
 
-// TestArmIgnored: an event of the send queue may be unread when the queue is armed again.
-// Some devices ignore that arm. Shutdown arms it once more behind the event, and so hears of
-// the last completion.
+// TestArmIgnored checks that an event of the send queue may be unread when the queue is armed again.
+// Some devices ignore that arm. Shutdown arms it once more behind the event, and so hears of the last
+// completion.
 func TestArmIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.ERDMA)
@@ -198,8 +198,8 @@ func TestArmIgnored(t *testing.T) {
 	})
 }
 
-// TestKeepAliveArms: a keep-alive arms the send queue only if a call waits for events. An idle connection
-// pays for no system call on rxe, and its end wakes nobody.
+// TestKeepAliveArms checks that a keep-alive arms the send queue only if a call waits for events. An
+// idle connection pays for no system call on rxe, and its end wakes nobody.
 func TestKeepAliveArms(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, _ := f.pair(Config{})
@@ -222,8 +222,8 @@ func TestKeepAliveArms(t *testing.T) {
 	}
 }
 
-// TestKeepAliveSilent: over iWARP the side that accepted sends keep-alives to a peer that has
-// never spoken, but not before that peer has the answer to its connect request.
+// TestKeepAliveSilent checks that over iWARP the side that accepted sends keep-alives to a peer that
+// has never spoken, but not before that peer has the answer to its connect request.
 func TestKeepAliveSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.SIW)

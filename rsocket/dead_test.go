@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestDeadPeer: both ends notice that the network or the other machine is gone, over every transport, whether they write
-// or not. The bubble's time is exact.
+// TestDeadPeer checks that both ends notice that the network or the other machine is gone, over every
+// transport, whether they write or not. The bubble's time is exact.
 func TestDeadPeer(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for name, cut := range map[string]func(f *rdmatest.Fabric){

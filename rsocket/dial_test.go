@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestStrangers: a peer that does not speak rsocket is refused while it connects, and
+// TestStrangers checks that a peer that does not speak rsocket is refused while it connects, and
 // Accept goes on to the next.
 func TestStrangers(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
@@ -40,7 +40,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestDialStranger: so is one that is dialled.
+// TestDialStranger checks that a dialled peer that does not speak rsocket is refused.
 func TestDialStranger(t *testing.T) {
 	newFabric(t, rdmatest.SIW)
 	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: []byte("some other protocol")}}).Listen(t.Context(), fabricHost+":0")
@@ -66,7 +66,8 @@ func TestDialStranger(t *testing.T) {
 	}
 }
 
-// TestDialErrors: invalid options and addresses are errors that name the reason, as in package net.
+// TestDialErrors checks that invalid options and addresses are errors that name the reason, as in
+// package net.
 func TestDialErrors(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for _, test := range []struct {
@@ -109,7 +110,7 @@ func acceptAndClose(l net.Listener) <-chan error {
 	return accepted
 }
 
-// TestDialFamilies: an address that fails is no hindrance to one of the other family, and
+// TestDialFamilies checks that an address that fails is no hindrance to one of the other family, and
 // the error names both.
 func TestDialFamilies(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
@@ -146,7 +147,7 @@ func TestDialFamilies(t *testing.T) {
 	}
 }
 
-// TestAcceptEnds: Close ends Accept.
+// TestAcceptEnds checks that Close ends Accept.
 func TestAcceptEnds(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	l, err := Listen(t.Context(), fabricHost+":0")

@@ -91,7 +91,7 @@ func TestByteOrders(t *testing.T) {
 	}
 }
 
-// TestLargeOffers: a peer may offer and map more than an int of 32 bits holds, and have a
+// TestLargeOffers checks that a peer may offer and map more than an int of 32 bits holds, and have a
 // table of as many entries. Run it with GOARCH=386.
 func TestLargeOffers(t *testing.T) {
 	for _, length := range []uint32{1 << 31, math.MaxUint32} {

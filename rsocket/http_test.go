@@ -49,8 +49,8 @@ func (p *pattern) sum(t *testing.T) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// TestHTTP: net/http sends bodies of 64 MiB both ways at once, keeps the connection for the
-// next request, and hands it over.
+// TestHTTP checks that net/http sends bodies of 64 MiB both ways at once, keeps the connection for
+// the next request, and hands it over.
 func TestHTTP(t *testing.T) {
 	size := 64 << 20
 	if testing.Short() {
@@ -136,7 +136,7 @@ func (b lateBody) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestHTTPAnswerAndClose: net/http gets the answer of a server that closes at once, though
+// TestHTTPAnswerAndClose checks that net/http gets the answer of a server that closes at once, though
 // its client writes once more behind that.
 func TestHTTPAnswerAndClose(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
@@ -223,8 +223,8 @@ func (c *writeFirst) Close() error {
 	return c.Conn.Close()
 }
 
-// TestHTTPServerClose: net/http's Server.Close waits for none of its connections, though the
-// network delivers none of their data.
+// TestHTTPServerClose checks that net/http's Server.Close waits for none of its connections, though
+// the network delivers none of their data.
 func TestHTTPServerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)

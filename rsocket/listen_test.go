@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestAcceptTemporary: a shortage of this machine is a temporary error of Accept,
-// and the next peer is let in.
+// TestAcceptTemporary checks that a shortage of this machine is a temporary error of Accept, and the
+// next peer is let in.
 func TestAcceptTemporary(t *testing.T) {
 	for _, test := range []struct {
 		call rdmatest.Call
@@ -55,8 +55,8 @@ func TestAcceptTemporary(t *testing.T) {
 	}
 }
 
-// TestAcceptPeersFault: errors that come from what one peer did or sent stay hidden, so that
-// it can't slow down a server that waits after each error.
+// TestAcceptPeersFault checks that errors that come from what one peer did or sent stay hidden, so
+// that it can't slow down a server that waits after each error.
 func TestAcceptPeersFault(t *testing.T) {
 	for name, fault := range map[string]func(f *fabric){
 		"ACCEPT, EINVAL":       func(f *fabric) { f.FailCM(rdmatest.CMAccept, syscall.EINVAL) }, // ib_send_cm_rep, of a peer that has gone
@@ -103,7 +103,7 @@ func nextPeer(t *testing.T, l net.Listener) {
 	}
 }
 
-// TestAcceptAbandoned: a program that gives up its dial during the handshake, at whatever
+// TestAcceptAbandoned checks that a program that gives up its dial during the handshake, at whatever
 // moment, ends no listener.
 func TestAcceptAbandoned(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
@@ -134,7 +134,7 @@ func TestAcceptAbandoned(t *testing.T) {
 	}
 }
 
-// TestHTTPGoesOn: net/http's server goes on after an error that concerns one peer.
+// TestHTTPGoesOn checks that net/http's server goes on after an error that concerns one peer.
 func TestHTTPGoesOn(t *testing.T) {
 	f := newFabric(t, rdmatest.SIW)
 	l, err := Listen(t.Context(), fabricHost+":0")

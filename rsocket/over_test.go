@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestWithoutConnectionManager: a connection over a stream is a net.Conn also where the kernel offers what gVisor's proxy
-// passes on.
+// TestWithoutConnectionManager checks that a connection over a stream is a net.Conn also where the
+// kernel offers what gVisor's proxy passes on.
 func TestWithoutConnectionManager(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestWithoutConnectionManager(t *testing.T) {
 	}
 }
 
-// TestStrangersOver: a peer on a stream that does not speak rsocket, or that Authorize refuses, is refused, and Accept
-// goes on to the next one.
+// TestStrangersOver checks that a peer on a stream that does not speak rsocket, or that Authorize
+// refuses, is refused, and Accept goes on to the next one.
 func TestStrangersOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE).streams()
 	refuse := true
@@ -84,7 +84,7 @@ func TestStrangersOver(t *testing.T) {
 	}
 }
 
-// TestDialStrangerOver: so is one that is dialled.
+// TestDialStrangerOver checks that a dialled peer on a stream that does not speak rsocket is refused.
 func TestDialStrangerOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE).streams()
 	near, far := net.Pipe()
@@ -105,7 +105,7 @@ func TestDialStrangerOver(t *testing.T) {
 	}
 }
 
-// TestAcceptTemporaryOver: a shortage of this machine is a temporary error of Accept.
+// TestAcceptTemporaryOver checks that a shortage of this machine is a temporary error of Accept.
 func TestAcceptTemporaryOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE).streams()
 	l, err := f.listen(Config{})
@@ -128,7 +128,7 @@ func TestAcceptTemporaryOver(t *testing.T) {
 	}
 }
 
-// TestRefusedOver: bad options are refused at once, and the stream is closed.
+// TestRefusedOver checks that bad options are refused at once, and the stream is closed.
 func TestRefusedOver(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE).streams()
 	iwarp := newFabric(t, rdmatest.SIW).streams()

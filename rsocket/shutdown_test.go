@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestListenerShutdown: Shutdown of a listener waits for what closed connections still send, and for open ones until its
-// context ends.
+// TestListenerShutdown checks that Shutdown of a listener waits for what closed connections still
+// send, and for open ones until its context ends.
 func TestListenerShutdown(t *testing.T) {
 	f := newFabric(t, rdmatest.MLX5)
 	l, err := Listen(t.Context(), fabricHost+":0")
@@ -67,8 +67,8 @@ func TestListenerShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownHTTPS: a server of HTTP over TLS, which sees no Conn, loses nothing of its responses if it shuts down the
-// listener after itself.
+// TestShutdownHTTPS checks that a server of HTTP over TLS, which sees no Conn, loses nothing of its
+// responses if it shuts down the listener after itself.
 func TestShutdownHTTPS(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	l, err := Listen(t.Context(), fabricHost+":0")
@@ -121,7 +121,8 @@ func TestShutdownHTTPS(t *testing.T) {
 	}
 }
 
-// TestConfigReachesBothEnds: AckTimeout of a Dialer and of a ListenConfig applies to the connection.
+// TestConfigReachesBothEnds checks that AckTimeout of a Dialer and of a ListenConfig applies to the
+// connection.
 func TestConfigReachesBothEnds(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, b := f.pair(Config{TransportOptions: rdmacm.TransportOptions{AckTimeout: 8 * time.Second}})
@@ -132,8 +133,8 @@ func TestConfigReachesBothEnds(t *testing.T) {
 	}
 }
 
-// TestConfigLinger: Linger of a Dialer and of a ListenConfig applies to the connection. If positive, Close waits for data
-// that is stuck, and if negative, Close discards it.
+// TestConfigLinger checks that Linger of a Dialer and of a ListenConfig applies to the connection. If
+// positive, Close waits for data that is stuck, and if negative, Close discards it.
 func TestConfigLinger(t *testing.T) {
 	for _, dialled := range []bool{true, false} {
 		for _, linger := range []time.Duration{time.Millisecond, -1} {

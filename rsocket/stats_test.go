@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/internal/conntest"
 )
 
-// TestStats: a connection counts what went through it, also after it has been closed.
+// TestStats checks that a connection counts what went through it, also after it has been closed.
 func TestStats(t *testing.T) {
 	anywhere(t, func(t *testing.T, f *fabric) {
 		c1, c2, stop, err := f.pipe(Config{SendBuffer: leastBuffer, RecvBuffer: leastBuffer})

@@ -240,8 +240,8 @@ func (e *modelEnd) writeSome(n int) error {
 	return err
 }
 
-// TestModel: under all schedules, no byte is lost or doubled, no queue overflows, and
-// no end waits for ever.
+// TestModel checks that under all schedules, no byte is lost or doubled, no queue overflows, and no
+// end waits for ever.
 func TestModel(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEndHasRoom: words that never complete leave room for those about the end.
+// TestEndHasRoom checks that words that never complete leave room for those about the end.
 func TestEndHasRoom(t *testing.T) {
 	for _, iwarp := range []bool{false, true} {
 		s, l := testStream(iwarp)
@@ -26,8 +26,8 @@ func TestEndHasRoom(t *testing.T) {
 	}
 }
 
-// TestNoCrumbs: data that is too long for the free send buffer waits until there is
-// room for a message worth its while.
+// TestNoCrumbs checks that data that is too long for the free send buffer waits until there is room
+// for a message worth its while.
 func TestNoCrumbs(t *testing.T) {
 	s, _ := testStream(false)
 	s.to.length = 1 << 20
@@ -48,8 +48,8 @@ func TestNoCrumbs(t *testing.T) {
 	}
 }
 
-// TestQuiet: a completion stands for a quarter of the slots at most, or of the send buffer,
-// and gives all of it back.
+// TestQuiet checks that a completion stands for a quarter of the slots at most, or of the send
+// buffer, and gives all of it back.
 func TestQuiet(t *testing.T) {
 	for _, test := range []struct{ size, quiet int }{{10, 4}, {300, 3}, {1500, 0}} {
 		s, l := testStream(false)
@@ -91,7 +91,7 @@ func testStream(iwarp bool) (*stream, *sink) {
 	return newStream(l, own, peer, 16, 16, iwarp), l
 }
 
-// TestHostile: each rule that a peer breaks ends the connection with an error that says
+// TestHostile checks that each rule that a peer breaks ends the connection with an error that says
 // so, after the data that came before.
 func TestHostile(t *testing.T) {
 	data := func(n uint32) word { return newWord(opData, n) }
@@ -138,7 +138,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWindow: limits wrap, and go up only.
+// TestWindow checks that limits wrap, and go up only.
 func TestWindow(t *testing.T) {
 	w := window{most: 16, seq: 65530, limit: 65535}
 	for _, limit := range []uint16{65535, 2, 10} {
@@ -168,7 +168,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestUnknownControl: words about the end that are new are dropped, and so is keep-alive.
+// TestUnknownControl checks that words about the end that are new are dropped, and so is keep-alive.
 func TestUnknownControl(t *testing.T) {
 	s, _ := testStream(false)
 	s.arrived(newWord(opControl, ctrlKeepAlive))

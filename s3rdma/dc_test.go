@@ -338,7 +338,7 @@ func TestDCDeclined(t *testing.T) {
 	}
 }
 
-// TestDCRefused: Done reports transfers that are refused.
+// TestDCRefused checks that Done reports transfers that are refused.
 func TestDCRefused(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	for _, refuse := range []func(*ServerConfig){

@@ -690,7 +690,7 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-// TestHandlerPanics: a transfer ends when a callback panics, from which net/http recovers.
+// TestHandlerPanics checks that a transfer ends when a callback panics, from which net/http recovers.
 func TestHandlerPanics(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	for name, c := range map[string]*Transport{"hipobj": w.transport(nil), "cuobj": w.dcTransport()} {

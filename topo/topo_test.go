@@ -137,7 +137,7 @@ func tree(t *testing.T, name string) *Topology {
 	return top
 }
 
-// TestNearest: each NIC has the GPUs that share the most with it.
+// TestNearest checks that each NIC has the GPUs that share the most with it.
 func TestNearest(t *testing.T) {
 	for name, want := range map[string][]string{
 		"h100": {
@@ -164,7 +164,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestPlaces: devices are found by their names, with what is above them.
+// TestPlaces checks that devices are found by their names, with what is above them.
 func TestPlaces(t *testing.T) {
 	top := tree(t, "h100")
 	d := top.RDMA("mlx5_0")
@@ -200,7 +200,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestNICs: hosts that rdma_topo refuses have NICs too.
+// TestNICs checks that hosts that rdma_topo refuses have NICs too.
 func TestNICs(t *testing.T) {
 	var got []string
 	for _, c := range tree(t, "mi300x").NICs() {
@@ -218,7 +218,8 @@ func TestNICs(t *testing.T) {
 	}
 }
 
-// TestSubfunction: an RDMA device of a subfunction belongs to the function above it. One in software belongs to none.
+// TestSubfunction checks that an RDMA device of a subfunction belongs to the function above it. One
+// in software belongs to none.
 func TestSubfunction(t *testing.T) {
 	tree := topotest.Read(t, "testdata/twosocket.tree")
 	topotest.Link(tree, "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/mlx5_core.sf.2/infiniband/mlx5_9", "class/infiniband/mlx5_9")
@@ -237,7 +238,8 @@ func TestSubfunction(t *testing.T) {
 	}
 }
 
-// TestUnexpected: Data Direct functions in trees that are not as they should be have clear errors, as with rdma_topo.
+// TestUnexpected checks that Data Direct functions in trees that are not as they should be have clear
+// errors, as with rdma_topo.
 func TestUnexpected(t *testing.T) {
 	good, err := os.ReadFile("testdata/gb300.tree")
 	if err != nil {
@@ -292,7 +294,7 @@ func (d denying) Open(name string) (fs.File, error) {
 func (d denying) ReadLink(name string) (string, error)   { return fs.ReadLink(d.FS, name) }
 func (d denying) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(d.FS, name) }
 
-// TestNotRoot: without the vital product data there is no wrong answer.
+// TestNotRoot checks that without the vital product data there is no wrong answer.
 func TestNotRoot(t *testing.T) {
 	top, err := Read(denying{topotest.Read(t, "testdata/gb300.tree")})
 	if err != nil {
@@ -306,7 +308,7 @@ func TestNotRoot(t *testing.T) {
 	}
 }
 
-// TestHostile: trees that lie yield errors or something of a bounded size.
+// TestHostile checks that trees that lie yield errors or something of a bounded size.
 func TestHostile(t *testing.T) {
 	tree := make(fstest.MapFS)
 	if _, err := Read(tree); !errors.Is(err, fs.ErrNotExist) {
@@ -353,7 +355,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPipe: a file that would block is not read.
+// TestPipe checks that a file that would block is not read.
 func TestPipe(t *testing.T) {
 	tree := topotest.Parse(t, "pci0000:00\n  0000:00:01.0 15b3:1021 020000 name=N sn=S v3=V\n")
 	tree["devices/pci0000:00/0000:00:01.0/vpd"].Mode |= fs.ModeNamedPipe
@@ -383,14 +385,15 @@ func (endlessDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	return make([]fs.DirEntry, n), nil
 }
 
-// TestEndless: a directory is read up to a limit.
+// TestEndless checks that a directory is read up to a limit.
 func TestEndless(t *testing.T) {
 	if _, err := Read(endless{topotest.Read(t, "testdata/twosocket.tree")}); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Error(err)
 	}
 }
 
-// FuzzVPD: no vital product data, or configuration space, breaks the parsers. What is found stands in it.
+// FuzzVPD checks that no vital product data, or configuration space, breaks the parsers. What is
+// found stands in it.
 func FuzzVPD(f *testing.F) {
 	f.Add(topotest.VPD("name", "sn", "v3"))
 	f.Add(topotest.VPD("", "", strings.Repeat("x", 255)))
@@ -406,7 +409,7 @@ func FuzzVPD(f *testing.F) {
 	})
 }
 
-// TestParseVPD: what follows something that is not ASCII is ignored, as rdma_topo does.
+// TestParseVPD checks that what follows something that is not ASCII is ignored, as rdma_topo does.
 func TestParseVPD(t *testing.T) {
 	if v3, name, sn := parseVPD(topotest.VPD(" a name ", "SN1", "uuid")); v3 != "uuid" || name != "a name" || sn != "SN1" {
 		t.Errorf("%q %q %q", v3, name, sn)

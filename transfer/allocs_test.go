@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestAllocatesNothing: batches, waits and notifications allocate nothing once they have warmed up.
+// TestAllocatesNothing checks that batches, waits and notifications allocate nothing once they have
+// warmed up.
 func TestAllocatesNothing(t *testing.T) {
 	synctest.Test(t, testAllocations)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzDescriptor: any bytes are refused, or mean what they say.
+// FuzzDescriptor checks that any bytes are refused, or mean what they say.
 func FuzzDescriptor(f *testing.F) {
 	good := append(append([]byte("gvtd\x01\x03\x00\x02"), bytes.Repeat([]byte{7}, 24)...), 0, 0, 0, 0, 0, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 	f.Add(good)
@@ -47,7 +47,7 @@ func FuzzDescriptor(f *testing.F) {
 	})
 }
 
-// FuzzHello: requests and answers are refused, or are those that have these bytes.
+// FuzzHello checks that requests and answers are refused, or are those that have these bytes.
 func FuzzHello(f *testing.F) {
 	f.Add((&request{kind: kindConnect, rail: 1, device: 2, session: [16]byte{3}}).bytes())
 	f.Add((&answer{devices: 2, engine: [16]byte{3}, arrived: window{4, 5}}).bytes())
@@ -61,7 +61,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// TestLyingDescriptors: each lie has one clear error.
+// TestLyingDescriptors checks that each lie has one clear error.
 func TestLyingDescriptors(t *testing.T) {
 	good := append(append([]byte("gvtd\x01\x03\x00\x01"), make([]byte, 24)...), 0, 0, 0, 0, 0, 0, 1, 0, 1, 2, 3, 4)
 	for name, c := range map[string]struct {
@@ -89,7 +89,7 @@ func TestLyingDescriptors(t *testing.T) {
 	}
 }
 
-// TestStrangeStreams: streams that say nothing, or anything else, keep nobody out.
+// TestStrangeStreams checks that streams that say nothing, or anything else, keep nobody out.
 func TestStrangeStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, devices["rxe"], 1, 1)
@@ -134,7 +134,7 @@ func TestStrangeStreams(t *testing.T) {
 	})
 }
 
-// TestStrangePeer: Open of a peer that answers otherwise fails with one clear error.
+// TestStrangePeer checks that Open of a peer that answers otherwise fails with one clear error.
 func TestStrangePeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		says []byte
@@ -192,7 +192,8 @@ func TestStrangePeer(t *testing.T) {
 	})
 }
 
-// TestStrangeNotes: a peer whose notifications are not those of the protocol loses its connection, and counts nothing twice.
+// TestStrangeNotes checks that a peer whose notifications are not those of the protocol loses its
+// connection, and counts nothing twice.
 func TestStrangeNotes(t *testing.T) {
 	note := func(number uint64, value uint32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, number), value)
@@ -238,7 +239,7 @@ func TestStrangeNotes(t *testing.T) {
 	})
 }
 
-// TestManyValues: values that nobody waits for take bounded memory.
+// TestManyValues checks that values that nobody waits for take bounded memory.
 func TestManyValues(t *testing.T) {
 	c := counts{arrived: make(map[uint32]int)}
 	for v := range uint32(maxValues) {
@@ -254,7 +255,7 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// TestLanes: lanes that have ended are remembered, up to a bound.
+// TestLanes checks that lanes that have ended are remembered, up to a bound.
 func TestLanes(t *testing.T) {
 	e := &Engine{lanes: make(map[laneKey]*lane), ctx: t.Context()}
 	for i := range uint16(maxLanes + 10) {
@@ -281,7 +282,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestNewRefused: options and devices that no connection could use are refused at once, and leave nothing behind.
+// TestNewRefused checks that options and devices that no connection could use are refused at once,
+// and leave nothing behind.
 func TestNewRefused(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.RXE}, {Kind: rdmatest.SIW}}}}})
 	var devs []*uverbs.Device

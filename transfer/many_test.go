@@ -17,8 +17,8 @@ import (
 
 var manyPeers = flag.Int("peers", 100, "number of peers in TestManyPeers")
 
-// TestManyPeers: an engine keeps 64 batches in progress with each of many peers. Each of them gets its share of the
-// port, and no memory is kept.
+// TestManyPeers checks that an engine keeps 64 batches in progress with each of many peers. Each of
+// them gets its share of the port, and no memory is kept.
 func TestManyPeers(t *testing.T) {
 	const inProgress, size = 64, 256
 	const rounds, batches = 3, 2 * inProgress // to each peer in a round

@@ -54,8 +54,8 @@ func (p *Peer) order(region *Region, n int) (devices []int) {
 	return devices
 }
 
-// TestNear: rails over the device that is near the memory are preferred, as long as they are up. Without a topology all
-// are alike.
+// TestNear checks that rails over the device that is near the memory are preferred, as long as they
+// are up. Without a topology all are alike.
 func TestNear(t *testing.T) {
 	buf := make([]byte, 1<<20)
 	node, known := nodeOf(buf)
@@ -100,7 +100,7 @@ func TestNear(t *testing.T) {
 	})
 }
 
-// TestUnknownGPU: a GPU that the topology does not have is an error, which names it.
+// TestUnknownGPU checks that a GPU that the topology does not have is an error, which names it.
 func TestUnknownGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rdmatest.DeviceOptions{Kind: rdmatest.MLX5}, 1)
@@ -134,7 +134,7 @@ func (w *world) gpuBuffer(e *Engine, n int, gpu string) *Region {
 	return r
 }
 
-// TestNoDMABuf: a device that takes no DMA buffers says so, and the engine goes on.
+// TestNoDMABuf checks that a device that takes no DMA buffers says so, and the engine goes on.
 func TestNoDMABuf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rdmatest.DeviceOptions{Kind: rdmatest.RXE}, 1)

@@ -62,8 +62,8 @@ func (p *Peer) awaitRails(n int) {
 	}
 }
 
-// TestRails: two rails are as fast as two. If one fails, its batches go on over the other, and it is used again when it is
-// back.
+// TestRails checks that two rails are as fast as two. If one fails, its batches go on over the other,
+// and it is used again when it is back.
 func TestRails(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		const batches, cuts, between = 40, 5, 2000 // between cuts
@@ -113,7 +113,7 @@ func TestRails(t *testing.T) {
 	})
 }
 
-// TestNoRail: if no rail is left, batches fail. They are performed again when one is back.
+// TestNoRail checks that if no rail is left, batches fail. They are performed again when one is back.
 func TestNoRail(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 2, 1)
@@ -140,8 +140,8 @@ func TestNoRail(t *testing.T) {
 	})
 }
 
-// TestFence: what a failed rail has left undone waits until the peer has closed the queue pair, or until no packet of it
-// can be on its way any more.
+// TestFence checks that what a failed rail has left undone waits until the peer has closed the queue
+// pair, or until no packet of it can be on its way any more.
 func TestFence(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("reachable %v", reachable), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFair: batches take turns, so a short one does not wait for a long one before it.
+// TestFair checks that batches take turns, so a short one does not wait for a long one before it.
 func TestFair(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 1)
@@ -214,7 +214,8 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestHeldNotification: what a failed connection has left undone of a notification depends on what the peer says.
+// TestHeldNotification checks that what a failed connection has left undone of a notification depends
+// on what the peer says.
 func TestHeldNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, devices["rxe"], 1, 1)

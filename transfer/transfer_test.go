@@ -45,7 +45,7 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestNotify: notifications arrive once each, after the bytes.
+// TestNotify checks that notifications arrive once each, after the bytes.
 func TestNotify(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 2, 2)
@@ -100,7 +100,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// TestInvalid: an invalid batch performs nothing, and its error says why.
+// TestInvalid checks that an invalid batch performs nothing, and its error says why.
 func TestInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, devices["rxe"], 1, 1)
@@ -169,7 +169,8 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// TestLies: a descriptor that lies costs the batch that uses it one error. Batches beside it are performed.
+// TestLies checks that a descriptor that lies costs the batch that uses it one error. Batches beside
+// it are performed.
 func TestLies(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 1)
@@ -221,7 +222,8 @@ func TestLies(t *testing.T) {
 	})
 }
 
-// TestRestart: batches to a peer that has died fail. One that was restarted with its name is not taken for the old one.
+// TestRestart checks that batches to a peer that has died fail. One that was restarted with its name
+// is not taken for the old one.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 1, 1)
@@ -262,7 +264,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestCancel: a batch that is canceled returns at once, and its memory stays registered until no device uses it.
+// TestCancel checks that a batch that is canceled returns at once, and its memory stays registered
+// until no device uses it.
 func TestCancel(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 1)
@@ -302,7 +305,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestClose: Close ends batches, and the memory is free.
+// TestClose checks that Close ends batches, and the memory is free.
 func TestClose(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 2, 2)

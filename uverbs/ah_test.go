@@ -122,8 +122,8 @@ func TestAHAttrFromLID(t *testing.T) {
 	}
 }
 
-// FuzzParseGRH: any bytes are a header or an error, and a header's addresses are
-// among the bytes.
+// FuzzParseGRH checks that any bytes are a header or an error, and a header's addresses are among the
+// bytes.
 func FuzzParseGRH(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(make([]byte, 40))
@@ -149,7 +149,7 @@ func FuzzParseGRH(f *testing.F) {
 	})
 }
 
-// TestAHNumber: an AH has a number if the provider gives it one.
+// TestAHNumber checks that an AH has a number if the provider gives it one.
 func TestAHNumber(t *testing.T) {
 	w := newSpyWorld(t, false)
 	ah := must[*uverbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1}))

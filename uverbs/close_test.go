@@ -45,7 +45,7 @@ func TestCloseNamesHolders(t *testing.T) {
 	}
 }
 
-// TestCloseNil: Close of a nil pointer is an error, and no panic.
+// TestCloseNil checks that Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
 	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*uverbs.AH)(nil),
 		(*uverbs.CompChannel)(nil), (*uverbs.CQ)(nil), (*uverbs.QP)(nil), (*uverbs.SRQ)(nil), (*uverbs.WQ)(nil), (*uverbs.RWQIndTable)(nil),
@@ -85,7 +85,7 @@ func TestUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestNumberUsedAgain: the kernel gives a closed QP's handle to another QP.
+// TestNumberUsedAgain checks that calls on a closed QP do not reach the QP that has its handle now.
 func TestNumberUsedAgain(t *testing.T) {
 	w := newWorld(t)
 	old := w.qp
@@ -203,7 +203,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// TestConcurrentClose: many goroutines close one object, and one succeeds.
+// TestConcurrentClose checks that many goroutines close one object, and one succeeds.
 func TestConcurrentClose(t *testing.T) {
 	w := newWorld(t)
 	results := make(chan error, 8)
@@ -223,8 +223,8 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// TestForgottenDevice: after a device and all its objects became unreachable, the runtime closes
-// the file, unmaps the queues and unpins memory.
+// TestForgottenDevice checks that after a device and all its objects became unreachable, the runtime
+// closes the file, unmaps the queues and unpins memory.
 func TestForgottenDevice(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	live := regions.Live()
@@ -246,7 +246,7 @@ func TestForgottenDevice(t *testing.T) {
 	runtime.GC()
 }
 
-// TestRoCEHolders: address handles and windows keep their domain open.
+// TestRoCEHolders checks that address handles and windows keep their domain open.
 func TestRoCEHolders(t *testing.T) {
 	w := newRoCE(t)
 	closeAll(t, w.ud, w.qp, w.srq, w.mr)
@@ -290,7 +290,7 @@ func TestRoCEUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseFails: an address handle that the kernel does not destroy stays usable.
+// TestCloseFails checks that an address handle that the kernel does not destroy stays usable.
 func TestCloseFails(t *testing.T) {
 	w := connected(t)
 	w.k.Fail("AH_DESTROY", 0, syscall.EBUSY)

@@ -99,7 +99,8 @@ func TestGetArmed(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestGetMadeCompletion: the provider completes work while a Get waits.
+// TestGetMadeCompletion checks that a Get that waits returns the CQ of work that the provider
+// completes.
 func TestGetMadeCompletion(t *testing.T) { synctest.Test(t, testGetMadeCompletion) }
 
 func testGetMadeCompletion(t *testing.T) {
@@ -173,7 +174,7 @@ func TestGetForgetsClosed(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestGetLeavesWaiters: Get takes no events of CQs with waiters.
+// TestGetLeavesWaiters checks that Get takes no events of CQs with waiters.
 func TestGetLeavesWaiters(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {

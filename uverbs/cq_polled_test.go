@@ -13,7 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPolledChannel: where the kernel has no completion channels, waits poll, and end as others do.
+// TestPolledChannel checks that where the kernel has no completion channels, waits poll, and end as
+// others do.
 func TestPolledChannel(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EINVAL, syscall.EOPNOTSUPP, syscall.ENOSYS} {
 		k, dev := open(t, siw0)

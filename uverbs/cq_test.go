@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPollExt: a completion keeps its WCExt, also if it is set aside because a QP was cleaned up. A
-// completion made in user space has the zero WCExt.
+// TestPollExt checks that a completion keeps its WCExt, also if it is set aside because a QP was
+// cleaned up. A completion made in user space has the zero WCExt.
 func TestPollExt(t *testing.T) {
 	w := newSpyWorld(t, true)
 	cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Ext: verbs.WCExtTimestamp | verbs.WCExtVLAN, Flags: verbs.CQIgnoreOverrun}))
@@ -72,7 +72,7 @@ func TestPollExt(t *testing.T) {
 	}
 }
 
-// TestExtUnsupported: siw's CQs have no WCExt.
+// TestExtUnsupported checks that siw's CQs have no WCExt.
 func TestExtUnsupported(t *testing.T) {
 	k, dev := openSIW(t)
 	if _, err := dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtVLAN}); !errors.Is(err, verbs.ErrNotSupported) {
@@ -146,7 +146,7 @@ func TestResizeCQ(t *testing.T) {
 	}
 }
 
-// TestResizeRefused: a CQ does not shrink below the number of completions that it holds.
+// TestResizeRefused checks that a CQ does not shrink below the number of completions that it holds.
 func TestResizeRefused(t *testing.T) {
 	w := newRoCE(t)
 	w.complete(t, 0, 5)
@@ -157,7 +157,7 @@ func TestResizeRefused(t *testing.T) {
 	w.polled(t, 0, 5)
 }
 
-// TestNoEntries: a CQ has at least one entry, as Linux's drivers and rdma-core have it.
+// TestNoEntries checks that a CQ has at least one entry, as Linux's drivers and rdma-core have it.
 func TestNoEntries(t *testing.T) {
 	w := newRoCE(t)
 	for _, entries := range []int{0, -1, math.MinInt} {
@@ -172,8 +172,8 @@ func TestNoEntries(t *testing.T) {
 	}
 }
 
-// TestResizeKeepsOld: completions of an earlier QP, which are off the ring during Resize, are polled
-// first.
+// TestResizeKeepsOld checks that completions of an earlier QP, which are off the ring during Resize,
+// are polled first.
 func TestResizeKeepsOld(t *testing.T) {
 	w := newRoCE(t)
 	w.complete(t, 0, 4)

@@ -129,8 +129,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaitAfterCancel: the deadline that a cancelled wait left on the descriptor does not affect the
-// next wait.
+// TestWaitAfterCancel checks that the deadline that a cancelled wait left on the descriptor does not
+// affect the next wait.
 func TestWaitAfterCancel(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
@@ -205,9 +205,9 @@ func oneEventManyWaiters(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeup: several CQs share a channel, and several waiters share each CQ. A few completions
-// are written only after all earlier ones were taken, so one lost wake-up stops everything. Waits on
-// another CQ time out meanwhile, to disturb the channel.
+// TestNoLostWakeup checks that no wake-up is lost if several CQs share a channel, and several waiters
+// share each CQ. A few completions are written only after all earlier ones were taken, so one lost
+// wake-up stops everything. Waits on another CQ time out meanwhile, to disturb the channel.
 func TestNoLostWakeup(t *testing.T) {
 	w := newWorld(t)
 	const waiters, rounds = 3, 1000

@@ -55,7 +55,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestAttr: each caller gets a copy, for which the kernel is asked once.
+// TestAttr checks that each caller gets a copy, for which the kernel is asked once.
 func TestAttr(t *testing.T) {
 	_, dev := openSIW(t)
 	want := *must[*verbs.DeviceAttr](t)(dev.QueryDevice())
@@ -198,8 +198,8 @@ func TestOpensWithoutProvider(t *testing.T) {
 	}
 }
 
-// TestUnknownDriverRefuses: a driver without a number requires unknown private bytes. The error says
-// so and keeps the errno.
+// TestUnknownDriverRefuses checks that a driver without a number requires unknown private bytes. The
+// error says so and keeps the errno.
 func TestUnknownDriverRefuses(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{
 		syscall.EINVAL: "may require private bytes", syscall.EFAULT: "may require private bytes", syscall.EAGAIN: "cgroup",
@@ -214,7 +214,7 @@ func TestUnknownDriverRefuses(t *testing.T) {
 	}
 }
 
-// TestNoClock: a driver without a clock, and a closed device.
+// TestNoClock checks the errors of a driver without a clock, and of a closed device.
 func TestNoClock(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.dev.QueryClock(); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "query the clock of") {
@@ -319,7 +319,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestRegMRAt: work requests name the memory by another address.
+// TestRegMRAt checks that work requests name the memory by another address.
 func TestRegMRAt(t *testing.T) {
 	w := newRoCE(t)
 	b := make([]byte, 8192)

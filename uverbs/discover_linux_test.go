@@ -65,7 +65,8 @@ func TestSysfsDamaged(t *testing.T) {
 	}
 }
 
-// TestSysfsUnplugged: one of two devices vanishes while they are listed.
+// TestSysfsUnplugged checks that a device that vanishes while devices are listed does not hide the
+// other.
 func TestSysfsUnplugged(t *testing.T) {
 	files := siw0Files()
 	files["infiniband_verbs/uverbs1/dev"] = "231:193"

@@ -149,7 +149,7 @@ func TestNewestEveryErrno(t *testing.T) {
 	})
 }
 
-// TestDMAH: the kernel gets the hints that are given, and the region with its handle.
+// TestDMAH checks that the kernel gets the hints that are given, and the region with its handle.
 func TestDMAH(t *testing.T) {
 	w := newNewest(t)
 	only := must[*uverbs.DMAH](t)(w.dev.AllocDMAH(&uverbs.DMAHOptions{PH: new(uint8)}))
@@ -189,7 +189,7 @@ func TestDMAH(t *testing.T) {
 	}
 }
 
-// TestPortSpeed: a device reports the speed of its own ports only.
+// TestPortSpeed checks that a device reports the speed of its own ports only.
 func TestPortSpeed(t *testing.T) {
 	w := newNewest(t)
 	if speed, err := w.dev.QueryPortSpeed(1); speed != fakeverbs.PortSpeed || err != nil {
@@ -200,8 +200,8 @@ func TestPortSpeed(t *testing.T) {
 	}
 }
 
-// TestNotNewest: Linux 6.12 has none of it, nor have the software drivers of 7.2. The error names
-// object, method and driver.
+// TestNotNewest checks that the calls fail on Linux 6.12, and with the software drivers of 7.2. The
+// error names object, method and driver.
 func TestNotNewest(t *testing.T) {
 	old := newHard(t)
 	siw := newWorld(t)

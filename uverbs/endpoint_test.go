@@ -45,8 +45,8 @@ func fullEndpoint(dev *uverbs.Device) (e *uverbs.Endpoint, err error) {
 	return e, err
 }
 
-// TestEndpoint: an endpoint closes what was created on it, in an order that the kernel accepts: queue pairs
-// end their work before the memory goes that they may still use.
+// TestEndpoint checks that an endpoint closes what was created on it, in an order that the kernel
+// accepts: queue pairs end their work before the memory goes that they may still use.
 func TestEndpoint(t *testing.T) {
 	k, dev := open(t, rxe0)
 	e := must[*uverbs.Endpoint](t)(fullEndpoint(dev))
@@ -70,7 +70,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestEndpointFails: when any call fails while an endpoint is set up, nothing is left open.
+// TestEndpointFails checks that when any call fails while an endpoint is set up, nothing is left
+// open.
 func TestEndpointFails(t *testing.T) {
 	for n, done := 0, false; !done && n < 100; n++ {
 		k, dev := open(t, rxe0)
@@ -100,7 +101,7 @@ func TestEndpointFails(t *testing.T) {
 	}
 }
 
-// TestEndpointCloseFails: what a failed Close leaves open, the next one closes.
+// TestEndpointCloseFails checks that what a failed Close leaves open, the next one closes.
 func TestEndpointCloseFails(t *testing.T) {
 	for _, call := range []string{"QP_DESTROY", "CQ_DESTROY", "PD_DESTROY"} {
 		k, dev := open(t, rxe0)
@@ -122,7 +123,7 @@ func TestEndpointCloseFails(t *testing.T) {
 	}
 }
 
-// TestEndpointShares: an endpoint leaves a PD and a channel that are not its own alone.
+// TestEndpointShares checks that an endpoint leaves a PD and a channel that are not its own alone.
 func TestEndpointShares(t *testing.T) {
 	w := worldOn(t, rxe0)
 	before := len(w.k.Alive())
@@ -136,7 +137,8 @@ func TestEndpointShares(t *testing.T) {
 	}
 }
 
-// TestEndpointWithoutCQs: an endpoint that is only a PD closes all in it, the queue pairs first.
+// TestEndpointWithoutCQs checks that an endpoint that is only a PD closes all in it, the queue pairs
+// first.
 func TestEndpointWithoutCQs(t *testing.T) {
 	w := worldOn(t, rxe0)
 	before := len(w.k.Alive())

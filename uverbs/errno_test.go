@@ -148,8 +148,8 @@ func isNotSupported(t *testing.T, err error, device string, want bool) {
 	}
 }
 
-// TestNotSupported: a missing feature of the device, its driver or the kernel is always the same kind
-// of error. If the kernel refuses it, the error names the kernel's object and method.
+// TestNotSupported checks that a missing feature of the device, its driver or the kernel is always
+// the same kind of error. If the kernel refuses it, the error names the kernel's object and method.
 func TestNotSupported(t *testing.T) {
 	w := newWorld(t)
 	for name, err := range map[string]error{
@@ -304,7 +304,7 @@ func TestConnectedEveryErrno(t *testing.T) {
 	})
 }
 
-// TestLacking: siw refuses operations that only RoCE supports, and nothing changes.
+// TestLacking checks that siw refuses operations that only RoCE supports, and nothing changes.
 func TestLacking(t *testing.T) {
 	w := newWorld(t)
 	access := verbs.AccessLocalWrite
@@ -323,7 +323,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestRoCEHints: the kernel refuses wrong requests, and the errors name the mistake.
+// TestRoCEHints checks that the kernel refuses wrong requests, and the errors name the mistake.
 func TestRoCEHints(t *testing.T) {
 	w := newRoCE(t)
 	with := func(change func(*verbs.AHAttr)) *verbs.AHAttr {

@@ -91,7 +91,7 @@ func TestFlowSpecs(t *testing.T) {
 	}
 }
 
-// TestFlowCounted: the driver gets the counters' kinds, and their values can be read.
+// TestFlowCounted checks that the driver gets the counters' kinds, and their values can be read.
 func TestFlowCounted(t *testing.T) {
 	w := newFlow(t)
 	var points []byte
@@ -134,7 +134,7 @@ func TestFlowCounted(t *testing.T) {
 	}
 }
 
-// TestFlowRefused: nonsense is refused before the kernel sees it, or with a remedy.
+// TestFlowRefused checks that nonsense is refused before the kernel sees it, or with a remedy.
 func TestFlowRefused(t *testing.T) {
 	w := newFlow(t)
 	rc := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCapHint: an error names the number that exceeds a limit, and the limit, where the kernel only
-// returns EINVAL.
+// TestCapHint checks that an error names the number that exceeds a limit, and the limit, where the
+// kernel only returns EINVAL.
 func TestCapHint(t *testing.T) {
 	w := newRoCE(t)
 	qp := func(c verbs.QPCap) error {
@@ -44,7 +44,7 @@ func TestCapHint(t *testing.T) {
 	}
 }
 
-// TestCreateQPType: rxe's kernel is not asked for QP types that it does not have.
+// TestCreateQPType checks that rxe's kernel is not asked for QP types that it does not have.
 func TestCreateQPType(t *testing.T) {
 	w := newRoCE(t)
 	opts := w.qpOptions()

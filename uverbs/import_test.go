@@ -52,7 +52,7 @@ func TestImportEveryErrno(t *testing.T) {
 	})
 }
 
-// TestImportSends: a queue pair of the importer sends from the owner's memory.
+// TestImportSends checks that a queue pair of the importer sends from the owner's memory.
 func TestImportSends(t *testing.T) {
 	s := newSharing(t)
 	copy(s.memory.Bytes(), "of the maker")
@@ -75,7 +75,7 @@ func TestImportSends(t *testing.T) {
 	}
 }
 
-// TestImportCloses: the importer's Close does not destroy imported objects.
+// TestImportCloses checks that the importer's Close does not destroy imported objects.
 func TestImportCloses(t *testing.T) {
 	s := newSharing(t)
 	if s.mr.Addr() != s.memory.Addr() || s.mr.Len() != 4096 || s.mr.LKey() != s.memory.LKey() || s.mr.RKey() != s.memory.RKey() || s.mr.Bytes() != nil {
@@ -100,7 +100,7 @@ func TestImportCloses(t *testing.T) {
 	}
 }
 
-// TestImportRefused: each refusal says why.
+// TestImportRefused checks that each refusal says why.
 func TestImportRefused(t *testing.T) {
 	s := newSharing(t)
 	fresh := func(info uverbs.DeviceInfo, change func(*fakeverbs.Kernel)) error {
@@ -156,7 +156,7 @@ func TestImportRefused(t *testing.T) {
 	}
 }
 
-// TestImportPDRefused: only a driver that shares contexts knows domains of others.
+// TestImportPDRefused checks that only a driver that shares contexts knows domains of others.
 func TestImportPDRefused(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.dev.ImportPD(w.pd.Handle()); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "import PD on siw0") {
@@ -164,8 +164,8 @@ func TestImportPDRefused(t *testing.T) {
 	}
 }
 
-// TestQueryContext: siw's kernel knows the method and not the answer, and no kernel has one
-// before there is a context. The fake answers as they do.
+// TestQueryContext checks that siw's kernel knows the method and not the answer, and no kernel has
+// one before there is a context. The fake answers as they do.
 func TestQueryContext(t *testing.T) {
 	for _, c := range []struct {
 		info uverbs.DeviceInfo
@@ -213,8 +213,8 @@ func TestImportDMEveryErrno(t *testing.T) {
 	})
 }
 
-// TestImportDM: two processes see the same device memory. It stays allocated when the importer
-// closes it.
+// TestImportDM checks that two processes see the same device memory. It stays allocated when the
+// importer closes it.
 func TestImportDM(t *testing.T) {
 	s := newDMSharing(t)
 	must[int](t)(s.dm.WriteAt([]byte("both see this..."), 20))

@@ -115,7 +115,7 @@ func TestODPCaps(t *testing.T) {
 	}
 }
 
-// TestOffloads: software devices have none of these.
+// TestOffloads checks attributes that no device in software has.
 func TestOffloads(t *testing.T) {
 	resp := abi.IbUverbsExQueryDeviceResp{
 		RssCaps:     abi.IbUverbsRssCaps{SupportedQpts: 1, MaxRwqIndirectionTables: 2, MaxRwqIndirectionTableSize: 3},
@@ -158,7 +158,7 @@ func TestHintsFit(t *testing.T) {
 	}
 }
 
-// TestRegionsWrite: a provider can write only to writable memory of the key's region.
+// TestRegionsWrite checks that a provider can write only to writable memory of the key's region.
 func TestRegionsWrite(t *testing.T) {
 	newMR := func(key uint32, access verbs.Access) *MR {
 		return &MR{lkey: key, data: make([]byte, 16), iova: 0x1000, access: access}
@@ -208,7 +208,7 @@ func TestRegionsWrite(t *testing.T) {
 	}
 }
 
-// TestUnknownNumbers: unknown values print as numbers.
+// TestUnknownNumbers checks that unknown values print as numbers.
 func TestUnknownNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{verbs.Status(27).String(), "Status(27)"}, {verbs.WCOpcode(27).String(), "WCOpcode(27)"}, {verbs.Opcode(27).String(), "Opcode(27)"},

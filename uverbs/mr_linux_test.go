@@ -64,7 +64,7 @@ func TestRegDMABuf(t *testing.T) {
 	}
 }
 
-// TestRegDMABufRefused: each error has a remedy, and nothing leaks.
+// TestRegDMABufRefused checks that each error has a remedy, and nothing leaks.
 func TestRegDMABufRefused(t *testing.T) {
 	k, pd := bareMLX5(t)
 	f := exported(t, 1<<16)

@@ -20,7 +20,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRegMRKeepsSlice: only a region references a slice while the collector runs and the stack moves.
+// TestRegMRKeepsSlice checks that only a region references a slice while the collector runs and the
+// stack moves.
 func TestRegMRKeepsSlice(t *testing.T) {
 	w := newWorld(t)
 	mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 3*4096), verbs.AccessLocalWrite))
@@ -61,7 +62,7 @@ func grow(n int) int {
 	return grow(n-1) + int(room[n%128])
 }
 
-// TestRegMRLetsGo: a slice is collected after its region was closed or refused.
+// TestRegMRLetsGo checks that a slice is collected after its region was closed or refused.
 func TestRegMRLetsGo(t *testing.T) {
 	w := newWorld(t)
 	for _, refuse := range []bool{false, true} {
@@ -138,7 +139,8 @@ func TestAllocMRAlign(t *testing.T) {
 	}
 }
 
-// TestBytesAfterClose: Bytes returns nil after Close, but all of the memory after a Close that failed.
+// TestBytesAfterClose checks that Bytes returns nil after Close, but all of the memory after a Close
+// that failed.
 func TestBytesAfterClose(t *testing.T) {
 	w := newWorld(t)
 	mine := make([]byte, 4096)
@@ -156,7 +158,8 @@ func TestBytesAfterClose(t *testing.T) {
 	}
 }
 
-// TestBytesBesideClose: once Bytes has returned nil, it always does, and it returns nil after Close.
+// TestBytesBesideClose checks that once Bytes has returned nil, it always does, and it returns nil
+// after Close.
 func TestBytesBesideClose(t *testing.T) {
 	w := newWorld(t)
 	for range 100 {
@@ -177,7 +180,8 @@ func TestBytesBesideClose(t *testing.T) {
 	}
 }
 
-// TestSGEOutOfReach: MR.SGE returns an SGE that every post refuses, if the length does not fit.
+// TestSGEOutOfReach checks that MR.SGE returns an SGE that every post refuses, if the length does not
+// fit.
 func TestSGEOutOfReach(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect(16, 16)
@@ -209,8 +213,8 @@ func TestSGEOutOfReach(t *testing.T) {
 	}
 }
 
-// TestAccessLacking: kernels refuse flags with different errnos. The device's capabilities decide which
-// error is returned.
+// TestAccessLacking checks that kernels refuse flags with different errnos. The device's capabilities
+// decide which error is returned.
 func TestAccessLacking(t *testing.T) {
 	const all = verbs.AccessLocalWrite | verbs.AccessOnDemand | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent | verbs.AccessMWBind | verbs.AccessRemoteAtomic
 	plain := abi.IbUverbsExQueryDeviceResp{}
@@ -257,7 +261,7 @@ func TestAccessLacking(t *testing.T) {
 	}
 }
 
-// TestAccessUnexplained: the capabilities can't be queried, either.
+// TestAccessUnexplained checks the error if the capabilities can't be queried, either.
 func TestAccessUnexplained(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	pd := openBare(t, k, verbs.QPTypeRC).PD()
@@ -313,7 +317,7 @@ func TestAdviseMR(t *testing.T) {
 	}
 }
 
-// TestAdviseRefused: uverbs refuses advice that the kernel does not check.
+// TestAdviseRefused checks that uverbs refuses advice that the kernel does not check.
 func TestAdviseRefused(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
@@ -350,7 +354,7 @@ func TestAdviseRefused(t *testing.T) {
 	}
 }
 
-// TestAdviseAfterRereg: after Rereg, only the new key is valid.
+// TestAdviseAfterRereg checks that after Rereg, only the new key is valid.
 func TestAdviseAfterRereg(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
@@ -375,7 +379,7 @@ func TestAdviseAfterRereg(t *testing.T) {
 	}
 }
 
-// TestImplicitMR: the kernel gets address 0 and the greatest length, and pins nothing.
+// TestImplicitMR checks that the kernel gets address 0 and the greatest length, and pins nothing.
 func TestImplicitMR(t *testing.T) {
 	k, dev := open(t, mlx50)
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -399,7 +403,8 @@ func TestImplicitMR(t *testing.T) {
 	closeAll(t, mr, pd)
 }
 
-// TestNoImplicitMR: a device without on-demand paging, and one that supports it for ranges only.
+// TestNoImplicitMR checks the errors of a device without on-demand paging, and of one that supports
+// it for ranges only.
 func TestNoImplicitMR(t *testing.T) {
 	for name, onDemand := range map[string]bool{"siw": false, "rxe of Linux 7.2": true} {
 		info := siw0
@@ -446,7 +451,8 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
-// TestNullMR: the kernel is not asked for a null region. Operations that need the kernel fail.
+// TestNullMR checks that the kernel is not asked for a null region. Operations that need the kernel
+// fail.
 func TestNullMR(t *testing.T) {
 	k, dev := open(t, mlx50)
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -485,7 +491,7 @@ func TestNullMR(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestNoNullMR: other drivers have no null key, and older kernels do not report it.
+// TestNoNullMR checks that other drivers have no null key, and older kernels do not report it.
 func TestNoNullMR(t *testing.T) {
 	old := fakeverbs.New(uint32(verbs.DriverMLX5))
 	fakemlx5.OptionsOf(old).NoNullKey = true
@@ -523,7 +529,8 @@ func TestReregMoves(t *testing.T) {
 	}
 }
 
-// TestReregStays: the kernel refuses a move, and a move to the same domain does nothing.
+// TestReregStays checks that a region stays in its domain if a move is refused, and that a move to
+// the same domain does nothing.
 func TestReregStays(t *testing.T) {
 	foreign := newRoCE(t).pd
 	w := newRoCE(t)
@@ -546,7 +553,8 @@ func TestReregStays(t *testing.T) {
 	}
 }
 
-// TestReregKeys: the kernel gives the region other keys, as NICs do.
+// TestReregKeys checks that a region has the keys that the kernel gives it, as NICs do, when it
+// changes.
 func TestReregKeys(t *testing.T) {
 	w := newRoCE(t)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
@@ -563,7 +571,8 @@ func TestReregKeys(t *testing.T) {
 	}
 }
 
-// TestReregTogether: two goroutines move a region back and forth. It ends up in exactly one domain.
+// TestReregTogether checks that a region that two goroutines move back and forth ends up in exactly
+// one domain.
 func TestReregTogether(t *testing.T) {
 	w := newRoCE(t)
 	closeAll(t, w.ud, w.ah, w.mw, w.qp, w.srq)

@@ -44,7 +44,7 @@ func TestProbeFailures(t *testing.T) {
 	}
 }
 
-// TestProbeWithoutProvider: verbs without queues work, and the others name the provider.
+// TestProbeWithoutProvider checks that verbs without queues work, and the others name the provider.
 func TestProbeWithoutProvider(t *testing.T) {
 	_, dev := open(t, uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, Ports: 1})
 	for v, want := range map[uverbs.Verb]error{
@@ -58,7 +58,7 @@ func TestProbeWithoutProvider(t *testing.T) {
 	}
 }
 
-// TestProbeRights: a refusal for lack of rights is no answer.
+// TestProbeRights checks that a refusal for lack of rights is no answer.
 func TestProbeRights(t *testing.T) {
 	k, dev := open(t, hollow0)
 	k.Fail("QP_CREATE", 0, syscall.EPERM)

@@ -66,8 +66,8 @@ func (idle) Arm(bool) error                       { return nil }
 func (idle) PostSend([]verbs.SendWR) (int, error) { return 0, nil }
 func (idle) PostRecv([]verbs.RecvWR) (int, error) { return 0, nil }
 
-// TestProviderGivesUp: a provider fails before and after the kernel's call. Both halves of the object
-// are destroyed, and its parents can be closed.
+// TestProviderGivesUp checks that both halves of an object are destroyed, and its parents can be
+// closed, if a provider fails before or after the kernel's call.
 func TestProviderGivesUp(t *testing.T) {
 	var giveUp string
 	driver.Register(hardware{&giveUp})

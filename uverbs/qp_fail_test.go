@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFailedCompletion: a failed completion moves the QP to ERR and then flushes it, once. The
-// flushed completions follow. A later post is flushed at once.
+// TestFailedCompletion checks that a failed completion moves the QP to ERR and then flushes it, once.
+// The flushed completions follow. A later post is flushed at once.
 func TestFailedCompletion(t *testing.T) {
 	w := newSpyWorld(t, false)
 	if err := w.qp.Init(nil); err != nil {
@@ -48,7 +48,7 @@ func TestFailedCompletion(t *testing.T) {
 	}
 }
 
-// TestQueryMask: a query asks for the attributes that the provider names.
+// TestQueryMask checks that a query asks for the attributes that the provider names.
 func TestQueryMask(t *testing.T) {
 	w := newSpyWorld(t, false)
 	w.queryMask = verbs.QPAttrState | verbs.QPAttrQKey
@@ -63,7 +63,7 @@ func TestQueryMask(t *testing.T) {
 	}
 }
 
-// TestSRDType: the kernel knows SRD as the driver's type.
+// TestSRDType checks that the kernel knows SRD as the driver's type.
 func TestSRDType(t *testing.T) {
 	w := newSpyWorld(t, false)
 	var types []uint64
@@ -79,8 +79,8 @@ func TestSRDType(t *testing.T) {
 	}
 }
 
-// TestSurvivor: an error that the provider says the QP survives leaves the QP as it is. A later flush
-// moves it to ERR.
+// TestSurvivor checks that an error that the provider says the QP survives leaves the QP as it is. A
+// later flush moves it to ERR.
 func TestSurvivor(t *testing.T) {
 	w := newSpyWorld(t, false)
 	w.survives = true
@@ -104,8 +104,9 @@ func TestSurvivor(t *testing.T) {
 	}
 }
 
-// TestCauseOnOtherCQ: if the first completion polled is a flush, the error reported is that of the work request
-// that failed, which waits on another CQ. So it is for another QP whose flush is found there.
+// TestCauseOnOtherCQ checks that if the first completion polled is a flush, the error reported is
+// that of the work request that failed, which waits on another CQ. So it is for another QP whose
+// flush is found there.
 func TestCauseOnOtherCQ(t *testing.T) {
 	w := newSpyWorld(t, false)
 	newCQ := func() *uverbs.CQ { return must[*uverbs.CQ](t)(w.dev.CreateCQ(16, nil)) }
@@ -137,8 +138,8 @@ func TestCauseOnOtherCQ(t *testing.T) {
 	}
 }
 
-// TestCauseIsOverflow: if a completion that is polled is a flush, and the event that a CQ has overflowed waits to
-// be read, then the error reported is the overflow.
+// TestCauseIsOverflow checks that if a completion that is polled is a flush, and the event that a CQ
+// has overflowed waits to be read, then the error reported is the overflow.
 func TestCauseIsOverflow(t *testing.T) {
 	w := newSpyWorld(t, false)
 	var heard []error

@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestExplainModify: the kernel refuses changes of a QP, whose state the kernel reports.
+// TestExplainModify checks the errors of changes that the kernel refuses, for each state of the QP
+// that it reports.
 func TestExplainModify(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	var answer abi.IbUverbsQueryQpResp
@@ -107,7 +108,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestTooWide: values that do not fit into the kernel's fields are refused, not truncated.
+// TestTooWide checks that values that do not fit into the kernel's fields are refused, not truncated.
 func TestTooWide(t *testing.T) {
 	w := newRoCE(t)
 	for want, c := range map[string]struct {
@@ -238,7 +239,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectRefused: the kernel refuses each move, and the error names it.
+// TestConnectRefused checks that the error names the move that the kernel refuses.
 func TestConnectRefused(t *testing.T) {
 	for skip, want := range []string{"", "check AH.Port", "check MaxRDAtomic"} {
 		k := fakeverbs.New(uint32(verbs.DriverHNS))

@@ -136,8 +136,8 @@ func (w *spyWorld) pollAll(t *testing.T) (ids []uint64) {
 	return ids
 }
 
-// TestReusedNumber: the kernel gives a QP's number to a new QP before Close of the old one returns.
-// Earlier completions do not fail the new QP, and later ones do.
+// TestReusedNumber checks that earlier completions do not fail a new QP, and later ones do, if the
+// kernel gives it a QP's number before Close of the old QP returns.
 func TestReusedNumber(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
 		w := newSpyWorld(t, !cleaner)
@@ -171,8 +171,8 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestResetUnderPolling: other goroutines poll while a QP is put into RESET. A completion of the earlier
-// generation does not fail the QP.
+// TestResetUnderPolling checks that a completion of the earlier generation does not fail a QP that is
+// put into RESET while other goroutines poll.
 func TestResetUnderPolling(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
 		w := newSpyWorld(t, !cleaner)
@@ -207,8 +207,8 @@ func TestResetUnderPolling(t *testing.T) {
 	}
 }
 
-// TestFailedReset: the provider fails after the kernel's call. The new generation has begun, so
-// completions of the earlier one do not fail the QP.
+// TestFailedReset checks that completions of the earlier generation do not fail the QP if the
+// provider fails after the kernel's call: the new generation has begun.
 func TestFailedReset(t *testing.T) {
 	w := newSpyWorld(t, true)
 	w.cqs[0].push(bad(w.qp.QPN(), 1))
@@ -221,7 +221,8 @@ func TestFailedReset(t *testing.T) {
 	}
 }
 
-// TestDestroyFails: if the kernel or the provider refuses to destroy a QP, it keeps working.
+// TestDestroyFails checks that if the kernel or the provider refuses to destroy a QP, it keeps
+// working.
 func TestDestroyFails(t *testing.T) {
 	for _, refuse := range []func(w *spyWorld){
 		func(w *spyWorld) { w.file.Fail("QP_DESTROY", 0, syscall.EBUSY) },
@@ -248,9 +249,9 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// TestNoLockAcrossCalls: while a provider puts a QP into RESET or destroys an object, which may take long,
-// other goroutines can use the objects that they share with it. Once the kernel has destroyed an object, the
-// provider is not called for it again.
+// TestNoLockAcrossCalls checks that while a provider puts a QP into RESET or destroys an object,
+// which may take long, other goroutines can use the objects that they share with it. Once the kernel
+// has destroyed an object, the provider is not called for it again.
 func TestNoLockAcrossCalls(t *testing.T) {
 	w := newSpyWorld(t, false)
 	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4}))
@@ -295,7 +296,8 @@ func TestNoLockAcrossCalls(t *testing.T) {
 	}
 }
 
-// TestArmWhileClosing: Arm waits for the result of Close. It arms a CQ that the kernel keeps.
+// TestArmWhileClosing checks that Arm waits for the result of Close. It arms a CQ that the kernel
+// keeps.
 func TestArmWhileClosing(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		w := newSpyWorld(t, false)
@@ -323,7 +325,7 @@ func TestArmWhileClosing(t *testing.T) {
 	}
 }
 
-// TestCQDestroyFails: a CQ that the kernel keeps can be polled.
+// TestCQDestroyFails checks that a CQ that the kernel keeps can be polled.
 func TestCQDestroyFails(t *testing.T) {
 	w := newSpyWorld(t, false)
 	cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
@@ -339,7 +341,7 @@ func TestCQDestroyFails(t *testing.T) {
 	}
 }
 
-// TestTold: objects report their parents and options.
+// TestTold checks that objects report their parents and options.
 func TestTold(t *testing.T) {
 	w := newWorld(t)
 	if w.cq.Device() != w.dev || w.cq.Channel() != w.channel {
@@ -374,7 +376,8 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestWake: an event without a completion, which is not one of the device's.
+// TestWake checks that Wake raises an event without a completion, and that the event is not one of
+// the device's.
 func TestWake(t *testing.T) {
 	w := newWorld(t)
 	hook.Wake(w.cq)
@@ -386,7 +389,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestOpenPCINowhere: there is no such function, and the error says which there are.
+// TestOpenPCINowhere checks that the error for a function that does not exist names those that do.
 func TestOpenPCINowhere(t *testing.T) {
 	_, err := uverbs.OpenPCI("ffff:ff:1f.7")
 	if !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "PCI address ffff:ff:1f.7") {

@@ -101,7 +101,7 @@ func TestRoCEWait(t *testing.T) {
 	w.polled(t, 0, 1)
 }
 
-// TestArmAfterResize: a CQ that was armed before Resize still raises an event.
+// TestArmAfterResize checks that a CQ that was armed before Resize still raises an event.
 func TestArmAfterResize(t *testing.T) {
 	w := newRoCE(t)
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
@@ -134,7 +134,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// TestBindMW: every binding that is accepted changes the window's key.
+// TestBindMW checks that every binding that is accepted changes the window's key.
 func TestBindMW(t *testing.T) {
 	w := connected(t)
 	kmw := w.k.MWs()[0]

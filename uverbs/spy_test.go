@@ -483,8 +483,8 @@ func TestDriverHooks(t *testing.T) {
 	}
 }
 
-// TestDriverHookFails: each hook fails once. The caller gets the error, the second walk succeeds, and
-// nothing leaks.
+// TestDriverHookFails lets each hook fail once, and checks that the caller gets the error, the second
+// walk succeeds, and nothing leaks.
 func TestDriverHookFails(t *testing.T) {
 	all := &spyWorld{}
 	all.spy, all.file = newSpy(t, false)

@@ -92,7 +92,7 @@ func TestResizeSRQFails(t *testing.T) {
 	}
 }
 
-// TestSRQLimit: the event is raised once, when fewer receives than the limit are left.
+// TestSRQLimit checks that the event is raised once, when fewer receives than the limit are left.
 func TestSRQLimit(t *testing.T) {
 	w := newRoCE(t)
 	w.postSRQ(t, 0, 5)

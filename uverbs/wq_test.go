@@ -108,7 +108,7 @@ func TestWQ(t *testing.T) {
 	}
 }
 
-// TestRSSHash: the provider gets the hash and its bytes get to the kernel.
+// TestRSSHash checks that the provider gets the hash and its bytes get to the kernel.
 func TestRSSHash(t *testing.T) {
 	w := newWQs(t)
 	var got []byte
@@ -124,7 +124,7 @@ func TestRSSHash(t *testing.T) {
 	}
 }
 
-// TestWQRefused: nonsense is refused before the kernel sees it, or with a remedy.
+// TestWQRefused checks that nonsense is refused before the kernel sees it, or with a remedy.
 func TestWQRefused(t *testing.T) {
 	w := newWQs(t)
 	q := w.wqs[0]

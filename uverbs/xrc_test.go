@@ -95,7 +95,7 @@ func TestXRCObjects(t *testing.T) {
 	}
 }
 
-// TestXRCRefused: nonsense is refused before the kernel sees it, or with a remedy.
+// TestXRCRefused checks that nonsense is refused before the kernel sees it, or with a remedy.
 func TestXRCRefused(t *testing.T) {
 	w := newXRC(t)
 	file := must[*os.File](t)(os.Create(filepath.Join(t.TempDir(), "domain")))
@@ -127,7 +127,8 @@ func TestXRCRefused(t *testing.T) {
 	}
 }
 
-// TestXRCShared: processes that open a domain with the same file share the domain and its target QPs.
+// TestXRCShared checks that processes that open a domain with the same file share the domain and its
+// target QPs.
 func TestXRCShared(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the fake kernel knows files of Linux")

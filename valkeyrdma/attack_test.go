@@ -18,8 +18,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestHostilePeers: a peer that uses its queue pair in violation of the protocol ends its own connection
-// and no other. Data that arrived before can be read.
+// TestHostilePeers checks that a peer that uses its queue pair in violation of the protocol ends its
+// own connection and no other. Data that arrived before can be read.
 func TestHostilePeers(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		for name, attack := range map[string]func(c *Conn) verbs.SendWR{
@@ -97,7 +97,8 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// TestWrongCompletion: a completion of a receive that was never posted ends the connection.
+// TestWrongCompletion checks that a completion of a receive that was never posted ends the
+// connection.
 func TestWrongCompletion(t *testing.T) {
 	for _, wrid := range []uint64{recvs, 1 << 63, 1<<64 - 1} {
 		for _, opcode := range []verbs.WCOpcode{verbs.WCRecv, verbs.WCRecvRDMAWithImm} {
@@ -122,8 +123,8 @@ func TestWrongCompletion(t *testing.T) {
 	}
 }
 
-// TestCauseOfEnd: a stream that a failed work request ended names that request's status, although the receives
-// that it flushed are polled first.
+// TestCauseOfEnd checks that a stream that a failed work request ended names that request's status,
+// although the receives that it flushed are polled first.
 func TestCauseOfEnd(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		f := newFabric(t, kind)
@@ -142,7 +143,7 @@ func TestCauseOfEnd(t *testing.T) {
 	}
 }
 
-// TestDeviceRemoved: the removal of the device ends all calls, and their errors say so.
+// TestDeviceRemoved checks that the removal of the device ends all calls, and their errors say so.
 func TestDeviceRemoved(t *testing.T) {
 	f := newFabric(t, rdmatest.MLX5)
 	a, b := f.pair(Config{RecvBuffer: leastBuffer})
@@ -155,7 +156,8 @@ func TestDeviceRemoved(t *testing.T) {
 		func() error { return write(b, make([]byte, 1<<20)) })
 }
 
-// TestCloseStorm: concurrent closes of all kinds, with calls in progress, leave nothing behind.
+// TestCloseStorm checks that concurrent closes of all kinds, with calls in progress, leave nothing
+// behind.
 func TestCloseStorm(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestConn: a connection behaves as a net.Conn, also with the smallest buffers.
+// TestConn checks that a connection behaves as a net.Conn, also with the smallest buffers.
 func TestConn(t *testing.T) {
 	for _, kind := range kinds {
 		for name, cfg := range map[string]Config{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}} {
@@ -141,8 +141,9 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestArm: a keep-alive of a connection whose calls do not wait raises no event, and one behind which a Read
-// waits raises one only if it fails. A Write that waits for room is woken by each send that completes.
+// TestArm checks that a keep-alive of a connection whose calls do not wait raises no event, and one
+// behind which a Read waits raises one only if it fails. A Write that waits for room is woken by each
+// send that completes.
 func TestArm(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting, write bool
@@ -189,9 +190,10 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// TestNoMemory: if this machine has no memory for a connection, the peer is refused, the error of Accept is a temporary one,
-// and nothing is left. Only a peer that has completed its connection costs a receive buffer: if there is none, the
-// connection ends. Memory that is lacking later fails a Write, which may be repeated.
+// TestNoMemory checks that if this machine has no memory for a connection, the peer is refused, the
+// error of Accept is a temporary one, and nothing is left. Only a peer that has completed its
+// connection costs a receive buffer: if there is none, the connection ends. Memory that is lacking
+// later fails a Write, which may be repeated.
 func TestNoMemory(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	l, err := Listen(t.Context(), fabricHost+":0")
@@ -256,8 +258,8 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// TestPinned: an idle connection pins no more than its documentation says, and one that receives much no more than its
-// configuration says.
+// TestPinned checks that an idle connection pins no more than its documentation says, and one that
+// receives much no more than its configuration says.
 func TestPinned(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, b := f.pair(Config{})
@@ -296,8 +298,9 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestRefused: siw has no RDMA WRITE with immediate data. Both ends name the device and the reason. Accept does so
-// once: a server waits after each error, which would keep out the peers of other devices.
+// TestRefused checks that siw has no RDMA WRITE with immediate data. Both ends name the device and
+// the reason. Accept does so once: a server waits after each error, which would keep out the peers of
+// other devices.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.SIW)
 	l, err := Listen(t.Context(), fabricHost+":0")
@@ -344,8 +347,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestIdle: an idle connection reposts its receives without any call, so it survives any number of Valkey's
-// keep-alives.
+// TestIdle checks that an idle connection reposts its receives without any call, so it survives any
+// number of Valkey's keep-alives.
 func TestIdle(t *testing.T) {
 	for name, cfg := range map[string]Config{"keep-alives": {}, "none": {MaxIdleTimeout: -1}} {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +377,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestPeerGone: a connection notices that the peer's machine is gone, even if it is idle.
+// TestPeerGone checks that a connection notices that the peer's machine is gone, even if it is idle.
 func TestPeerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Strict: true})
@@ -405,7 +408,7 @@ func TestPeerGone(t *testing.T) {
 	})
 }
 
-// TestHeldBack: data that is held back after many notices is sent without a further call.
+// TestHeldBack checks that data that is held back after many notices is sent without a further call.
 func TestHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)
@@ -423,8 +426,8 @@ func TestHeldBack(t *testing.T) {
 	})
 }
 
-// TestEnd: after the peer's end, Read returns all of its data and then io.EOF. The first Write succeeds, the next one
-// fails.
+// TestEnd checks that after the peer's end, Read returns all of its data and then io.EOF. The first
+// Write succeeds, the next one fails.
 func TestEnd(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -450,8 +453,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestSlowReader: an end whose program reads nothing for long is not disconnected, however many notices it gets. It has
-// set the peer's RNR retry count to zero, as Valkey's server does.
+// TestSlowReader checks that an end whose program reads nothing for long is not disconnected, however
+// many notices it gets. It has set the peer's RNR retry count to zero, as Valkey's server does.
 func TestSlowReader(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5}) // not strict: the receives run out
 	ctx := f.Host(0).Context(t.Context())
@@ -516,8 +519,8 @@ func (c *Conn) sentSlots() int {
 	return int(c.stream.posted >> 32)
 }
 
-// TestConfigLinger: Linger of a Dialer and of a ListenConfig applies to the connection. If positive, Close waits for data
-// that is stuck, and if negative, Close discards it.
+// TestConfigLinger checks that Linger of a Dialer and of a ListenConfig applies to the connection. If
+// positive, Close waits for data that is stuck, and if negative, Close discards it.
 func TestConfigLinger(t *testing.T) {
 	for _, dialled := range []bool{true, false} {
 		for _, linger := range []time.Duration{time.Millisecond, -1} {

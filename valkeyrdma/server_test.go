@@ -188,7 +188,7 @@ func (c *client) must(t *testing.T, want string, words ...string) {
 	}
 }
 
-// TestServerValues: values of all sizes are returned unchanged, with buffers of all sizes.
+// TestServerValues checks that values of all sizes are returned unchanged, with buffers of all sizes.
 func TestServerValues(t *testing.T) {
 	s := newServer(t, 6380)
 	for _, cfg := range []Config{{}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: 1 << 20, RecvBuffer: 16 << 20}} {

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/internal/conntest"
 )
 
-// TestStats: a connection counts what went through it, also after it has been closed.
+// TestStats checks that a connection counts what went through it, also after it has been closed.
 func TestStats(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -252,8 +252,9 @@ func play(ends [2]*modelEnd, r *rand.Rand) error {
 	return nil
 }
 
-// TestFewNotices: an end to which nothing arrives sends few notices, even if it writes small pieces. The peer's receives
-// must suffice for them. The peer's buffer must fill up without the timer.
+// TestFewNotices checks that an end to which nothing arrives sends few notices, even if it writes
+// small pieces. The peer's receives must suffice for them. The peer's buffer must fill up without the
+// timer.
 func TestFewNotices(t *testing.T) {
 	for _, sends := range []int{leastBuffer, defaultSendBuffer} {
 		cfg := Config{SendBuffer: sends, RecvBuffer: defaultRecvBuffer}
@@ -285,7 +286,7 @@ func TestFewNotices(t *testing.T) {
 	}
 }
 
-// TestHeldFirst: data that is held back is sent before later data, or together with it.
+// TestHeldFirst checks that data that is held back is sent before later data, or together with it.
 func TestHeldFirst(t *testing.T) {
 	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[0]
 	s.settle()
@@ -315,7 +316,7 @@ func settle(e *modelEnd, r *rand.Rand) error {
 	return nil
 }
 
-// TestStreamAllocs: neither sending nor receiving allocates.
+// TestStreamAllocs checks that neither sending nor receiving allocates.
 func TestStreamAllocs(t *testing.T) {
 	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[0]
 	s.link, s.to = noLink{}, offer{modelAddr, 1 << 31, modelKey}
@@ -343,8 +344,8 @@ type noLink struct{}
 func (noLink) post(*message) error         { return nil }
 func (noLink) sendBuffer() ([]byte, error) { return make([]byte, leastBuffer), nil }
 
-// TestHostile: every violation of the protocol ends the connection with ErrProtocol. Data that arrived before can be
-// read.
+// TestHostile checks that every violation of the protocol ends the connection with ErrProtocol. Data
+// that arrived before can be read.
 func TestHostile(t *testing.T) {
 	message := func(op opcode, change func(c *command)) []byte {
 		c := &command{op: op, buffer: offer{modelAddr, leastBuffer, modelKey}}
@@ -412,7 +413,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestFeatures: each feature request gets its answer, one at a time.
+// TestFeatures checks that each feature request gets its answer, one at a time.
 func TestFeatures(t *testing.T) {
 	s := newModel([2]Config{{SendBuffer: leastBuffer, RecvBuffer: leastBuffer}, {SendBuffer: leastBuffer, RecvBuffer: leastBuffer}})[1]
 	s.silent = false
@@ -436,7 +437,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestCommands: control messages have the format of the protocol's specification.
+// TestCommands checks that control messages have the format of the protocol's specification.
 func TestCommands(t *testing.T) {
 	b := bytes.Repeat([]byte{0xff}, commandSize)
 	(&command{op: registerMemory, buffer: offer{0x0102030405060708, 0x100000, 0x1122}}).put(b)

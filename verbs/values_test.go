@@ -49,7 +49,7 @@ func TestBitNames(t *testing.T) {
 	}
 }
 
-// TestDeviceCapNames: each constant has a name, at its own bit.
+// TestDeviceCapNames checks that each constant has a name, at its own bit.
 func TestDeviceCapNames(t *testing.T) {
 	for c, name := range map[verbs.DeviceCap]string{
 		verbs.DeviceCapMemWindow: "MemWindow", verbs.DeviceCapMemWindowType2A: "MemWindowType2A", verbs.DeviceCapMemWindowType2B: "MemWindowType2B",
@@ -81,7 +81,8 @@ func TestGIDAddr(t *testing.T) {
 	}
 }
 
-// TestRate: each rate is found by its speed and by its multiple, and no other number is a rate.
+// TestRate checks that each rate is found by its speed and by its multiple, and no other number is a
+// rate.
 func TestRate(t *testing.T) {
 	for r, c := range map[verbs.Rate]struct{ mult, mbps int }{2: {1, 2500}, 10: {48, 120000}, 11: {0, 14062}, 16: {0, 103125}, 24: {480, 1275000}, 0: {}, 1: {}, 25: {}} {
 		if r.Mult() != c.mult || r.Mbps() != c.mbps {

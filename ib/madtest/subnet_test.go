@@ -1225,7 +1225,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// TestRoute: packets with data go where the forwarding tables lead, over active links only.
+// TestRoute checks that packets with data go where the forwarding tables lead, over active links
+// only.
 func TestRoute(t *testing.T) {
 	topology, err := FatTree(4, 2)
 	if err != nil {

@@ -340,7 +340,8 @@ func eachObject(t *testing.T, test func(t *testing.T, w *world, o object)) {
 	}
 }
 
-// TestClose: Close succeeds once. The second one, and every call behind it, matches net.ErrClosed.
+// TestClose checks that Close succeeds once. The second one, and every call behind it, matches
+// net.ErrClosed.
 func TestClose(t *testing.T) {
 	eachObject(t, func(t *testing.T, w *world, o object) {
 		c := o.open(w)
@@ -369,8 +370,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestInlineLimit: a QP that takes less inline data than asked for is not created, although not every kernel
-// refuses it.
+// TestInlineLimit checks that a QP that takes less inline data than asked for is not created,
+// although not every kernel refuses it.
 func TestInlineLimit(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestInlineLimit(t *testing.T) {
 	}
 }
 
-// TestCloseNil: Close of a nil pointer is an error, and no panic.
+// TestCloseNil checks that Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
 	for _, o := range objects {
 		err := o.null.Close()
@@ -397,8 +398,8 @@ func TestCloseNil(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWaits: a call that waits ends when its object is closed, and Close does not wait
-// for the network.
+// TestCloseEndsWaits checks that a call that waits ends when its object is closed, and Close does not
+// wait for the network.
 func TestCloseEndsWaits(t *testing.T) {
 	for _, o := range objects {
 		for name, wait := range o.wait {
@@ -425,8 +426,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	}
 }
 
-// TestContexts: an error that a context causes matches ctx.Err() and names the operation. It is
-// a time-out if the context's deadline has passed.
+// TestContexts checks that an error that a context causes matches ctx.Err() and names the operation.
+// It is a time-out if the context's deadline has passed.
 func TestContexts(t *testing.T) {
 	check := func(t *testing.T, ctx context.Context, err error) {
 		t.Helper()
@@ -471,8 +472,8 @@ func TestContexts(t *testing.T) {
 	waits(t, w, "msg.Dial", func(ctx context.Context) error { return fail(msg.Dial(ctx, there)) })
 }
 
-// TestCloseDoesNotBlock: Close returns although the network is gone and data waits for it, and a
-// reset frees everything at once.
+// TestCloseDoesNotBlock checks that Close returns although the network is gone and data waits for it,
+// and a reset frees everything at once.
 func TestCloseDoesNotBlock(t *testing.T) {
 	for name, open := range map[string]func(w *world) (c io.Closer, write func() error){
 		"rdmacm": func(w *world) (io.Closer, func() error) {
@@ -524,8 +525,8 @@ func TestCloseDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestTemporary: a peer that cannot be accepted ends no listener. Accept drops it or returns a
-// temporary error, and takes the next peer.
+// TestTemporary checks that a peer that cannot be accepted ends no listener. Accept drops it or
+// returns a temporary error, and takes the next peer.
 func TestTemporary(t *testing.T) {
 	type listener struct {
 		accept func() (io.Closer, error)
@@ -590,8 +591,8 @@ func TestTemporary(t *testing.T) {
 	}
 }
 
-// TestUnsupported: what a device or its driver does not have matches errors.ErrUnsupported, and the
-// error names the call, the device and the driver.
+// TestUnsupported checks that what a device or its driver does not have matches
+// errors.ErrUnsupported, and the error names the call, the device and the driver.
 func TestUnsupported(t *testing.T) {
 	w := newWorld(t, rdmatest.SIW)
 	cq := w.cq()
@@ -620,8 +621,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// TestSends: with every driver, lists that are built arrive, end at a full queue, keep apart from those of
-// other goroutines, and are refused after Close.
+// TestSends checks that with every driver, lists that are built arrive, end at a full queue, keep
+// apart from those of other goroutines, and are refused after Close.
 func TestSends(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW, rdmatest.ERDMA, rdmatest.MLX5} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -719,7 +720,7 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// TestHooks: the hooks that rdmacm and msg set belong to them alone.
+// TestHooks checks that the hooks that rdmacm and msg set belong to them alone.
 func TestHooks(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[*uverbs.QP](), reflect.TypeFor[*uverbs.CQ]()} {
 		for _, name := range []string{"OnError", "End", "Wake"} {
@@ -730,7 +731,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestDurations: every time in a configuration is a time.Duration.
+// TestDurations checks that every time in a configuration is a time.Duration.
 func TestDurations(t *testing.T) {
 	named := []string{"Timeout", "Delay", "KeepAlive", "Linger", "Interval", "Period", "Limit"}
 	for _, typ := range configs {
@@ -750,7 +751,7 @@ var configs = []reflect.Type{
 	reflect.TypeFor[msg.Config](), reflect.TypeFor[msg.Dialer](), reflect.TypeFor[msg.ListenConfig](), reflect.TypeFor[rdmatest.Options](),
 }
 
-// TestDialing: the packages that connect have dialers and listeners of one shape.
+// TestDialing checks that the packages that connect have dialers and listeners of one shape.
 func TestDialing(t *testing.T) {
 	for name, c := range map[string]struct {
 		types  []reflect.Type
@@ -778,7 +779,8 @@ func TestDialing(t *testing.T) {
 	}
 }
 
-// TestPrint: an object may be printed open and closed, and while another goroutine closes it. It prints a line.
+// TestPrint checks that an object may be printed open and closed, and while another goroutine closes
+// it. It prints a line.
 func TestPrint(t *testing.T) {
 	eachObject(t, func(t *testing.T, w *world, o object) {
 		c := o.open(w)

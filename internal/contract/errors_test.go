@@ -353,8 +353,8 @@ func client(w *world) *fabric.Client {
 	return fabric.NewClient(port(w), &fabric.Config{Retry: mad.Retry{Timeout: time.Millisecond, Tries: 1}})
 }
 
-// TestErrors: whatever fails, there is a *verbs.Error in the error, which matches its cause, and the text
-// repeats no operation and no object, also if one package works over another.
+// TestErrors checks that whatever fails, there is a *verbs.Error in the error, which matches its
+// cause, and the text repeats no operation and no object, also if one package works over another.
 func TestErrors(t *testing.T) {
 	w := newWorld(t, rdmatest.RXE)
 	for pkg, calls := range failures {
@@ -370,7 +370,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrorsOfAll: TestErrors calls each public package whose functions return errors.
+// TestErrorsOfAll checks that TestErrors calls each public package whose functions return errors.
 func TestErrorsOfAll(t *testing.T) {
 	surface := string(got(os.ReadFile("../house/api.txt"))(t))
 	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9/]+): (?:func|method) .*\berror\)?$`).FindAllStringSubmatch(surface, -1) {

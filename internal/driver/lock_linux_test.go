@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLockInBubble: waiters get the lock although time stands still, because one of them waits for
-// another on a mutex, which does not let a bubble's clock go on.
+// TestLockInBubble checks that waiters get the lock although time stands still, because one of them
+// waits for another on a mutex, which does not let a bubble's clock go on.
 func TestLockInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock

@@ -34,7 +34,7 @@ func TestTable(t *testing.T) {
 	table.Delete(tableSize, a)
 }
 
-// TestTablePut: numbers differ, and one that was freed rests before it is chosen again.
+// TestTablePut checks that numbers differ, and one that was freed rests before it is chosen again.
 func TestTablePut(t *testing.T) {
 	var table Table[int]
 	v := new(int)
@@ -58,7 +58,7 @@ func TestTablePut(t *testing.T) {
 	}
 }
 
-// TestTableRows: memory is held for the numbers in use, not for all that were ever in use.
+// TestTableRows checks that memory is held for the numbers in use, not for all that were ever in use.
 func TestTableRows(t *testing.T) {
 	var table Table[int]
 	stays, goes := new(int), new(int)

@@ -78,7 +78,8 @@ func closed(t *testing.T, r *mmap.Region) {
 	}
 }
 
-// TestReturnStrange: returning memory that was not lent is a violation and has no other effect.
+// TestReturnStrange checks that returning memory that was not lent is a violation and has no other
+// effect.
 func TestReturnStrange(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	b := make([]byte, 64)
@@ -96,7 +97,8 @@ func TestReturnStrange(t *testing.T) {
 	}
 }
 
-// TestReturnShorter: the end of a region doesn't affect a longer one with the same address.
+// TestReturnShorter checks that the end of a region doesn't affect a longer one with the same
+// address.
 func TestReturnShorter(t *testing.T) {
 	for _, lengths := range [][2]int{{64, 16}, {16, 64}} {
 		k := New(abi.RDMA_DRIVER_UNKNOWN)
@@ -159,7 +161,7 @@ func TestLentMany(t *testing.T) {
 	}
 }
 
-// TestLentGone: a queue that has been closed holds no memory.
+// TestLentGone checks that a queue that has been closed holds no memory.
 func TestLentGone(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	var queues []*mmap.Region
@@ -181,7 +183,7 @@ func TestLentGone(t *testing.T) {
 	}
 }
 
-// TestNumbers: the next number is the lowest free one, and a freed number is reused.
+// TestNumbers checks that the next number is the lowest free one, and a freed number is reused.
 func TestNumbers(t *testing.T) {
 	var n Numbers
 	taken := map[uint32]bool{2: true}
@@ -215,7 +217,8 @@ func TestLongWork(t *testing.T) {
 	}
 }
 
-// TestDescriptors: the lowest free descriptor is next, also after one that could not be opened.
+// TestDescriptors checks that the lowest free descriptor is next, also after one that could not be
+// opened.
 func TestDescriptors(t *testing.T) {
 	k := New(abi.RDMA_DRIVER_UNKNOWN)
 	open := func() *channel {

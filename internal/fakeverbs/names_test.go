@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNamesNoDriver: only the package of a device knows it, so the shared files must not name any driver.
-// Tables of users and of the constructors are exempt.
+// TestNamesNoDriver checks that the shared files name no driver: only the package of a device knows
+// it. Tables of users and of the constructors are exempt.
 func TestNamesNoDriver(t *testing.T) {
 	driver := regexp.MustCompile(`siw|SIW|rxe|RXE|erdma|ERDMA|mlx5|MLX5|\befa\b|\bEFA\b|EFA_`)
 	for dir, tables := range map[string]map[string]bool{

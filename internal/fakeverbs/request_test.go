@@ -79,8 +79,8 @@ func TestCommandStrict(t *testing.T) {
 	}
 }
 
-// TestWriteLengths: write(2) checks the lengths of every command that the kernel knows, before it looks at what the
-// command does.
+// TestWriteLengths checks that write(2) checks the lengths of every command that the kernel knows,
+// before it looks at what the command does.
 func TestWriteLengths(t *testing.T) {
 	k := fakeverbs.New(abi.RDMA_DRIVER_RXE)
 	wire := func(command, words uint32) []byte {

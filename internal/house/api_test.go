@@ -57,7 +57,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestAPISeesChanges: a field, a method and a signature are part of the surface.
+// TestAPISeesChanges checks that a field, a method and a signature are part of the surface.
 func TestAPISeesChanges(t *testing.T) {
 	surface, _ := apiOf(t)
 	for _, want := range []string{

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestDeadlineWallClock: once it is set, a deadline without a monotonic reading does not depend on the
-// wall clock. If it did, the timer of the deadline would find that it has not been reached after the
-// clock was set back.
+// TestDeadlineWallClock checks that once it is set, a deadline without a monotonic reading does not
+// depend on the wall clock. If it did, the timer of the deadline would find that it has not been
+// reached after the clock was set back.
 func TestDeadlineWallClock(t *testing.T) {
 	var d Deadline
 	d.Init()

@@ -59,8 +59,8 @@ func wrid(seq uint32, signaled bool) uint64 {
 	return id
 }
 
-// TestQueue: each operation is settled once, not before the device has performed it, and with its own error, whatever is
-// posted together and wherever an operation fails.
+// TestQueue checks that each operation is settled once, not before the device has performed it, and
+// with its own error, whatever is posted together and wherever an operation fails.
 func TestQueue(t *testing.T) {
 	errFlushed, errFirst := errors.New("flushed"), errors.New("failed")
 	for seed := range uint64(400) {
@@ -141,7 +141,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestSignals: a completion costs the device and this side, so only the last READ of several is signaled.
+// TestSignals checks that a completion costs the device and this side, so only the last READ of
+// several is signaled.
 func TestSignals(t *testing.T) {
 	const read, write, add = verbs.OpRDMARead, verbs.OpRDMAWrite, verbs.OpFetchAdd
 	for _, test := range []struct {
@@ -165,7 +166,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestRefused: operations that could not be posted are settled, and make room.
+// TestRefused checks that operations that could not be posted are settled, and make room.
 func TestRefused(t *testing.T) {
 	for _, mixed := range []bool{false, true} {
 		d := &device{refuse: 3}
@@ -194,7 +195,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUnordered: completions in any order settle the operation that they are of, and no other.
+// TestUnordered checks that completions in any order settle the operation that they are of, and no
+// other.
 func TestUnordered(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	d := &device{}

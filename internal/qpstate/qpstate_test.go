@@ -73,7 +73,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestSRD: SRD's table is UD's, and RTS also takes RNRRetry.
+// TestSRD checks that SRD's table is UD's, and RTS also takes RNRRetry.
 func TestSRD(t *testing.T) {
 	want := Of(verbs.QPTypeUD)
 	for i := range want {

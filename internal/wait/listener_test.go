@@ -51,7 +51,7 @@ func start(t *testing.T, l *Listener) <-chan error {
 	return done
 }
 
-// TestEndWakesWaiters: the end of a listener reaches all its waiters, leading or
+// TestEndWakesWaiters checks that the end of a listener reaches all its waiters, leading or
 // following, and no others.
 func TestEndWakesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEndWakesWaiters(t *testing.T) {
 	})
 }
 
-// TestLeaveWakesNext: an event wakes one waiter, which wakes the next when it leaves.
+// TestLeaveWakesNext checks that an event wakes one waiter, which wakes the next when it leaves.
 func TestLeaveWakesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTape()
@@ -94,7 +94,7 @@ func TestLeaveWakesNext(t *testing.T) {
 	})
 }
 
-// TestCounted: an event is counted once it has been read, by any waiter.
+// TestCounted checks that an event is counted once it has been read, by any waiter.
 func TestCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTape()
@@ -123,8 +123,8 @@ func newListener(ch *Channel, number uint64) *Listener {
 	return l
 }
 
-// TestEventLeftBehind: an event that was kept for a waiter, which left without it, is
-// for the next Get.
+// TestEventLeftBehind checks that an event that was kept for a waiter, which left without it, is for
+// the next Get.
 func TestEventLeftBehind(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)
@@ -142,8 +142,7 @@ func TestEventLeftBehind(t *testing.T) {
 	}
 }
 
-// TestWaiterBeforeGet: an event that was for Get is for a waiter as soon as there is
-// one.
+// TestWaiterBeforeGet checks that an event that was for Get is for a waiter as soon as there is one.
 func TestWaiterBeforeGet(t *testing.T) {
 	ch := NewChannel(&bell{})
 	l := newListener(ch, 1)
@@ -155,7 +154,7 @@ func TestWaiterBeforeGet(t *testing.T) {
 	l.Leave()
 }
 
-// TestEventLeftInARace: if an event comes as the waiters leave, one of them takes it or
+// TestEventLeftInARace checks that if an event comes as the waiters leave, one of them takes it or
 // Get finds it.
 func TestEventLeftInARace(t *testing.T) {
 	ch := NewChannel(&bell{})
@@ -189,8 +188,8 @@ func TestEventLeftInARace(t *testing.T) {
 	}
 }
 
-// TestGetterWakesNext: if two listeners had an event, and two goroutines are in Get,
-// the first to find one wakes the other.
+// TestGetterWakesNext checks that if two listeners had an event, and two goroutines are in Get, the
+// first to find one wakes the other.
 func TestGetterWakesNext(t *testing.T) {
 	ch := NewChannel(&bell{})
 	one, other := newListener(ch, 1), newListener(ch, 2)
@@ -210,7 +209,7 @@ func TestGetterWakesNext(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfEnded: the channel forgets a listener that has ended, and drops its
+// TestNothingLeftOfEnded checks that the channel forgets a listener that has ended, and drops its
 // late events.
 func TestNothingLeftOfEnded(t *testing.T) {
 	ch := NewChannel(&bell{})

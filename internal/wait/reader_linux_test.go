@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestSync: Sync returns once all records that were there have been taken, and when Serve has ended.
+// TestSync checks that Sync returns once all records that were there have been taken, and when Serve
+// has ended.
 func TestSync(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

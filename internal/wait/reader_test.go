@@ -42,7 +42,7 @@ func (h *heldEvents) Close() error {
 	return nil
 }
 
-// TestCloseWhileHeld: Close waits for the thread that is held, because it keeps the
+// TestCloseWhileHeld checks that Close waits for the thread that is held, because it keeps the
 // kernel's file open. All waiters return.
 func TestCloseWhileHeld(t *testing.T) {
 	defer func(n int32) { maxHeld = n }(maxHeld)
@@ -86,7 +86,7 @@ func (silentEvents) Read([]byte) (int, error)        { return 0, nil }
 func (silentEvents) Close() error                    { return nil }
 func (silentEvents) SetReadDeadline(time.Time) error { return nil }
 
-// TestPatience: each disappointment makes a waiter hold its thread less often, and a
+// TestPatience checks that each disappointment makes a waiter hold its thread less often, and a
 // success makes up for it.
 func TestPatience(t *testing.T) {
 	defer func(n int32) { maxHeld = n }(maxHeld)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAwait: a pipe stands in for the kernel's file.
+// TestAwait awaits records of a pipe, which stands in for the kernel's file.
 func TestAwait(t *testing.T) {
 	const ever = time.Hour
 	r, w, err := os.Pipe()
@@ -91,9 +91,8 @@ func ends(t *testing.T, done <-chan error, want error) {
 	}
 }
 
-// TestDeadline: a deadline counts whether it is set before or after the first Read,
-// which registers the file with the netpoller. A deadline that is taken back does not
-// count.
+// TestDeadline checks that a deadline counts whether it is set before or after the first Read, which
+// registers the file with the netpoller. A deadline that is taken back does not count.
 func TestDeadline(t *testing.T) {
 	e, w := newEvents(t)
 	past := time.Unix(1, 0)
@@ -114,7 +113,7 @@ func TestDeadline(t *testing.T) {
 	ends(t, read(e), os.ErrDeadlineExceeded)
 }
 
-// TestDeadlineWakesReader: a deadline that is set while a Read is parked ends the Read.
+// TestDeadlineWakesReader checks that a deadline that is set while a Read is parked ends the Read.
 func TestDeadlineWakesReader(t *testing.T) {
 	e, _ := newEvents(t)
 	done := read(e)
@@ -124,7 +123,7 @@ func TestDeadlineWakesReader(t *testing.T) {
 	ends(t, done, os.ErrDeadlineExceeded)
 }
 
-// TestDeadlineAfterAwait: after the deadline, an awaited record is not read.
+// TestDeadlineAfterAwait checks that after the deadline, an awaited record is not read.
 func TestDeadlineAfterAwait(t *testing.T) {
 	e, w := newEvents(t)
 	if _, err := w.Write([]byte("a")); err != nil {
@@ -160,7 +159,7 @@ func collect() {
 	}
 }
 
-// TestClosedEventsAreNotClosedAgain: the collector does not close descriptors that were
+// TestClosedEventsAreNotClosedAgain checks that the collector does not close descriptors that were
 // closed, because their numbers may belong to other files by then.
 func TestClosedEventsAreNotClosedAgain(t *testing.T) {
 	for _, parked := range []bool{false, true} {
@@ -182,7 +181,7 @@ func TestClosedEventsAreNotClosedAgain(t *testing.T) {
 	}
 }
 
-// TestEventsLeaveNoDescriptor: the descriptor of a source is closed by Close, or by the
+// TestEventsLeaveNoDescriptor checks that the descriptor of a source is closed by Close, or by the
 // collector when the source is unreachable, whether the netpoller has it or not.
 func TestEventsLeaveNoDescriptor(t *testing.T) {
 	before := descriptorCount(t)
@@ -258,7 +257,7 @@ func noDescriptors(t *testing.T) {
 	}
 }
 
-// TestParkWithoutDescriptors: a source parks in the netpoller, repeatedly, in a process
+// TestParkWithoutDescriptors checks that a source parks in the netpoller, repeatedly, in a process
 // that has run out of descriptors.
 func TestParkWithoutDescriptors(t *testing.T) {
 	r, w, err := os.Pipe()
@@ -313,8 +312,8 @@ func TestParkWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// TestEventsWithoutDescriptors: a source needs no descriptor but its own. It is not
-// that of an os.File, which the collector would close again.
+// TestEventsWithoutDescriptors checks that a source needs no descriptor but its own. It is not that
+// of an os.File, which the collector would close again.
 func TestEventsWithoutDescriptors(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

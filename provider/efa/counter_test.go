@@ -48,7 +48,7 @@ func wantCounts(t testing.TB, c *uverbs.CompCounter, successes, failures uint64)
 	}
 }
 
-// TestCounters: the device counts what completes, and the program sets and adds.
+// TestCounters checks that the device counts what completes, and the program sets and adds.
 func TestCounters(t *testing.T) {
 	w := newWorld(t, nil)
 	caps, err := w.dev.QueryCompCounterCaps()
@@ -102,7 +102,7 @@ func TestCounters(t *testing.T) {
 
 func failed[T any](_ T, err error) error { return err }
 
-// TestCountersRefused: what the kernel, the device and the package refuse.
+// TestCountersRefused checks what the kernel, the device and the package refuse.
 func TestCountersRefused(t *testing.T) {
 	other := newWorld(t, nil).counter(t)
 	w := newWorld(t, nil)
@@ -229,7 +229,8 @@ func TestCounterRequests(t *testing.T) {
 	}
 }
 
-// TestCounterWait: a wait ends with its number, with a failure, with its context and with the counter.
+// TestCounterWait checks that a wait ends with its number, with a failure, with its context and with
+// the counter.
 func TestCounterWait(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.counter(t)

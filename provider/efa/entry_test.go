@@ -128,7 +128,7 @@ func TestReceives(t *testing.T) {
 	}
 }
 
-// TestReceivesFull: a queue takes as many receives as it says, however many SGEs each has.
+// TestReceivesFull checks that a queue takes as many receives as it says, however many SGEs each has.
 func TestReceivesFull(t *testing.T) {
 	w := newBareWorld(t, func(o *bareOptions) { o.cap.MaxRecvWR, o.cap.MaxRecvSGE = 5, 3 })
 	wrs := slices.Repeat([]verbs.RecvWR{{SGL: make([]verbs.SGE, 3)}}, 6)
@@ -211,7 +211,8 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestStrangers: completions that match no work request are skipped, and the doorbell is rung.
+// TestStrangers checks that completions that match no work request are skipped, and the doorbell is
+// rung.
 func TestStrangers(t *testing.T) {
 	w := newBareWorld(t, nil)
 	w.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: signaled})
@@ -241,8 +242,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestReset: work requests of before a RESET have ids of another generation, and the queues begin in
-// the first lap.
+// TestReset checks that work requests of before a RESET have ids of another generation, and the
+// queues begin in the first lap.
 func TestReset(t *testing.T) {
 	w := newBareWorld(t, nil)
 	for range 5 {
@@ -264,7 +265,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestWideIDs: where the device has ids of 64 bits, both kinds of entries have all of them.
+// TestWideIDs checks that where the device has ids of 64 bits, both kinds of entries have all of
+// them.
 func TestWideIDs(t *testing.T) {
 	w := newBareWorld(t, func(o *bareOptions) { o.attr.DeviceCaps = allCaps })
 	w.ctx.generations[bareQPN%256] = 0x89abcdee
@@ -316,7 +318,7 @@ func TestArm(t *testing.T) {
 	}
 }
 
-// TestSizes: the sizes of queues are those that rdma-core chooses.
+// TestSizes checks that the sizes of queues are those that rdma-core chooses.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(*bareOptions)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestSurvives: a work request that fails leaves the QP as it is. A later one succeeds.
+// TestSurvives checks that a work request that fails leaves the QP as it is. A later one succeeds.
 func TestSurvives(t *testing.T) {
 	w := newWorld(t, nil)
 	for s := uint8(3); s <= 18; s++ {
@@ -39,7 +39,7 @@ func TestSurvives(t *testing.T) {
 	}
 }
 
-// TestReordered: work requests of a queue complete in any order, and free one place each.
+// TestReordered checks that work requests of a queue complete in any order, and free one place each.
 func TestReordered(t *testing.T) {
 	w := newWorld(t, nil)
 	w.post(t, w.send(1), w.send(2), w.send(3), w.send(4))
@@ -67,7 +67,7 @@ func TestReordered(t *testing.T) {
 	}
 }
 
-// TestStates: posts are refused in states where the device takes none.
+// TestStates checks that posts are refused in states where the device takes none.
 func TestStates(t *testing.T) {
 	w := newWorld(t, nil)
 	refused := func(state verbs.QPState, sends, recvs bool) {
@@ -106,7 +106,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestFlushedByClose: the work requests that a QP has when it is closed are flushed, and can be polled.
+// TestFlushedByClose checks that the work requests that a QP has when it is closed are flushed, and
+// can be polled.
 func TestFlushedByClose(t *testing.T) {
 	for name, late := range map[string]bool{"at ERR": false, "at the end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -235,8 +236,8 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
-// TestAddresses: on kernels that do not count them, the handles of one address live until the last of
-// them is closed, whichever was first. A handle of a closed AH is refused.
+// TestAddresses checks that on kernels that do not count them, the handles of one address live until
+// the last of them is closed, whichever was first. A handle of a closed AH is refused.
 func TestAddresses(t *testing.T) {
 	for _, kernel := range []fakeefa.Kernel{fakeefa.Linux61, fakeefa.Linux72, fakeefa.Linux73} {
 		w := newWorld(t, func(o *fakeefa.Options, _ *uverbs.QPOptions) { o.Kernel = kernel })
@@ -279,7 +280,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestForeignAH: the address handle of another PD is refused.
+// TestForeignAH checks that the address handle of another PD is refused.
 func TestForeignAH(t *testing.T) {
 	w := newWorld(t, nil)
 	pd := providertest.Must[*uverbs.PD](t)(w.dev.AllocPD())

@@ -12,7 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRefusedSends: each request that the device can't carry out is refused, and those before it are sent.
+// TestRefusedSends checks that each request that the device can't carry out is refused, and those
+// before it are sent.
 func TestRefusedSends(t *testing.T) {
 	w := newWorld(t, nil)
 	sge := func(n int) []verbs.SGE { return make([]verbs.SGE, n) }
@@ -121,7 +122,7 @@ func TestAbilities(t *testing.T) {
 	}
 }
 
-// TestNoEvents: a device without completion events has no CQs with channels.
+// TestNoEvents checks that a device without completion events has no CQs with channels.
 func TestNoEvents(t *testing.T) {
 	w := newBareWorld(t, func(o *bareOptions) { o.attr.DeviceCaps &^= abi.EFA_QUERY_DEVICE_CAPS_CQ_NOTIFICATIONS })
 	if _, err := w.ctx.CreateCQ(createCQ(w, true)); !errors.Is(err, verbs.ErrNotSupported) {
@@ -129,7 +130,7 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
-// TestSender: a completion has no address of its sender.
+// TestSender checks that a completion has no address of its sender.
 func TestSender(t *testing.T) {
 	w := newWorld(t, nil)
 	if _, err := w.pd.AHFromWC(1, &verbs.WC{Opcode: verbs.WCRecv}, make([]byte, 40)); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AH.Number") {

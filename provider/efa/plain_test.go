@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPlainSends: PostSend fills in the requests that it posts by itself as encode does, whatever was posted before
-// them: inline data of all lengths, and one SGE.
+// TestPlainSends checks that PostSend fills in the requests that it posts by itself as encode does,
+// whatever was posted before them: inline data of all lengths, and one SGE.
 func TestPlainSends(t *testing.T) {
 	w := newBareWorld(t, func(o *bareOptions) { o.cap.MaxSendWR, o.cap.MaxInline = 256, shortInline })
 	data := bytes.Repeat([]byte{0xa5, 0x5a, 0x11}, shortInline)
@@ -40,7 +40,8 @@ func TestPlainSends(t *testing.T) {
 	}
 }
 
-// TestPlainCompletions: Poll finds in any entries what PollExt finds, one at a time and in lists.
+// TestPlainCompletions checks that Poll finds in any entries what PollExt finds, one at a time and in
+// lists.
 func TestPlainCompletions(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -108,7 +108,8 @@ func TestOneDoorbell(t *testing.T) {
 	}
 }
 
-// TestDoorbells: QPs and CQs of all numbers have doorbells, where the model looks for them.
+// TestDoorbells checks that QPs and CQs of all numbers have doorbells, where the model looks for
+// them.
 func TestDoorbells(t *testing.T) {
 	w := newWorld(t, nil)
 	for range 520 { // numbers of CQs go on
@@ -135,7 +136,7 @@ func TestDoorbells(t *testing.T) {
 	}
 }
 
-// TestIdle: a failed QP is idle when both queues are empty.
+// TestIdle checks that a failed QP is idle when both queues are empty.
 func TestIdle(t *testing.T) {
 	q := &qp{}
 	if q.Idle() {

@@ -74,7 +74,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestUDPPort: without a flow label any port will do, but not always the same.
+// TestUDPPort checks that without a flow label the port is one of RoCE's, but not always the same.
 func TestUDPPort(t *testing.T) {
 	seen := make(map[uint32]bool)
 	for range 100 {

@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTimestamps: completions say when they were, by the device's clock and by the host's.
+// TestTimestamps checks that completions say when they were, by the device's clock and by the host's.
 func TestTimestamps(t *testing.T) {
 	for _, mask := range []verbs.WCExtMask{verbs.WCExtTimestamp, verbs.WCExtWallClock, verbs.WCExtTimestamp | verbs.WCExtWallClock} {
 		w := newStamped(t, mask)
@@ -50,7 +50,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestTimestampOfError: there is none, where an error has its syndrome.
+// TestTimestampOfError checks that a completion with an error, whose syndrome stands in that place,
+// has no timestamp.
 func TestTimestampOfError(t *testing.T) {
 	w := newStamped(t, verbs.WCExtTimestamp|verbs.WCExtWallClock)
 	w.postRecv(t, verbs.RecvWR{})
@@ -159,7 +160,7 @@ func TestModerate(t *testing.T) {
 	}
 }
 
-// TestQueryClock: the clock goes on between readings, and completions are stamped by it.
+// TestQueryClock checks that the clock goes on between readings, and completions are stamped by it.
 func TestQueryClock(t *testing.T) {
 	w := newStamped(t, verbs.WCExtTimestamp)
 	mask := providertest.Must[*verbs.DeviceAttr](t)(w.dev.Attr()).TimestampMask
@@ -182,7 +183,7 @@ func TestQueryClock(t *testing.T) {
 	}
 }
 
-// TestClockWords: the words are big-endian, the high one first.
+// TestClockWords checks that the words are big-endian, the high one first.
 func TestClockWords(t *testing.T) {
 	page := providertest.Must[*mmap.Region](t)(mmap.Anonymous(4096, nil))
 	defer page.Close()

@@ -144,7 +144,7 @@ func TestDCT(t *testing.T) {
 	}
 }
 
-// TestNoDC: devices without DC say so.
+// TestNoDC checks that devices without DC say so.
 func TestNoDC(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoDCT = true })
 	if _, err := w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeDCI, SendCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1}}); !errors.Is(err, verbs.ErrNotSupported) {

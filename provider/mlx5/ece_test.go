@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestTargetECE: an XRC target QP has the options that the device offers, and gets those that it asks for.
+// TestTargetECE checks that an XRC target QP has the options that the device offers, and gets those
+// that it asks for.
 func TestTargetECE(t *testing.T) {
 	const trigger, mellanox = 1 << 28, 0x15b3
 	w := newWorld(t, nil)

@@ -165,7 +165,7 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
-// TestManyQPs: more QPs than registers share these, and many have records of their own.
+// TestManyQPs checks that more QPs than registers share these, and many have records of their own.
 func TestManyQPs(t *testing.T) {
 	type machine struct {
 		device fakemlx5.Options

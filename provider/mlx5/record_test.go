@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRecords: records stand a cache line apart, inside pages that are used up first, and
+// TestRecords checks that records stand a cache line apart, inside pages that are used up first, and
 // are used again.
 func TestRecords(t *testing.T) {
 	for _, line := range []int{8, 32, 64, 128, 4096} {

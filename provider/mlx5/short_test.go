@@ -81,7 +81,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestShortRefused: a message goes to memory of open regions only, and not beyond the receive.
+// TestShortRefused checks that a message goes to memory of open regions only, and not beyond the
+// receive.
 func TestShortRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		sge  func(*world) verbs.SGE
@@ -150,8 +151,8 @@ func TestShortUnasked(t *testing.T) {
 	}
 }
 
-// TestShortSizes: the CQ with the option decides on the size of its completions. The QP has messages in
-// them if the CQs of all directions that it would have them in allow that.
+// TestShortSizes checks that the CQ with the option decides on the size of its completions. The QP
+// has messages in them if the CQs of all directions that it would have them in allow that.
 func TestShortSizes(t *testing.T) {
 	for _, c := range []struct {
 		send, recv uint32

@@ -219,7 +219,7 @@ func TestSendQueueFull(t *testing.T) {
 	}
 }
 
-// TestDoorbellPath: doorbells and arming are written; only a process whose credentials
+// TestDoorbellPath checks that doorbells and arming are written; only a process whose credentials
 // changed uses ioctls.
 func TestDoorbellPath(t *testing.T) {
 	for _, changed := range []bool{false, true} {

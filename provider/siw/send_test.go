@@ -215,7 +215,7 @@ func TestDoorbell(t *testing.T) {
 	}
 }
 
-// TestDoorbellPath: doorbells are written; only a process whose credentials changed rings
+// TestDoorbellPath checks that doorbells are written; only a process whose credentials changed rings
 // them with an ioctl.
 func TestDoorbellPath(t *testing.T) {
 	for _, changed := range []bool{false, true} {

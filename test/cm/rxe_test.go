@@ -81,8 +81,8 @@ func acceptOne(t *testing.T, l *rdmacm.Listener) <-chan struct{} {
 	return served
 }
 
-// TestCMRxeNames: a name has addresses of both families, and a program listens on one of them. Dial must
-// find that one in either order.
+// TestCMRxeNames checks that Dial finds the address on which a program listens, if a name has
+// addresses of both families, in either order.
 func TestCMRxeNames(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

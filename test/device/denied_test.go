@@ -50,7 +50,8 @@ func registerTooMuch([]string) error {
 	return err
 }
 
-// TestWithoutPermission: the nodes are 0666; here they are not.
+// TestWithoutPermission checks the errors of a program that may not open the device nodes, whose mode
+// is normally 0666.
 func TestWithoutPermission(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

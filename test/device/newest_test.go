@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestNewestOnRXE: what Linux 7.2 adds, rxe has not: its kernel knows the method and not the
-// answer, older kernels do not know the method.
+// TestNewestOnRXE checks that rxe has nothing of what Linux 7.2 adds: its kernel knows the method and
+// not the answer, older kernels do not know the method.
 func TestNewestOnRXE(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

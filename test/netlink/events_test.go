@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestNldevEventsLost: nobody reads while a device comes and goes, and there is
-// no room for so much; the next event is seen after that.
+// TestNldevEventsLost checks that the next event is seen after events were lost, because nobody read
+// while a device came and went.
 func TestNldevEventsLost(t *testing.T) {
 	if kit.OnKernel("6.1") {
 		return // it sends none, see TestNldevEvents

@@ -12,8 +12,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestNldevFRMRPools: no soft driver has pools; a kernel that knows of them
-// lists none.
+// TestNldevFRMRPools checks that no soft driver has pools; a kernel that knows of them lists none.
 func TestNldevFRMRPools(t *testing.T) {
 	kit.Dummy(t, "gvpools")
 	d := kit.Link(t, "gvpools", "rxe", "gvpools")

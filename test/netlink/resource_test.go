@@ -67,8 +67,8 @@ func TestResourceGet(t *testing.T) {
 	}
 }
 
-// TestResourceDumpLong: a dump of several datagrams gives each QP once, while
-// others come and go behind them.
+// TestResourceDumpLong checks that a dump of several datagrams gives each QP once, while others come
+// and go behind them.
 func TestResourceDumpLong(t *testing.T) {
 	kit.Only612(t)
 	const many = 1000

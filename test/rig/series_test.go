@@ -27,8 +27,7 @@ func TestCheckSeries(t *testing.T) {
 	}
 }
 
-// TestLacks: this decides whether the tests of siw are left out, so it must not do so for
-// few.
+// TestLacks checks which kernels lack siw: its tests are left out on these.
 func TestLacks(t *testing.T) {
 	for series, want := range map[string]string{"6.12": "", "6.1": "", UML: "", "7.3": "siw"} {
 		if got := (Kernel{Series: series}).Lacks(); got != want {

@@ -112,7 +112,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestICountNeedsQEMU: asked of User Mode Linux, the clock would be the host's.
+// TestICountNeedsQEMU checks that User Mode Linux, whose clock is the host's, does not take ICount.
 func TestICountNeedsQEMU(t *testing.T) {
 	_, err := Run(t.Context(), Kernel{Series: UML}, Config{ICount: true})
 	if err == nil || !strings.Contains(err.Error(), "does not count instructions") {

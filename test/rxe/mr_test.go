@@ -59,9 +59,8 @@ func TestRxeMemorySizes(t *testing.T) {
 	}
 }
 
-// TestRxeFork: while other processes are started, and copies of this one's memory
-// with them, the device goes on to use the memory that this one sees, its queues
-// included.
+// TestRxeFork checks that while other processes are started, and copies of this one's memory with
+// them, the device goes on to use the memory that this one sees, its queues included.
 func TestRxeFork(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -71,7 +71,7 @@ const (
 	read  = verbs.OpRDMARead
 )
 
-// TestRxeWindow1: the memory that a window of type 1 opens, to peers of any QP of its PD, and
+// TestRxeWindow1 checks the memory that a window of type 1 opens, to peers of any QP of its PD, and
 // the calls that close it. rxe ignores that the window is smaller than the region.
 func TestRxeWindow1(t *testing.T) {
 	kit.RxeFabric(t)
@@ -206,8 +206,8 @@ func TestRxeWindowClosed(t *testing.T) {
 	}
 }
 
-// TestRxeWindowHoldsQP: the kernel would wait 50 seconds for the window before it
-// closes the QP, and then free it all the same.
+// TestRxeWindowHoldsQP checks that a QP with a bound window is in use. The kernel would wait 50
+// seconds for the window, and then free the QP all the same.
 func TestRxeWindowHoldsQP(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)

@@ -131,8 +131,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryAndFork: while other processes are started, and copies of this one's
-// memory with them, the device goes on to use the memory that this one sees.
+// TestMemoryAndFork checks that while other processes are started, and copies of this one's memory
+// with them, the device goes on to use the memory that this one sees.
 func TestMemoryAndFork(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

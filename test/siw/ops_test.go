@@ -183,8 +183,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestReadNeedsNoAccess: siw serves a READ from memory that was registered
-// without AccessRemoteRead; the key is all it asks for.
+// TestReadNeedsNoAccess checks that siw serves a READ from memory that was registered without
+// AccessRemoteRead; the key is all it asks for.
 func TestReadNeedsNoAccess(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

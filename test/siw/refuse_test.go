@@ -74,8 +74,8 @@ func TestReadWithTwoSGEs(t *testing.T) {
 	}
 }
 
-// TestQueueFull: of a batch that is too long as much is posted as there is room
-// for, and all of that completes.
+// TestQueueFull checks that of a batch that is too long as much is posted as there is room for, and
+// all of that completes.
 func TestQueueFull(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)

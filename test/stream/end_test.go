@@ -77,7 +77,7 @@ func TestRsocketStranger(t *testing.T) {
 	})
 }
 
-// TestRsocketAbandoned: programs that give up their dials, each at another moment of the
+// TestRsocketAbandoned checks that programs that give up their dials, each at another moment of the
 // handshake, end no listener. It leaves siw out, because such dials kill Linux 6.12 now and then
 // (docs/kernel-bugs.md); TestAcceptAbandoned of package rsocket has it on a model.
 func TestRsocketAbandoned(t *testing.T) {

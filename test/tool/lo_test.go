@@ -13,9 +13,8 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestLinkOnLo: in a fresh network namespace, as a container has it, the line
-// that README begins with adds a link that connects, and prints its settings. Its
-// commands undo that.
+// TestLinkOnLo checks that in a fresh network namespace, as a container has it, the line that README
+// begins with adds a link that connects, and prints its settings. Its commands undo that.
 func TestLinkOnLo(t *testing.T) {
 	kit.NeedSiw(t)
 	kit.NewNetns(t)

@@ -475,8 +475,8 @@ func TestRpingRefused(t *testing.T) {
 	}
 }
 
-// TestRpingLo: over lo as rdmalink makes it ready, to the address it gave lo and
-// to 127.0.0.1, which C's client reaches only from the former (-I).
+// TestRpingLo runs rping over lo as rdmalink makes it ready, to the address it gave lo and to
+// 127.0.0.1, which C's client reaches only from the former (-I).
 func TestRpingLo(t *testing.T) {
 	kit.Only612(t)
 	kit.NeedSiw(t)

@@ -203,7 +203,8 @@ func text(t *testing.T, raw json.RawMessage) (s string) {
 	return s
 }
 
-// TestInitiator: nodes in C++ are read, written and notified, whatever number of queue pairs they want.
+// TestInitiator checks that nodes in C++ are read, written and notified, whatever number of queue
+// pairs they want.
 func TestInitiator(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		for _, pairs := range []int{1, 2, 4} {
@@ -258,7 +259,8 @@ func (c *cxx) perform(ep *endpoint, pair int, opcode verbs.Opcode, addr uint64, 
 	}
 }
 
-// TestNode: initiators in C++ read and write a node of this package, with and without their acknowledgement.
+// TestNode checks that initiators in C++ read and write a node of this package, with and without
+// their acknowledgement.
 func TestNode(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		const name = "10.0.0.2:15001"
@@ -352,7 +354,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestOldProtocol: a request without a kind is answered without one.
+// TestOldProtocol checks that a request without a kind is answered without one.
 func TestOldProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1)
@@ -372,7 +374,7 @@ func TestOldProtocol(t *testing.T) {
 	})
 }
 
-// TestFalseAnswers: an answer that is not the request's ends the attempt.
+// TestFalseAnswers checks that an answer that is not the request's ends the attempt.
 func TestFalseAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1, 1)

@@ -14,7 +14,8 @@ import (
 
 const size = 100_000
 
-// TestSegment: a node of this package is read, written and notified, over each number of devices.
+// TestSegment checks that a node of this package is read, written and notified, over each number of
+// devices.
 func TestSegment(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 2)
@@ -51,7 +52,7 @@ func TestSegment(t *testing.T) {
 	})
 }
 
-// TestMetadataServer: names are found by a server, and forgotten with the node.
+// TestMetadataServer checks that names are found by a server, and forgotten with the node.
 func TestMetadataServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["mlx5"], 1, 1)
@@ -77,7 +78,7 @@ func TestMetadataServer(t *testing.T) {
 	})
 }
 
-// TestRestart: a program that comes back with other memory is noticed.
+// TestRestart checks that a program that comes back with other memory is noticed.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1, 1)
@@ -97,7 +98,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestReconnect: a node that has lost its connections gets new ones, and the batch goes on.
+// TestReconnect checks that a node that has lost its connections gets new ones, and the batch goes
+// on.
 func TestReconnect(t *testing.T) {
 	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
 		w := newWorld(t, options, 1, 1)
@@ -116,7 +118,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestEngineClose: the engine ends what was started with it.
+// TestEngineClose checks that the engine ends what was started with it.
 func TestEngineClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1, 1)

@@ -35,7 +35,7 @@ const (
 		`"peer_nic_path":"10.0.0.2:16001@mlx5_0","qp_num":[17,18],"ready_ack":false,"reply_msg":""}` + "\n"
 )
 
-// TestMessages: the messages of nodes in C++ mean what they should.
+// TestMessages checks that the messages of nodes in C++ mean what they should.
 func TestMessages(t *testing.T) {
 	var d descriptor
 	if err := errors.Join(decode([]byte(wireDescriptor), &d), d.check()); err != nil {
@@ -100,7 +100,8 @@ var lies = map[string]struct{ old, replacement, want string }{
 	"many devices":      {`"devices":[`, `"devices":[` + strings.Repeat(`{"name":"x","gid":"y"},`, maxDevices), "66 devices"},
 }
 
-// TestArrays: a message of any elements takes no more memory than one with as many as are allowed.
+// TestArrays checks that a message of any elements takes no more memory than one with as many as are
+// allowed.
 func TestArrays(t *testing.T) {
 	for element, want := range map[string]string{"{}": "more than 65536 elements", "0": `member "buffers" is no`, "null": "more than 65536 elements"} {
 		b := []byte(`{"buffers":[` + strings.Repeat(element+",", 4<<20) + element + `]}`)
@@ -117,7 +118,7 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestLies: each lie has one clear error, and nothing is dialed for it.
+// TestLies checks that each lie has one clear error, and nothing is dialed for it.
 func TestLies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1)
@@ -165,7 +166,8 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestLengths: a message of 1 GiB is refused before it is read, and what a length promises is not allocated.
+// TestLengths checks that a message of 1 GiB is refused before it is read, and what a length promises
+// is not allocated.
 func TestLengths(t *testing.T) {
 	for _, n := range []uint64{0, maxMessage + 1, 1 << 30, 1 << 63, 1<<64 - 1} {
 		var rest endless
@@ -183,7 +185,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestStrangeStreams: streams that say nothing or anything keep nobody out, and the node goes on.
+// TestStrangeStreams checks that streams that say nothing or anything keep nobody out, and the node
+// goes on.
 func TestStrangeStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1, 1)
@@ -229,7 +232,7 @@ func TestStrangeStreams(t *testing.T) {
 	})
 }
 
-// TestCrowd: the oldest connection makes room.
+// TestCrowd checks that the oldest connection makes room.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1)
@@ -282,8 +285,8 @@ func (f *slowFile) Ioctl(r *ioctl.Request) error {
 	return f.File.Ioctl(r)
 }
 
-// TestSlowConnect: a node answers others while the kernel connects a queue pair. Of two requests of a peer, the later one
-// holds. Close waits for the kernel.
+// TestSlowConnect checks that a node answers others while the kernel connects a queue pair. Of two
+// requests of a peer, the later one holds. Close waits for the kernel.
 func TestSlowConnect(t *testing.T) {
 	for name, closes := range map[string]bool{"replaced": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +330,7 @@ func TestSlowConnect(t *testing.T) {
 	}
 }
 
-// TestDeadline: a node that does not answer is given up.
+// TestDeadline checks that a node that does not answer is given up.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1)
@@ -346,7 +349,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// FuzzMessage: any bytes are refused, or are within the limits.
+// FuzzMessage checks that any bytes are refused, or are within the limits.
 func FuzzMessage(f *testing.F) {
 	f.Add(frame(1, wireDescriptor))
 	f.Add(frame(0, wireConnection))

@@ -599,8 +599,8 @@ func TestEFASend(t *testing.T) {
 	q.clean()
 }
 
-// TestEFALateDoorbells: a message finds a receive whose doorbell is passed on after it. Those that arrive later
-// announce nothing more.
+// TestEFALateDoorbells checks that a message finds a receive whose doorbell is passed on after it.
+// Those that arrive later announce nothing more.
 func TestEFALateDoorbells(t *testing.T) {
 	q, lkey, _, _ := srd(t, func(o *Options) { o.Late = true })
 	mem := fakeverbs.SGE{Addr: lentAt, Length: 8, LKey: lkey}
@@ -687,7 +687,7 @@ func TestEFAWide(t *testing.T) {
 	q.clean()
 }
 
-// TestEFAParts: each queue of a QP has a part of the CQ.
+// TestEFAParts checks that each queue of a QP has a part of the CQ.
 func TestEFAParts(t *testing.T) {
 	q, lkey, _, ah := srd(t, func(o *Options) { o.SubCQs = 2; o.Kernel = Linux61 })
 	mem := fakeverbs.SGE{Addr: lentAt, Length: 8, LKey: lkey}
@@ -805,7 +805,7 @@ func TestEFAEvents(t *testing.T) {
 	}
 }
 
-// TestEFANotes: the model records each misuse of queues and registers.
+// TestEFANotes checks that the model records each misuse of queues and registers.
 func TestEFANotes(t *testing.T) {
 	type state struct {
 		*testQP
@@ -964,7 +964,7 @@ func TestEFAMaps(t *testing.T) {
 	}
 }
 
-// TestEFACounters: what the kernel refuses of completion counters.
+// TestEFACounters checks what the kernel refuses of completion counters.
 func TestEFACounters(t *testing.T) {
 	q, _, _, _ := srd(t, nil)
 	create := func(words [2]abi.IbUverbsBufferDesc, tail ...byte) (uint32, error) {

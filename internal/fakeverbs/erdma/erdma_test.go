@@ -47,8 +47,8 @@ func (b *bench) check() *sendCheck {
 	return &sendCheck{q: b.q, b: make([]byte, 2*entry), send: s}
 }
 
-// TestERDMANotes: the model records each misuse that neither the tour of provider/erdma nor its mutations
-// cause.
+// TestERDMANotes checks that the model records each misuse that neither the tour of provider/erdma
+// nor its mutations cause.
 func TestERDMANotes(t *testing.T) {
 	ring := func(v uint64) uint64 { return 1<<32 | v } // the doorbells of QP 1
 	for want, misuse := range map[string]func(b *bench){

@@ -72,8 +72,8 @@ func call(object, method uint16, in, out int) *ioctl.Request {
 	return r
 }
 
-// TestMLX5Notes: the model records each misuse that neither the tours of provider/mlx5 nor its mutations
-// cause.
+// TestMLX5Notes checks that the model records each misuse that neither the tours of provider/mlx5 nor
+// its mutations cause.
 func TestMLX5Notes(t *testing.T) {
 	const recordOfSends, recordOfSRQ = 4, 128
 	srq := func(b *bench) *SRQ {
@@ -188,7 +188,8 @@ type exited struct{ fakeverbs.Memory }
 
 func (exited) Read(uint64, []byte) error { return syscall.ESRCH }
 
-// TestExitedInCreate: a process that is killed while it creates a CQ has not misused the device.
+// TestExitedInCreate checks that a process that is killed while it creates a CQ has not misused the
+// device.
 func TestExitedInCreate(t *testing.T) {
 	b := newBench()
 	b.k.User = exited{b.k.User}

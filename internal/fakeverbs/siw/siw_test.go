@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestSIWOffsets: queues of several pages must not overlap, because a process maps all of them from one
-// file. The place of a freed queue is reused.
+// TestSIWOffsets checks that queues of several pages do not overlap, because a process maps all of
+// them from one file. The place of a freed queue is reused.
 func TestSIWOffsets(t *testing.T) {
 	const siw = abi.RDMA_DRIVER_SIW
 	k := fakeverbs.New(siw)

@@ -29,7 +29,8 @@ until $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- $CLIENT; do kill -0 
 wait $server
 `
 
-// TestWire: programs in two sandboxes, in two network namespaces, reach each other over UDP, without privileges.
+// TestWire checks that programs in two sandboxes, in two network namespaces, reach each other over
+// UDP, without privileges.
 func TestWire(t *testing.T) {
 	long(t)
 	need(t, "nsenter")
@@ -77,7 +78,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestWireRefused: an address that is not the machine's is refused, with what to do.
+// TestWireRefused checks that an address that is not the machine's is refused, with what to do.
 func TestWireRefused(t *testing.T) {
 	_, err := inside(t, []string{"--wire", "192.0.2.77"}, "true")
 	if err == nil || !strings.Contains(err.Error(), "has to be an address of this machine") {
@@ -85,7 +86,7 @@ func TestWireRefused(t *testing.T) {
 	}
 }
 
-// TestWireKey: with a key, only datagrams with its seal arrive. Others are counted.
+// TestWireKey checks that with a key, only datagrams with its seal arrive. Others are counted.
 func TestWireKey(t *testing.T) {
 	own, peer := netip.MustParseAddr("127.46.0.1"), netip.MustParseAddr("127.46.0.2")
 	key := []byte("a key of some bytes")
