@@ -68,7 +68,8 @@ func (*model) Doorbell(qp *fakeverbs.QP) error {
 	case qp.CurState == abi.IB_QPS_RTS:
 		q.asleep = false
 	case qp.CurState == abi.IB_QPS_ERR:
-		q.flush()
+		q.flushSends()
+		q.flushRecvs()
 	}
 	return nil
 }
@@ -79,10 +80,11 @@ func (q *QP) EnterError() {
 	if q.rq == nil { // an SRQ is not flushed
 		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_QP_LAST_WQE_REACHED)
 	}
-	q.flush()
+	q.flushRecvs()
+	q.flushSends()
 }
 
-func (q *QP) flush() {
+func (q *QP) flushRecvs() {
 	for q.rq != nil {
 		e, ok := takeRecv(q.rq)
 		if !ok {
@@ -91,6 +93,9 @@ func (q *QP) flush() {
 		CQOf(q.qp.RecvCQ).complete(q.flushed(e.WrId), false)
 	}
 	q.qp.FlushTaken()
+}
+
+func (q *QP) flushSends() {
 	for e, ok := takeSend(q.sq); ok; e, ok = takeSend(q.sq) {
 		CQOf(q.qp.SendCQ).complete(q.flushed(e.Wr.WrId), false)
 	}
@@ -178,7 +183,9 @@ func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	switch {
 	case w.Flags&abi.IB_SEND_INLINE != 0 && !fetches(w.Opcode), w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE:
 		w.SetInline(s.Payload[:length])
-	default: // the driver ignores the flag of an operation that brings data back
+	case w.Flags&abi.IB_SEND_INLINE != 0 && length > 0: // the driver takes the data for SGEs, and their key for one
+		w.SGL = append(w.SGLRoom[:0], fakeverbs.SGE{Length: uint32(length)})
+	default:
 		w.SGL = w.SGLRoom[:0]
 		for i := range min(s.Dma.NumSge, maxSGE) {
 			w.SGL = append(w.SGL, s.sge(i))
