@@ -68,8 +68,7 @@ func (*model) Doorbell(qp *fakeverbs.QP) error {
 	case qp.CurState == abi.IB_QPS_RTS:
 		q.asleep = false
 	case qp.CurState == abi.IB_QPS_ERR:
-		q.flushSends()
-		q.flushRecvs()
+		q.flush()
 	}
 	return nil
 }
@@ -80,11 +79,10 @@ func (q *QP) EnterError() {
 	if q.rq == nil { // an SRQ is not flushed
 		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_QP_LAST_WQE_REACHED)
 	}
-	q.flushRecvs()
-	q.flushSends()
+	q.flush()
 }
 
-func (q *QP) flushRecvs() {
+func (q *QP) flush() {
 	for q.rq != nil {
 		e, ok := takeRecv(q.rq)
 		if !ok {
@@ -93,9 +91,6 @@ func (q *QP) flushRecvs() {
 		CQOf(q.qp.RecvCQ).complete(q.flushed(e.WrId), false)
 	}
 	q.qp.FlushTaken()
-}
-
-func (q *QP) flushSends() {
 	for e, ok := takeSend(q.sq); ok; e, ok = takeSend(q.sq) {
 		CQOf(q.qp.SendCQ).complete(q.flushed(e.Wr.WrId), false)
 	}
