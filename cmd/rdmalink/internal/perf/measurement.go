@@ -29,7 +29,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Path is a path between the two ends: [ByHand], [DialCM] or [AcceptCM].
+// Path is a path between the two ends: [OverTCP], [DialCM] or [AcceptCM].
 type Path interface {
 	// Leave sends the peer the reason why this end fails, while its QPs still exist.
 	Leave(why error)
