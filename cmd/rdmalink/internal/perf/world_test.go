@@ -137,7 +137,7 @@ func (w *world) newRuns(size int) (runs [2]*run) {
 	for i, e := range w.ends {
 		runs[i] = newRun(w.t.Context(), e, size, new(Progress))
 		w.t.Cleanup(func() { runs[i].cancel(nil) })
-		w.ok((&course{end: e}).prepare(runs[i]))
+		w.ok((&measurement{end: e}).prepare(runs[i]))
 	}
 	return runs
 }
