@@ -70,7 +70,7 @@ func TestRelieve(t *testing.T) {
 	s.receiving.Lock()
 	s.current.Store(7)
 	s.relieving.Store(true)
-	go s.relieve()
+	go s.wakeOthers()
 	s.receiving.Lock()
 	if s.current.Load() != 0 {
 		t.Error("the call still keeps others waiting")

@@ -86,7 +86,7 @@ func (s *supervisor) work() {
 func (s *supervisor) answerFirst(n notification) bool {
 	s.current.Store(n.ID)
 	if s.relieving.CompareAndSwap(false, true) {
-		go s.relieve()
+		go s.wakeOthers()
 	}
 	s.answer(n)
 	return s.current.CompareAndSwap(n.ID, 0)
@@ -95,9 +95,9 @@ func (s *supervisor) answerFirst(n notification) bool {
 // longCall is the time after which a call no longer keeps the others waiting.
 const longCall = 20 * time.Millisecond
 
-// relieve has another worker receive if a call takes long. It may wait for memory that another thread of
+// wakeOthers makes another worker receive calls if one takes long. It may wait for memory that another thread of
 // the program provides, whose calls have to be answered (userfaultfd(2), FUSE).
-func (s *supervisor) relieve() {
+func (s *supervisor) wakeOthers() {
 	for last := uint64(0); ; {
 		time.Sleep(longCall)
 		id := s.current.Load()
