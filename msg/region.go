@@ -122,6 +122,7 @@ func (r *Region) Close() error {
 // with |.
 type Rights uint8
 
+// The rights of a region. MayAtomic is for OpCompareSwap and OpFetchAdd.
 const (
 	MayRead Rights = 1 << iota
 	MayWrite

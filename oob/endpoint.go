@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -61,7 +60,6 @@ func (k kind) String() string {
 const (
 	version    = 1
 	headerSize = 8
-	maxPayload = math.MaxUint16
 	maxReason  = 256 // bytes
 )
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/dialer"
 )
@@ -68,13 +67,9 @@ func (l *Listener) run() {
 			l.begin(s)
 			continue
 		}
-		if temporary, ok := err.(interface{ Temporary() bool }); !ok || !temporary.Temporary() {
+		if !dialer.GoesOn(l.ctx, err) {
 			l.stop(fmt.Errorf("%w: %w", net.ErrClosed, err))
 			return
-		}
-		select { // as package net/http
-		case <-time.After(5 * time.Millisecond):
-		case <-l.ctx.Done():
 		}
 	}
 }

@@ -22,6 +22,7 @@ type cmID struct {
 	d        *Device // the device of src
 	to       *Device // the device of dst
 	listens  bool
+	resolved bool // the destination can be reached
 	routed   bool
 	begun    bool // it has begun to connect, or is a child
 	dropped  bool // its program was killed, or its device removed
@@ -113,7 +114,11 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 			m.setSource(id, m.anyPort(id, id.d.addrLike(id.dst.Addr())))
 		}
 	}
-	if to == nil && id.d != nil && id.d.reaches(dst, nil) {
+	switch {
+	case id.d == nil || to != nil || !id.d.reaches(dst, nil):
+	case dst.IsMulticast():
+		to = id.d // a group has no neighbour
+	default:
 		to = m.meetOutside(id)
 	}
 	if id.d == nil || to == nil {
@@ -129,16 +134,25 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 // a second.
 func (m *manager) neighbour(id *cmID, limit time.Duration) {
 	switch {
-	case !m.isAlive(id):
-	case m.f.isLinked(id.d, id.to) && m.f.wire.loss < 1:
-		id.report(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
+	case !m.isAlive(id) || id.resolved:
+	case !id.isFar() && m.f.isLinked(id.d, id.to) && m.f.wire.loss < 1:
+		id.meet()
 	case limit <= 0:
-		id.to = nil
+		id.to, id.peer = nil, nil
 		id.report(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ETIMEDOUT), nil)
 	default:
+		if id.isFar() {
+			m.carry(id.d, id.to, id.peer.ping)
+		}
 		step := min(limit, time.Second)
 		m.f.later(step, func() { m.neighbour(id, limit-step) })
 	}
+}
+
+// meet ends the resolution of the destination's address.
+func (id *cmID) meet() {
+	id.resolved = true
+	id.report(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
 }
 
 // addrLike returns an address of d of the same family as a, or if there is none, another one. Without any address it
@@ -156,7 +170,7 @@ func (d *Device) addrLike(a netip.Addr) (other netip.Addr) {
 }
 
 func (id *cmID) resolveRoute() error {
-	if id.d == nil || id.to == nil || id.routed {
+	if !id.resolved || id.routed {
 		return syscall.EINVAL
 	}
 	id.routed = true
@@ -288,8 +302,7 @@ func isSet(b byte) bool { return b != 0 }
 
 // psn returns the number of the first packet that the ID's end of a connection sends. The
 // kernel chooses a random number, so that packets of a former connection to the same queue
-// pair number are not mistaken for packets of this one.
-// number are not mistaken for packets of this one. Between hosts, each end chooses the number of its peer.
+// pair number are not mistaken for packets of this one. Between hosts, each end chooses the number of its peer.
 func (id *cmID) psn() uint32 {
 	const odd = 0x9e3779 // different IDs have different numbers
 	switch {
@@ -319,12 +332,27 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	case state == abi.IB_QPS_RTR:
 		_, remote := id.gids()
 		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, id.pathMTU(), id.peer.qpn, id.peer.psn(), id.address(remote)
+		a.AhAttr.Grh.FlowLabel = id.flowLabel()
 	default:
 		a.SqPsn = id.psn()
 		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.acknowledgement(), id.retries, id.rnr
 	}
 	copy(out, abi.Bytes(a))
 	return nil
+}
+
+// flowLabel returns the flow label of a connection over RoCE. As in Linux, both ends make it of the ports, so that
+// connections spread over the paths of a network.
+func (id *cmID) flowLabel() uint32 {
+	from, to := id.src.Port(), id.dst.Port()
+	switch {
+	case !id.d.verbs.IsRoCE():
+		return 0
+	case id.child:
+		from, to = to, from
+	}
+	const label = 1<<20 - 1
+	return (uint32(from)*31 + uint32(to)) & label
 }
 
 // isMade reports whether the ID knows its peer's queue pair and the connection is not over.

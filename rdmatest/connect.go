@@ -598,6 +598,7 @@ type join struct {
 	handle   uint32
 	reported uint32
 	group    [16]byte
+	sendOnly bool
 }
 
 // everybody is the queue pair number of messages to a group.
@@ -611,7 +612,12 @@ func (m *manager) join(id *cmID, r abi.RdmaUcmJoinMcast, out []byte) error {
 		return syscall.ENOSYS
 	}
 	m.lastID++
-	j := &join{id: id, uid: r.Uid, handle: m.lastID, group: parseSockaddr(r.Addr).Addr().As16()}
+	j := &join{id: id, uid: r.Uid, handle: m.lastID, group: parseSockaddr(r.Addr).Addr().As16(), sendOnly: r.JoinFlags&abi.RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER != 0}
+	if !j.sendOnly && !m.hasJoined(id.d, j.group) {
+		if err := m.joinOutside(id.d, j.group, true); err != nil {
+			return err
+		}
+	}
 	id.joins = append(id.joins, j)
 	ud := abi.RdmaUcmUdParam{QpNum: everybody, Qkey: udpQKey, AhAttr: id.address(j.group)}
 	resp := id.event(abi.RDMA_CM_EVENT_MULTICAST_JOIN, 0, abi.Bytes(&ud))
@@ -629,6 +635,7 @@ func (m *manager) leave(handle uint32, out []byte) error {
 		}
 		j := id.joins[i]
 		id.joins = slices.Delete(id.joins, i, i+1)
+		m.leaveOutside(j)
 		id.channel.events = slices.DeleteFunc(id.channel.events, func(ev event) bool { return ev.join == j })
 		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: j.reported}))
 		return nil
@@ -636,10 +643,10 @@ func (m *manager) leave(handle uint32, out []byte) error {
 	return syscall.ENOENT
 }
 
-// hasJoined reports whether somebody has joined a group on a device's network device.
+// hasJoined reports whether somebody who wants to receive has joined a group on a device's network device.
 func (m *manager) hasJoined(d *Device, group [16]byte) bool {
 	for _, id := range m.ids {
-		if id.d == d && slices.ContainsFunc(id.joins, func(j *join) bool { return j.group == group }) {
+		if id.d == d && slices.ContainsFunc(id.joins, func(j *join) bool { return j.group == group && !j.sendOnly }) {
 			return true
 		}
 	}

@@ -25,10 +25,12 @@ func (f *Fabric) datagram(p *pair, k *packet, now time.Time) {
 	if l.leaves() {
 		if f.isPaused() {
 			f.held = append(f.held, func() { f.sendOut(l) })
+		} else {
+			f.sendOut(l)
+		}
+		if !isGroup(k.w.To.AH.Attr.Grh.Dgid) {
 			return
 		}
-		f.sendOut(l)
-		return
 	}
 	if f.wire.reordered > 0 && f.random.Float64() < f.wire.reordered {
 		f.overtaken = append(f.overtaken, l)
@@ -79,11 +81,21 @@ func (f *Fabric) receive(l letter) {
 		return
 	}
 	for _, d := range f.devices {
-		for _, k := range d.verbs.Openings() {
-			for _, qp := range k.QueuePairs() {
-				if f.hasPath(l.from.d, d) && qp.IsIn(dgid) && (!d.info.softRoCE || f.manager.hasJoined(d, dgid)) {
-					f.receiveAt(l.arrives(), qp)
-				}
+		if f.hasPath(l.from.d, d) {
+			f.members(d, dgid, func(qp *fakeverbs.QP) { f.receiveAt(l.arrives(), qp) })
+		}
+	}
+}
+
+// members calls deliver with each queue pair of a device that receives what is sent to a group.
+func (f *Fabric) members(d *Device, group [16]byte, deliver func(*fakeverbs.QP)) {
+	if d.info.softRoCE && !f.manager.hasJoined(d, group) {
+		return
+	}
+	for _, k := range d.verbs.Openings() {
+		for _, qp := range k.QueuePairs() {
+			if qp.IsIn(group) {
+				deliver(qp)
 			}
 		}
 	}
@@ -106,7 +118,7 @@ func (l *letter) qkey() uint32 {
 func (l *letter) leaves() bool {
 	to := l.k.w.To
 	return l.from.d.onWire() && l.from.qp.Type == abi.IB_UVERBS_QPT_UD && to.AH != nil && to.AH.Attr.IsGlobal != 0 && len(l.k.data) <= mtu &&
-		l.from.d.fabric.isOutside(to.AH.Attr.Grh.Dgid)
+		(l.from.d.fabric.isOutside(to.AH.Attr.Grh.Dgid) || isGroup(to.AH.Attr.Grh.Dgid))
 }
 
 // arrival is a datagram at its destination.

@@ -92,12 +92,12 @@ func (d *Device) meets(other *Device) bool {
 	return d.kind == other.kind && d.info.iwarp == other.info.iwarp
 }
 
-// reaches reports whether connections of the device can have a destination, whose device is to, or nil if it is outside.
+// reaches reports whether IDs of the device can have a destination, whose device is to, or nil if it is outside or a group.
 func (d *Device) reaches(dst netip.Addr, to *Device) bool {
 	if to != nil {
 		return d.meets(to)
 	}
-	return d.onWire() && d.fabric.isOutside(dst.As16()) && slices.ContainsFunc(d.addrs, func(own netip.Addr) bool { return own.Is4() == dst.Is4() })
+	return (dst.IsMulticast() || d.onWire() && d.fabric.isOutside(dst.As16())) && slices.ContainsFunc(d.addrs, func(own netip.Addr) bool { return own.Is4() == dst.Is4() })
 }
 
 // Name returns the name of the device, for uverbs.Open.

@@ -35,7 +35,8 @@ type Fabric struct {
 	holding []*fakeverbs.Kernel // openings whose lock pump holds
 	route   route               // of the pair that pump is called for
 	manager manager
-	uplink  func(Datagram) // to the network outside, or nil
+	uplink  func(Datagram)                                 // to the network outside, or nil
+	joining func(own, group netip.Addr, member bool) error // in the network outside, or nil
 
 	paused    chan struct{} // nil if not paused; closed when something has been sent
 	anything  bool          // paused is closed

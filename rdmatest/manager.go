@@ -278,7 +278,11 @@ func (m *manager) drop(of func(*Device) bool) (ids []*cmID) {
 // end ends all that the ID does.
 func (m *manager) end(id *cmID) {
 	m.finish(id)
+	joins := id.joins
 	id.joins = nil
+	for _, j := range joins {
+		m.leaveOutside(j)
+	}
 	m.unbind(id)
 }
 

@@ -15,6 +15,7 @@ import (
 // Datagram is a UDP datagram with a packet of RoCE v2. Its destination port is 4791.
 type Datagram struct {
 	Src, Dst netip.Addr
+	Member   netip.Addr // if Dst is a group and the datagram arrives: the address of the member that receives it
 	SrcPort  uint16
 	Payload  []byte // from the BTH to the ICRC
 }
@@ -26,16 +27,20 @@ type Datagram struct {
 //
 // The outside may be another fabric or real devices, and may lose, delay, repeat and reorder packets. RC, UC and UD queue
 // pairs can reach it, without FLUSH and ATOMIC WRITE. So can IDs of the connection manager: what they exchange are the
-// messages of Linux's. Every address outside resolves. A dial needs a source address, such as that of [Host.Context]. The
-// methods of the fabric that concern the network apply to what it sends.
+// messages of Linux's. An address outside resolves once a connection manager there has answered. A dial needs a source
+// address, such as that of [Host.Context]. The methods of the fabric that concern the network apply to what it sends.
 //
-// send is called with locks of the fabric held. It must not block or call the fabric, and may keep the payload. Receive
-// may be called concurrently, and does not keep it. ConnectWire must be called before a device is opened, and only
-// once.
-func (f *Fabric) ConnectWire(send func(Datagram)) (receive func(Datagram)) {
+// What is sent to a multicast group is passed to send too. If join is not nil, it is called when a device with an address
+// becomes a member of a group by rdma_cm, and when it no longer is one. If it returns an error, the program's call fails
+// with it.
+//
+// send and join are called with locks of the fabric held. They must not block or call the fabric, and send may keep the
+// payload. Receive may be called concurrently, and does not keep it. ConnectWire must be called before a device is
+// opened, and only once.
+func (f *Fabric) ConnectWire(send func(Datagram), join func(own, group netip.Addr, member bool) error) (receive func(Datagram)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.uplink = send
+	f.uplink, f.joining = send, join
 	for _, d := range f.devices {
 		if d.onWire() {
 			d.identify()
@@ -126,8 +131,18 @@ func (f *Fabric) arrived(g Datagram) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := f.owner(route.Dst)
+	at, group := route.Dst, route.Dst.IsMulticast()
+	if group {
+		at = g.Member.Unmap()
+	}
+	d := f.owner(at)
 	if d == nil || !d.onWire() || !d.works() || !d.verbs.Up() || !f.isOutside(route.Src.As16()) {
+		return
+	}
+	if group {
+		if pkt.DestQPN == everybody && pkt.Service() == roce.ServiceUD {
+			f.members(d, route.Dst.As16(), func(qp *fakeverbs.QP) { f.receiveFrom(route, &pkt, qp, len(g.Payload)) })
+		}
 		return
 	}
 	if pkt.DestQPN == ibcm.QP {

@@ -26,6 +26,23 @@ type cable struct {
 	to      map[netip.Addr]func(rdmatest.Datagram)
 	longest int                          // packet, in bytes
 	loses   func(rdmatest.Datagram) bool // what else it loses, or nil
+	members map[netip.Addr][]netip.Addr  // of groups
+	wrong   error                        // of join
+}
+
+func (c *cable) join(own, group netip.Addr, member bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in := slices.Contains(c.members[group], own); in == member {
+		c.wrong = fmt.Errorf("%v is in group %v: %v", own, group, in)
+		return c.wrong
+	}
+	if member {
+		c.members[group] = append(c.members[group], own)
+	} else {
+		c.members[group] = slices.DeleteFunc(c.members[group], func(a netip.Addr) bool { return a == own })
+	}
+	return nil
 }
 
 func (c *cable) send(d rdmatest.Datagram) {
@@ -33,6 +50,9 @@ func (c *cable) send(d rdmatest.Datagram) {
 	defer c.mu.Unlock()
 	c.longest = max(c.longest, len(d.Payload))
 	receive := c.to[d.Dst]
+	for _, m := range c.members[d.Dst] {
+		receive, d.Member = c.to[m], m
+	}
 	if receive == nil || c.random.Float64() < c.bad || c.loses != nil && c.loses(d) {
 		return
 	}
@@ -49,10 +69,10 @@ func (c *cable) send(d rdmatest.Datagram) {
 // lay returns two fabrics of one host each, with a cable between them.
 func lay(t *testing.T, kind rdmatest.Kind, bad float64) (fabrics [2]*rdmatest.Fabric, c *cable) {
 	const seed = 7
-	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram))}
+	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram)), members: make(map[netip.Addr][]netip.Addr)}
 	for i := range fabrics {
 		fabrics[i] = rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 1)})
-		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send)
+		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send, c.join)
 	}
 	return fabrics, c
 }
@@ -149,6 +169,45 @@ func TestWireRC(t *testing.T) {
 		defer c.mu.Unlock()
 		if c.longest != 12+16+4+1024+4 {
 			t.Errorf("the longest packet has %d bytes", c.longest)
+		}
+	})
+}
+
+// A connection takes packets only from its peer's address, and of its own service.
+func TestWireStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		var sent []rdmatest.Datagram
+		c.loses = func(d rdmatest.Datagram) bool {
+			sent = append(sent, d)
+			return true
+		}
+		must(b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{b.big.SGE(0, 100)}}}))(t)
+		a.post(a.to(b.node, verbs.OpSend, 8))
+		time.Sleep(time.Microsecond) // of the bubble's time
+		if len(sent) == 0 {
+			t.Fatal("nothing was sent")
+		}
+		receive := c.to[sent[0].Dst]
+		forge := func(src netip.Addr, change func(*roce.Packet)) bool {
+			d := sent[0]
+			r := roce.Route{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}
+			whole, _ := r.Check(d.Payload)
+			p := must(roce.Parse(whole))(t)
+			change(&p)
+			r.Src, d.Src = src, src
+			d.Payload = r.AppendICRC(p.Append(nil))
+			receive(d)
+			return must(b.cq.Poll(make([]verbs.WC, 1)))(t) == 1
+		}
+		same := func(*roce.Packet) {}
+		peer := sent[0].Src
+		if forge(netip.MustParseAddr("203.0.113.7"), same) || forge(peer, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | p.Op() }) || forge(peer, func(p *roce.Packet) { p.PKey = 0x1234 }) {
+			t.Error("a forged packet was received")
+		}
+		if !forge(peer, same) {
+			t.Error("a genuine packet was not received")
 		}
 	})
 }
@@ -274,7 +333,7 @@ func longestRead(t *testing.T, k rdmatest.Kind) {
 	receive := f.ConnectWire(func(d rdmatest.Datagram) {
 		p := must(roce.Parse(d.Payload[:len(d.Payload)-roce.ICRCSize]))(t)
 		sent = append(sent, p)
-	})
+	}, nil)
 	n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
 	big := must(n.pd.AllocMR(1<<30, verbs.AccessLocalWrite, nil))(t)
 	peer := netip.MustParseAddr("203.0.113.9")
@@ -378,7 +437,7 @@ func TestWireUC(t *testing.T) {
 // Hostile packets end at most the queue pair that they are for. Here the peer's own packets are changed at random, with a correct ICRC.
 func FuzzWire(f *testing.F) {
 	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1), Endless: true})
-	receive := base.ConnectWire(func(rdmatest.Datagram) {})
+	receive := base.ConnectWire(func(rdmatest.Datagram) {}, nil)
 	dev, err := uverbs.Open(base.Host(0).Device(0).Name())
 	if err != nil {
 		f.Fatal(err)

@@ -69,6 +69,40 @@ func (id *cmID) mail(msg *ibcm.Message) {
 	id.m.f.uplink(seal(r, &p))
 }
 
+// joinOutside makes a device a member of a group in the network outside, or ends that.
+func (m *manager) joinOutside(d *Device, group [16]byte, member bool) error {
+	a := netip.AddrFrom16(group).Unmap()
+	if m.f.joining == nil || !d.onWire() || !a.IsMulticast() {
+		return nil
+	}
+	return m.f.joining(d.addrLike(a), a, member)
+}
+
+// leaveOutside ends the membership in the network outside, if it was the last one of its device in the group.
+func (m *manager) leaveOutside(j *join) {
+	if d := j.id.d; !j.sendOnly && !m.hasJoined(d, j.group) {
+		_ = m.joinOutside(d, j.group, false) // leaving can't fail
+	}
+}
+
+// ping asks the host outside whether it is there, with a DREQ of no connection. Any connection manager confirms it with a
+// DREP. C: cm_issue_drep
+func (id *cmID) ping() { id.mail(&ibcm.Message{Kind: ibcm.DREQ}) }
+
+// pinged returns the ID whose ping a message answers, or nil.
+func (m *manager) pinged(route roce.Route, msg *ibcm.Message) *cmID {
+	id := m.ids[msg.RemoteID^m.secret]
+	if msg.Kind != ibcm.DREP || id == nil || !id.isFar() || id.resolved || id.begun || !id.isBetween(route) {
+		return nil
+	}
+	return id
+}
+
+// isBetween reports whether a packet with this route came from the ID's destination to its source address.
+func (id *cmID) isBetween(route roce.Route) bool {
+	return id.src.Addr().Unmap() == route.Dst && id.dst.Addr().Unmap() == route.Src
+}
+
 // sendRequest asks the peer for a connection, or for its datagram service.
 func (id *cmID) sendRequest(p *abi.RdmaUcmConnParam) {
 	msg := ibcm.Message{Kind: ibcm.REQ, Space: ibcm.SpaceTCP, Port: id.src.Port(), Src: netip.AddrPortFrom(id.dst.Addr().Unmap(), id.dst.Port()), Dst: id.src.Addr().Unmap(), Private: p.PrivateData[:p.PrivateDataLen]}
@@ -136,6 +170,10 @@ func (m *manager) receiveMAD(d *Device, route roce.Route, pkt *roce.Packet) {
 		m.requestFromOutside(d, route, &msg)
 		return
 	}
+	if id := m.pinged(route, &msg); id != nil {
+		id.meet()
+		return
+	}
 	id := m.addressee(route, &msg)
 	if id == nil {
 		if msg.Kind == ibcm.DREQ {
@@ -201,7 +239,7 @@ func (m *manager) addressee(route roce.Route, msg *ibcm.Message) *cmID {
 		}
 	}
 	switch {
-	case id == nil || !id.isFar() || id.datagram != (msg.Kind == ibcm.SIDRREP) || id.src.Addr().Unmap() != route.Dst || id.dst.Addr().Unmap() != route.Src:
+	case id == nil || !id.isFar() || id.datagram != (msg.Kind == ibcm.SIDRREP) || !id.isBetween(route):
 		return nil
 	case id.peer.far.theirs == msg.LocalID || id.state == connReqSent || msg.Kind == ibcm.REJ && msg.LocalID == 0 || msg.Kind == ibcm.SIDRREP:
 		return id

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/roce"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -47,6 +48,11 @@ func isMAD(d rdmatest.Datagram) (msg ibcm.Message, ok bool) {
 	}
 	msg, err = ibcm.Parse(p.Payload)
 	return msg, err == nil
+}
+
+// isPing reports whether a message asks a host whether it is there, or answers that.
+func isPing(msg *ibcm.Message) bool {
+	return msg.Kind == ibcm.DREQ && msg.RemoteID == 0 || msg.Kind == ibcm.DREP && msg.LocalID == 0
 }
 
 // A connection between two fabrics carries data both ways, and one end learns that the other has ended it.
@@ -83,11 +89,12 @@ func TestWireConnectLoss(t *testing.T) {
 	for _, kind := range []ibcm.Kind{ibcm.REQ, ibcm.REP, ibcm.RTU, ibcm.DREQ, ibcm.DREP} {
 		synctest.Test(t, func(t *testing.T) {
 			fabrics, c := lay(t, rdmatest.RXE, 0)
-			lost := 0
+			lost := make(map[bool]int) // by whether the message is part of the address resolution
 			c.loses = func(d rdmatest.Datagram) bool {
 				msg, ok := isMAD(d)
-				if ok && msg.Kind == kind && lost == 0 {
-					lost++
+				resolving := isPing(&msg)
+				if ok && msg.Kind == kind && lost[resolving] == 0 {
+					lost[resolving]++
 					return true
 				}
 				if receive := c.to[d.Dst]; ok {
@@ -102,8 +109,8 @@ func TestWireConnectLoss(t *testing.T) {
 			<-accepted.Done()
 			<-dialled.Done()
 			time.Sleep(time.Minute) // of the bubble's time
-			if lost != 1 {
-				t.Errorf("message %#x: %d were lost", kind, lost)
+			if resolves := kind == ibcm.DREQ || kind == ibcm.DREP; lost[false] != 1 || (lost[true] == 1) != resolves {
+				t.Errorf("message %#x: %v were lost", kind, lost)
 			}
 		})
 	}
@@ -134,17 +141,87 @@ func TestWireRejected(t *testing.T) {
 	})
 }
 
-// A dial to an address that nobody has ends when its program gives up, and otherwise after Linux's retries.
+// The address of a host that does not answer is not resolved. Another host, or another connection, can't answer for it.
 func TestWireNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabrics, _ := lay(t, rdmatest.RXE, 0)
-		ctx, cancel := context.WithTimeout(fabrics[0].Host(0).Context(t.Context()), time.Minute)
-		defer cancel()
-		if _, err := rdmacm.Dial(ctx, "203.0.113.7:7471"); !errors.Is(err, context.DeadlineExceeded) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		nobody, asked := netip.MustParseAddr("203.0.113.7"), 0
+		c.to[nobody] = func(d rdmatest.Datagram) {
+			asked++
+			msg, ok := isMAD(d)
+			if !ok || !isPing(&msg) {
+				t.Errorf("%+v", msg)
+			}
+			answer := func(src netip.Addr, kind ibcm.Kind, number uint32) {
+				d := rdmatest.Datagram{Src: src, Dst: d.Src, SrcPort: d.SrcPort}
+				c.to[d.Dst](packetToCM(d, (&ibcm.Message{Kind: kind, RemoteID: number}).Marshal()))
+			}
+			answer(nobody.Next(), ibcm.DREP, msg.LocalID)
+			answer(nobody, ibcm.DREP, msg.LocalID+1)
+			answer(nobody, ibcm.RTU, msg.LocalID)
+		}
+		from := fabrics[0].Host(0).Context(t.Context())
+		if _, err := rdmacm.Dial(from, "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), ": resolve address: ") || asked < 2 {
+			t.Errorf("after %d requests: %v", asked, err)
+		}
+		// A program that doesn't wait for the event, and a host that answers twice.
+		ch := closed(t, must(rdmacm.NewEventChannelFor(fabrics[0].Host(0).Device(0).Addrs()[0]))(t))
+		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		if err := id.ResolveAddr(netip.AddrPortFrom(fabrics[0].Host(0).Device(0).Addrs()[0], 0), netip.AddrPortFrom(nobody, 1), time.Second); err != nil {
 			t.Error(err)
 		}
-		if _, err := rdmacm.Dial(fabrics[0].Host(0).Context(t.Context()), "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) {
+		if err := id.ResolveRoute(time.Second); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
+		}
+		c.mu.Lock()
+		c.to[nobody] = func(d rdmatest.Datagram) {
+			msg, _ := isMAD(d)
+			for range 2 {
+				answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
+				c.to[d.Src](packetToCM(rdmatest.Datagram{Src: nobody, Dst: d.Src, SrcPort: d.SrcPort}, answer.Marshal()))
+			}
+		}
+		c.mu.Unlock()
+		again := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		if err := again.ResolveAddr(netip.AddrPortFrom(fabrics[0].Host(0).Device(0).Addrs()[0], 0), netip.AddrPortFrom(nobody, 1), time.Second); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		resolved := 0
+		for ev, err := ch.Get(ctx); err == nil; ev, err = ch.Get(ctx) {
+			if ev.Type == rdmacm.EventAddrResolved && ev.ID == again {
+				resolved++
+			}
+			ev.Ack()
+		}
+		if resolved != 1 {
+			t.Errorf("resolved %d times", resolved)
+		}
+	})
+}
+
+// A request that is not answered, although the host is there, fails after Linux's retries.
+func TestWireUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		requests := 0
+		c.loses = func(d rdmatest.Datagram) bool {
+			msg, ok := isMAD(d)
+			if !ok || msg.Kind != ibcm.REQ {
+				return false
+			}
+			requests++
+			// The peer asks for time to confirm an answer that there wasn't.
+			mra := ibcm.Message{Kind: ibcm.MRA, RemoteID: msg.LocalID, LocalID: 5, Of: 1, Timeout: 24}
+			receive, answer := c.to[d.Src], packetToCM(rdmatest.Datagram{Src: d.Dst, Dst: d.Src, SrcPort: d.SrcPort}, mra.Marshal())
+			time.AfterFunc(time.Millisecond, func() { receive(answer) })
+			return true
+		}
+		ctx, cancel := context.WithTimeout(fabrics[0].Host(0).Context(t.Context()), 5*time.Minute)
+		defer cancel()
+		if _, err := rdmacm.Dial(ctx, fabrics[1].Host(0).Addr()+":7471"); !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
+			t.Errorf("after %d requests: %v", requests, err)
 		}
 	})
 }
@@ -152,8 +229,15 @@ func TestWireNobody(t *testing.T) {
 // A peer that gives up before it is answered is gone for the server's program.
 func TestWireAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabrics, _ := lay(t, rdmatest.RXE, 0)
+		fabrics, c := lay(t, rdmatest.RXE, 0)
 		l := closed(t, must(rdmacm.Listen(t.Context(), fabrics[1].Host(0).Addr()+":0"))(t))
+		const timeout, ofAnother = 4, 2
+		c.loses = func(d rdmatest.Datagram) bool {
+			if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REJ && (msg.Reason != timeout || msg.Of != ofAnother || msg.GUID != 0) {
+				t.Errorf("%+v", msg)
+			}
+			return false
+		}
 		ctx, cancel := context.WithCancel(fabrics[0].Host(0).Context(t.Context()))
 		dialled := make(chan error, 1)
 		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String()); dialled <- err }()
@@ -163,6 +247,138 @@ func TestWireAbandoned(t *testing.T) {
 		time.Sleep(time.Millisecond) // of the bubble's time
 		if _, err := r.Accept(t.Context(), nil); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
+		}
+	})
+}
+
+// A request that rdma_cm would not send is refused, and a packet that is no message of the connection manager ignored.
+func TestWireRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		own, peer := netip.MustParseAddr(fabrics[1].Host(0).Addr()), netip.MustParseAddr("203.0.113.9")
+		l := closed(t, must(rdmacm.Listen(t.Context(), own.String()+":7471"))(t))
+		answers := make(chan ibcm.Message, 4)
+		c.to[peer] = func(d rdmatest.Datagram) {
+			msg, _ := isMAD(d)
+			if msg.Kind == ibcm.REP {
+				rtu := ibcm.Message{Kind: ibcm.RTU, LocalID: msg.RemoteID, RemoteID: msg.LocalID}
+				c.to[own](packetToCM(rdmatest.Datagram{Src: peer, Dst: own, SrcPort: 1}, rtu.Marshal()))
+				return
+			}
+			answers <- msg
+		}
+		number := uint32(5)
+		send := func(change func(p *roce.Packet, msg *ibcm.Message)) {
+			number++
+			msg := ibcm.Message{Kind: ibcm.REQ, LocalID: number, Space: ibcm.SpaceTCP, Port: 7471, MTU: 3, Src: netip.AddrPortFrom(peer, 9), Dst: own}
+			p := roce.Packet{Opcode: roce.ServiceUD<<5 | roce.SendOnly, PKey: 0xffff, DestQPN: ibcm.QP, SrcQPN: ibcm.QP, QKey: ibcm.QKey}
+			change(&p, &msg)
+			if p.Payload == nil {
+				p.Payload = msg.Marshal()
+			}
+			r := roce.Route{Src: peer, Dst: own, SrcPort: 1}
+			c.to[own](rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: r.AppendICRC(p.Append(nil))})
+			time.Sleep(time.Second) // of the bubble's time
+		}
+		const ignored = 0
+		for name, c := range map[string]struct {
+			reason uint16
+			change func(p *roce.Packet, msg *ibcm.Message)
+		}{
+			"partition":      {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.PKey = 0x1234 }},
+			"Q_Key":          {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.QKey++ }},
+			"service":        {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }},
+			"operation":      {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUD<<5 | roce.SendOnlyImm }},
+			"port space":     {uint16(rdmacm.RejectInvalidServiceID), func(_ *roce.Packet, m *ibcm.Message) { m.Space = ibcm.SpaceUDP }},
+			"no addresses":   {uint16(rdmacm.RejectInvalidServiceID), func(p *roce.Packet, m *ibcm.Message) { p.Payload = m.Marshal(); p.Payload[24+140]++ }},
+			"its address":    {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Src = netip.AddrPortFrom(peer.Next(), 9) }},
+			"our address":    {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Dst = peer }},
+			"transport":      {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.Transport = 1 }},
+			"small path MTU": {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.MTU = 0 }},
+			"large path MTU": {uint16(rdmacm.RejectConsumer), func(_ *roce.Packet, m *ibcm.Message) { m.MTU = 6 }},
+		} {
+			send(c.change)
+			var reason uint16
+			select {
+			case answer := <-answers:
+				if reason = answer.Reason; answer.Kind != ibcm.REJ || answer.RemoteID != number {
+					t.Errorf("%s: %+v", name, answer)
+				}
+			default:
+			}
+			if reason != c.reason {
+				t.Errorf("%s: reason %d, want %d", name, reason, c.reason)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if r, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("request %v, %v", r, err)
+		}
+		device := fabrics[1].Host(0).Device(0)
+		device.SetLink(false)
+		send(func(*roce.Packet, *ibcm.Message) {})
+		device.SetLink(true)
+		limited := func(p *roce.Packet, m *ibcm.Message) { p.PKey, m.MTU = 0x7fff, 1 }
+		send(limited)
+		conn := closed(t, must(must(l.Next(t.Context()))(t).Accept(t.Context(), nil))(t))
+		if got := must(conn.QP().Query())(t).PathMTU; got != verbs.MTU256 {
+			t.Errorf("path MTU %v", got)
+		}
+	})
+}
+
+// A program that is slow to take an answer asks for time, and may refuse the answer.
+func TestWireSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		kinds := make(map[ibcm.Kind]int)
+		const ofREP = 1
+		own, dst := netip.MustParseAddr(fabrics[0].Host(0).Addr()), netip.MustParseAddr(fabrics[1].Host(0).Addr())
+		c.loses = func(d rdmatest.Datagram) bool {
+			msg, _ := isMAD(d)
+			kinds[msg.Kind]++
+			if fromClient := d.Dst == dst; fromClient && (msg.Kind == ibcm.MRA || msg.Kind == ibcm.REJ) && msg.Of != ofREP {
+				t.Errorf("%+v", msg)
+			}
+			return false
+		}
+		l := closed(t, must(rdmacm.Listen(t.Context(), fabrics[1].Host(0).Addr()+":0"))(t))
+		accepted := make(chan error, 1)
+		go func() {
+			r, err := l.Next(context.Background())
+			if err == nil {
+				_, err = r.Accept(context.Background(), nil)
+			}
+			accepted <- err
+		}()
+		ch := closed(t, must(rdmacm.NewEventChannelFor(own))(t))
+		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		for _, step := range []func() error{
+			func() error { return id.ResolveAddr(netip.AddrPortFrom(own, 0), l.Addr(), time.Minute) },
+			func() error { return id.ResolveRoute(time.Minute) },
+			func() error { return id.Connect(t.Context(), &rdmacm.ConnParam{QPN: 5}) },
+		} {
+			err := step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ev := must(ch.Get(t.Context()))(t)
+			ev.Ack()
+			if ev.Err != nil {
+				t.Fatal(ev)
+			}
+		}
+		time.Sleep(8 * time.Second) // of the bubble's time
+		if err := id.Reject(nil); err != nil {
+			t.Error(err)
+		}
+		var rejected *rdmacm.RejectedError
+		if err := <-accepted; !errors.As(err, &rejected) {
+			t.Error(err)
+		}
+		if kinds[ibcm.MRA] == 0 || kinds[ibcm.REJ] == 0 {
+			t.Error(kinds)
 		}
 	})
 }
@@ -197,8 +413,90 @@ func TestWireDatagramService(t *testing.T) {
 	for _, k := range onWire {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fabrics, _ := lay(t, k, 0)
+				fabrics, c := lay(t, k, 0)
+				// Each message arrives twice, after messages that are for connections.
+				c.loses = func(d rdmatest.Datagram) bool {
+					msg, ok := isMAD(d)
+					if !ok || msg.Kind != ibcm.SIDRREP {
+						return false
+					}
+					receive := c.to[d.Dst]
+					time.AfterFunc(3*time.Microsecond, func() { receive(d) })
+					for _, kind := range []ibcm.Kind{ibcm.REP, ibcm.REJ, ibcm.DREQ} {
+						other := ibcm.Message{Kind: kind, LocalID: 5, RemoteID: msg.RemoteID}
+						time.AfterFunc(0, func() { receive(packetToCM(d, other.Marshal())) })
+					}
+					return false
+				}
 				datagramService(t, fabrics[0].Host(0), fabrics[1].Host(0), 4)
+				cfg, _ := datagrams(t)
+				var rejected *rdmacm.RejectedError
+				if _, err := (&rdmacm.Dialer{Config: *cfg}).Dial(fabrics[0].Host(0).Context(t.Context()), fabrics[1].Host(0).Addr()+":7471"); !errors.As(err, &rejected) {
+					t.Errorf("no listener: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What is sent to a group arrives at its members in another fabric, until they leave. A member that only sends receives nothing.
+func TestWireMulticast(t *testing.T) {
+	for _, k := range onWire {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fabrics, c := lay(t, k, 0)
+				group := netip.MustParseAddr("239.1.2.3")
+				join := func(f *rdmatest.Fabric, flags rdmacm.JoinFlags) (*rdmacm.Conn, *rdmacm.Group, *uverbs.MR) {
+					cfg, mr := datagrams(t)
+					end := must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(0).Addr()), cfg))(t)
+					return end, must(end.JoinMulticast(t.Context(), group, flags))(t), *mr
+				}
+				sender, to, _ := join(fabrics[0], rdmacm.JoinSendOnly)
+				receiver, in, mr := join(fabrics[1], rdmacm.JoinFullMember)
+				other, _, _ := join(fabrics[1], rdmacm.JoinFullMember)
+				send := func(data string) {
+					must(sender.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte(data), AH: to.Peer.AH, RemoteQPN: to.Peer.QPN, RemoteQKey: to.Peer.QKey}}))(t)
+					time.Sleep(time.Second) // of the bubble's time
+				}
+				arrived := func(c *rdmacm.Conn) bool {
+					wcs := make([]verbs.WC, 1)
+					return must(c.RecvCQ().Poll(wcs))(t) == 1 && wcs[0].ByteLen == uverbs.GRHSize+4 && wcs[0].SrcQPN == sender.QP().QPN()
+				}
+				// Neither a packet for a queue pair nor one of another service is for the group.
+				c.loses = func(d rdmatest.Datagram) bool {
+					r := roce.Route{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}
+					b, _ := r.Check(d.Payload)
+					receive := c.to[c.members[group][0]]
+					for _, change := range []func(p *roce.Packet){func(p *roce.Packet) { p.DestQPN-- }, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }} {
+						p := must(roce.Parse(b))(t)
+						change(&p)
+						other := d
+						other.Member, other.Payload = c.members[group][0], r.AppendICRC(p.Append(nil))
+						time.AfterFunc(0, func() { receive(other) })
+					}
+					return false
+				}
+				if len(c.members[group]) != 1 {
+					t.Errorf("members: %v", c.members)
+				}
+				send("data")
+				h, err := uverbs.ParseGRH(mr.Bytes()[:uverbs.GRHSize])
+				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group {
+					t.Errorf("%+v, %v", h, err)
+				}
+				defer func() {
+					if err := errors.Join(to.Close(), sender.Close(), receiver.Close(), c.wrong); err != nil {
+						t.Error(err)
+					}
+				}()
+				for i, leaves := range []func() error{in.Close, other.Close} {
+					if err := leaves(); err != nil {
+						t.Error(err)
+					}
+					if len(c.members[group]) != 1-i {
+						t.Errorf("members after %d have left: %v", i+1, c.members)
+					}
+				}
 			})
 		})
 	}
@@ -215,7 +513,7 @@ func TestWireForged(t *testing.T) {
 			}
 			return false
 		}
-		_, accepted := meetOverWire(t, fabrics)
+		dialled, accepted := meetOverWire(t, fabrics)
 		rtu, _ := isMAD(genuine[0])
 		send := func(src netip.Addr, change func(*ibcm.Message)) {
 			msg := rtu
@@ -235,7 +533,13 @@ func TestWireForged(t *testing.T) {
 			t.Error("a forged message ended the connection")
 		case <-time.After(time.Second):
 		}
-		send(peer, func(m *ibcm.Message) { m.Kind, m.QPN = ibcm.DREQ, accepted.QP().QPN() })
+		// Another answer to the request, which has been answered.
+		rep := ibcm.Message{Kind: ibcm.REP, LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, QPN: accepted.QP().QPN() + 1}
+		back := rdmatest.Datagram{Src: genuine[0].Dst, Dst: peer, SrcPort: genuine[0].SrcPort}
+		c.to[peer](packetToCM(back, rep.Marshal()))
+		if err := dialled.Disconnect(); err != nil {
+			t.Error(err)
+		}
 		<-accepted.Done()
 	})
 }
@@ -253,11 +557,16 @@ func packetToCM(d rdmatest.Datagram, data []byte) rdmatest.Datagram {
 func FuzzWireCM(f *testing.F) {
 	base := rdmatest.NewWith(f, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1)})
 	var number uint32 // of the connection that the peer was asked for
-	receive := base.ConnectWire(func(d rdmatest.Datagram) {
-		if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REQ {
+	var receive func(rdmatest.Datagram)
+	receive = base.ConnectWire(func(d rdmatest.Datagram) {
+		switch msg, ok := isMAD(d); {
+		case ok && msg.Kind == ibcm.REQ:
 			number = msg.LocalID
+		case ok && msg.Kind == ibcm.DREQ && isPing(&msg):
+			answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
+			go receive(packetToCM(rdmatest.Datagram{Src: d.Dst, Dst: d.Src, SrcPort: 1}, answer.Marshal()))
 		}
-	})
+	}, nil)
 	own, peer := base.Host(0).Device(0).Addrs()[0], netip.MustParseAddr("203.0.113.9")
 	for kind := ibcm.REQ; kind <= ibcm.SIDRREP; kind++ {
 		msg := ibcm.Message{Kind: kind, LocalID: 5, Space: ibcm.SpaceTCP, Port: 7471, MTU: 3, Src: netip.AddrPortFrom(peer, 9), Dst: own}
@@ -270,8 +579,14 @@ func FuzzWireCM(f *testing.F) {
 		l, id := must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t), must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t)
 		defer l.Close()
 		defer id.Close()
-		for _, err := range []error{l.Bind(netip.AddrPortFrom(own, 7471)), l.Listen(backlog), id.ResolveAddr(netip.AddrPortFrom(own, 0), netip.AddrPortFrom(peer, 1), time.Minute),
-			id.ResolveRoute(time.Minute), id.Connect(t.Context(), &rdmacm.ConnParam{})} {
+		for _, err := range []error{l.Bind(netip.AddrPortFrom(own, 7471)), l.Listen(backlog), id.ResolveAddr(netip.AddrPortFrom(own, 0), netip.AddrPortFrom(peer, 1), time.Minute)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ev := must(ch.Get(t.Context()))(t)
+		ev.Ack()
+		for _, err := range []error{ev.Err, id.ResolveRoute(time.Minute), id.Connect(t.Context(), &rdmacm.ConnParam{})} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -256,10 +257,10 @@ func boards(nics []*Device) (all []Board) {
 	last := key{sn: "\x00"} // which no board has
 	for _, k := range keys {
 		if k.sn != last.sn {
-			all = append(all, Board{SerialNumber: orUnknown(k.sn)})
+			all = append(all, Board{SerialNumber: cmp.Or(k.sn, unknown)})
 		}
 		last = k
-		n := BoardNIC{Parent: orUnknown(""), ATS: groups[k][0].ATS}
+		n := BoardNIC{Parent: unknown, ATS: groups[k][0].ATS}
 		if k.parent != nil {
 			n.Parent = k.parent.Address
 		}
@@ -272,12 +273,7 @@ func boards(nics []*Device) (all []Board) {
 	return all
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "UNKNOWN"
-	}
-	return s
-}
+const unknown = "UNKNOWN" // rdma_topo's word
 
 // NICs returns a Complex for each NIC of any vendor, with the GPUs that are nearest to it, in the order of their
 // addresses. Those of the same NUMA node count as near, if none shares a switch or root port with it.

@@ -113,7 +113,7 @@ type Topology struct {
 }
 
 const (
-	maxFunctions = 1 << 16
+	maxFunctions = 1 << 13 // NICs looks at each pair of a NIC and a GPU
 	maxNames     = 1 << 12 // in a directory
 	maxDepth     = 256     // of bridges, because there are 256 buses
 	maxText      = 1 << 12
@@ -369,19 +369,22 @@ func Between(a, b *Device) Distance {
 }
 
 func between(a, b *Device) Distance {
-	up := make(map[*Device]int)
-	for d, n := a, 0; d != nil; d, n = d.Parent, n+1 {
-		up[d] = n
-	}
-	for d, n := b, 0; d != nil; d, n = d.Parent, n+1 {
-		if m, ok := up[d]; ok {
-			if m <= 2 && n <= 2 { // the port of the one, and that of the other, are of one switch
-				return SameSwitch
-			}
-			return SameRoot
+	x, y, m, n := a, b, depth(a), depth(b)
+	fromA, fromB := m, n
+	for x != y { // the deeper one goes up, until they meet or both have left their roots
+		if m >= n {
+			x, m = x.Parent, m-1
+		} else {
+			y, n = y.Parent, n-1
 		}
 	}
-	return a.FromNode(b.NUMANode)
+	switch {
+	case x == nil:
+		return a.FromNode(b.NUMANode)
+	case fromA-m <= 2 && fromB-n <= 2: // the port of the one, and that of the other, are of one switch
+		return SameSwitch
+	}
+	return SameRoot
 }
 
 // FromNode returns the distance between a device and the memory of a NUMA node, where a negative number stands for an

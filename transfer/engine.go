@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -149,7 +151,7 @@ func (e *Engine) Close() error {
 	for _, s := range e.pending {
 		_ = s.Close()
 	}
-	peers := keys(e.peers)
+	peers := slices.Collect(maps.Keys(e.peers))
 	e.mu.Unlock()
 	var errs []error
 	for _, p := range peers {
@@ -157,7 +159,7 @@ func (e *Engine) Close() error {
 	}
 	e.all.Wait()
 	e.mu.Lock()
-	regions := keys(e.regions)
+	regions := slices.Collect(maps.Keys(e.regions))
 	e.mu.Unlock()
 	for _, r := range regions {
 		errs = append(errs, ignoreClosed(r.Close()))
@@ -166,13 +168,6 @@ func (e *Engine) Close() error {
 		errs = append(errs, pd.Close())
 	}
 	return failed("close", "engine", "", errors.Join(errs...))
-}
-
-func keys[T comparable](m map[T]struct{}) (all []T) {
-	for k := range m {
-		all = append(all, k)
-	}
-	return all
 }
 
 // Format implements [fmt.Formatter]. It prints the devices.

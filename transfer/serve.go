@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/oob"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -67,15 +68,11 @@ func (e *Engine) serve(l net.Listener, handle func(net.Conn)) error {
 			e.begin(s, handle)
 			continue
 		}
-		if temporary, ok := err.(interface{ Temporary() bool }); !ok || !temporary.Temporary() {
+		if !dialer.GoesOn(e.ctx, err) {
 			if e.isClosed() {
 				err = net.ErrClosed
 			}
 			return failed("serve", "listener at "+l.Addr().String(), "", err)
-		}
-		select { // as package net/http
-		case <-time.After(5 * time.Millisecond):
-		case <-e.ctx.Done():
 		}
 	}
 }

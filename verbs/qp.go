@@ -257,6 +257,7 @@ func (s PathMigState) String() string { return wordFor("PathMigState", pathMigNa
 type DataOrder uint32
 
 const (
+	// DataOrderWholeMessage means in order within the whole message.
 	DataOrderWholeMessage DataOrder = 1 << 0
 	// DataOrderAligned128 means in order within each aligned block of 128 bytes.
 	DataOrderAligned128 DataOrder = 1 << 1

@@ -25,8 +25,10 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/oob"
@@ -226,7 +228,7 @@ func get(ctx context.Context, server *redial.Redialer[*shard], keys []string, to
 		if string(got) != key {
 			return fmt.Errorf("no value for key %q", key)
 		}
-		fmt.Fprintf(to, "%s\n", value)
+		fmt.Fprintln(to, shown(value))
 	}
 	return nil
 }
@@ -243,10 +245,20 @@ func list(ctx context.Context, server *redial.Redialer[*shard], to io.Writer) er
 	}
 	for _, text := range stored {
 		if key, value, ok := bytes.Cut(text, []byte{0}); ok {
-			fmt.Fprintf(to, "%s %s\n", key, value)
+			fmt.Fprintln(to, shown(key), shown(value))
 		}
 	}
 	return nil
+}
+
+// shown returns a text of another client without what controls a terminal.
+func shown(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, string(text))
 }
 
 // read returns the texts of entries.

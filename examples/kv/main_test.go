@@ -69,6 +69,16 @@ func putGet(t *testing.T, address string, dial func(context.Context, string) (*m
 	if err := ask(&got, "list"); err != nil || got.String() != "colour red\nsize 10\n" && got.String() != "size 10\ncolour red\n" {
 		t.Errorf("%q, %v", &got, err)
 	}
+	got.Reset()
+	if err := ask(&got, "put", "shape\r", "\x1b[31mé"); err != nil {
+		t.Error(err)
+	}
+	if err := ask(&got, "get", "shape\r"); err != nil || got.String() != "\ufffd[31mé\n" {
+		t.Errorf("%q, %v", &got, err)
+	}
+	if err := ask(&got, "list"); err != nil || strings.ContainsAny(got.String(), "\r\x1b") {
+		t.Errorf("%q, %v", &got, err)
+	}
 	if err := ask(&got, "put", "big", strings.Repeat("x", entrySize-8)); err != nil {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ func newCluster(t *testing.T, kind rdmatest.Kind) *cluster {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.close)
-		c.replicas, c.addresses = append(c.replicas, r), append(c.addresses, r.addr().String())
+		c.replicas, c.addresses = append(c.replicas, r), append(c.addresses, r.ln.Addr().String())
 	}
 	return c
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -36,8 +35,6 @@ func newReplica(address string) (*replica, error) {
 	go r.serve()
 	return r, nil
 }
-
-func (r *replica) addr() netip.AddrPort { return r.ln.Addr() }
 
 func (r *replica) serve() {
 	defer close(r.done)

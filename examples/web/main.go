@@ -61,6 +61,9 @@ func main() {
 // shutdownTime is how long a server that is ended waits for the requests under way, and for their data.
 const shutdownTime = 10 * time.Second
 
+// headerTime is how long a client may take to send the header of a request.
+const headerTime = 10 * time.Second
+
 // serve serves until ctx ends. Then it waits for the requests under way, and until the clients have the data.
 // Its statistics are served at scraped, unless that is nil.
 func serve(ctx context.Context, address, dir string, scraped net.Listener) error {
@@ -75,9 +78,10 @@ func serve(ctx context.Context, address, dir string, scraped net.Listener) error
 	statistics := newStatistics(l)
 	if scraped != nil {
 		defer scraped.Close()
-		go func() { _ = http.Serve(scraped, statistics) }()
+		scrapes := http.Server{Handler: statistics, ReadHeaderTimeout: headerTime}
+		go func() { _ = scrapes.Serve(scraped) }()
 	}
-	server := http.Server{Handler: mux, ConnState: statistics.connState}
+	server := http.Server{Handler: mux, ConnState: statistics.connState, ReadHeaderTimeout: headerTime}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	select {

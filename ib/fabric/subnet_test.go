@@ -354,6 +354,46 @@ func TestMultiPath(t *testing.T) {
 	}
 }
 
+// TestWriteRecords checks that a member of a multicast group is in the tables of subnet administration
+// until its record is deleted.
+func TestWriteRecords(t *testing.T) {
+	top, err := madtest.FatTree(4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := openSubnet(t, top, "h1")
+	if err := s.StartSM("h1"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.StopSM()
+	p, err := s.Open("h1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	attr, err := p.Attr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := mad.MCMemberRecord{MGID: verbs.GID{0: 0xff, 1: 0x12, 2: 0x40, 3: 0x1b, 15: 9}, PortGID: attr.GIDs[0], JoinState: 1, QKey: 1, PKey: 0xffff}
+	const mask = mad.MaskMulticastMGID | mad.MaskMulticastPortGID | mad.MaskMulticastJoinState
+	member := group
+	if err := c.SetRecord(t.Context(), mask|mad.MaskMulticastQKey|mad.MaskMulticastPKey, &member); err != nil || member.MLID == 0 {
+		t.Fatalf("%+v, %v", member, err)
+	}
+	found := group
+	if err := c.QueryOne(t.Context(), mad.MaskMulticastMGID, &found); err != nil || found.MLID != member.MLID {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := c.DeleteRecord(t.Context(), mask, &group); err != nil {
+		t.Fatal(err)
+	}
+	var status *mad.StatusError
+	if err := c.QueryOne(t.Context(), mad.MaskMulticastMGID, &found); !errors.As(err, &status) || status.Status != mad.StatusSANoRecords {
+		t.Errorf("after the member has left: %v", err)
+	}
+}
+
 // TestSlots reads slots from descriptions of switches, as nodes choose them.
 func TestSlots(t *testing.T) {
 	for description, want := range map[string]string{

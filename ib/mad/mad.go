@@ -47,10 +47,17 @@ func failed(op, object, format string, args ...any) error {
 	return &verbs.Error{Op: op, Object: object, Err: fmt.Errorf(format, args...)}
 }
 
-func (m MAD) Class() Class        { return Class(m[1]) }
+// Class returns the management class.
+func (m MAD) Class() Class { return Class(m[1]) }
+
+// ClassVersion returns the version of the class.
 func (m MAD) ClassVersion() uint8 { return m[2] }
-func (m MAD) Method() Method      { return Method(m[3]) }
-func (m MAD) SetMethod(v Method)  { m[3] = byte(v) }
+
+// Method returns the method.
+func (m MAD) Method() Method { return Method(m[3]) }
+
+// SetMethod sets the method.
+func (m MAD) SetMethod(v Method) { m[3] = byte(v) }
 
 // IsResponse reports whether the MAD answers a request.
 func (m MAD) IsResponse() bool { return m.Method().IsResponse() }
@@ -76,11 +83,19 @@ func (m MAD) SetStatus(s Status) {
 const directionBit = 0x8000
 
 // TID returns the transaction ID. A response has the transaction ID of its request.
-func (m MAD) TID() uint64        { return binary.BigEndian.Uint64(m[8:]) }
-func (m MAD) SetTID(v uint64)    { binary.BigEndian.PutUint64(m[8:], v) }
-func (m MAD) AttrID() AttrID     { return AttrID(binary.BigEndian.Uint16(m[16:])) }
+func (m MAD) TID() uint64 { return binary.BigEndian.Uint64(m[8:]) }
+
+// SetTID sets the transaction ID.
+func (m MAD) SetTID(v uint64) { binary.BigEndian.PutUint64(m[8:], v) }
+
+// AttrID returns the number of the attribute.
+func (m MAD) AttrID() AttrID { return AttrID(binary.BigEndian.Uint16(m[16:])) }
+
+// SetAttrID sets the number of the attribute.
 func (m MAD) SetAttrID(v AttrID) { binary.BigEndian.PutUint16(m[16:], uint16(v)) }
-func (m MAD) Modifier() uint32   { return binary.BigEndian.Uint32(m[20:]) }
+
+// Modifier returns the attribute modifier, such as a port number.
+func (m MAD) Modifier() uint32 { return binary.BigEndian.Uint32(m[20:]) }
 
 // Data returns the bytes of the attribute, which follow the headers of the MAD's class. For an RMPP
 // message they are the payload of all segments.
@@ -97,19 +112,33 @@ func (m MAD) Data() []byte {
 }
 
 // MKey returns the M_Key of an SMP. The B_Key and the CC_Key of their classes are at the same offset.
-func (m MAD) MKey() uint64     { return binary.BigEndian.Uint64(m[24:]) }
+func (m MAD) MKey() uint64 { return binary.BigEndian.Uint64(m[24:]) }
+
+// SetMKey sets the M_Key.
 func (m MAD) SetMKey(v uint64) { binary.BigEndian.PutUint64(m[24:], v) }
 
-// The header of a directed route. DrSLID is PermissiveLID unless a part of the route before the hops
-// is routed by LID. DrDLID is PermissiveLID unless a part after the hops is.
+// HopPointer returns the index of the hop that a MAD with a directed route has reached.
+func (m MAD) HopPointer() uint8 { return m[6] }
 
-func (m MAD) HopPointer() uint8     { return m[6] }
+// SetHopPointer sets the index of the hop.
 func (m MAD) SetHopPointer(v uint8) { m[6] = v }
-func (m MAD) HopCount() uint8       { return m[7] }
-func (m MAD) SetHopCount(v uint8)   { m[7] = v }
-func (m MAD) DrSLID() uint16        { return binary.BigEndian.Uint16(m[32:]) }
-func (m MAD) SetDrSLID(v uint16)    { binary.BigEndian.PutUint16(m[32:], v) }
-func (m MAD) SetDrDLID(v uint16)    { binary.BigEndian.PutUint16(m[34:], v) }
+
+// HopCount returns the number of hops of a directed route.
+func (m MAD) HopCount() uint8 { return m[7] }
+
+// SetHopCount sets the number of hops.
+func (m MAD) SetHopCount(v uint8) { m[7] = v }
+
+// DrSLID returns the source of the part of the route before the hops. It is PermissiveLID unless
+// that part is routed by LID.
+func (m MAD) DrSLID() uint16 { return binary.BigEndian.Uint16(m[32:]) }
+
+// SetDrSLID sets the source of the part of the route before the hops.
+func (m MAD) SetDrSLID(v uint16) { binary.BigEndian.PutUint16(m[32:], v) }
+
+// SetDrDLID sets the destination of the part of the route after the hops. It is PermissiveLID
+// unless that part is routed by LID.
+func (m MAD) SetDrDLID(v uint16) { binary.BigEndian.PutUint16(m[34:], v) }
 
 // Returning reports whether a MAD with a directed route is on its way back.
 func (m MAD) Returning() bool { return m[4]&0x80 != 0 }
@@ -133,18 +162,33 @@ func (m MAD) ReturnPath() []byte { return m[192:256] }
 // The RMPP header of class SA and vendor range 2. Transports implement RMPP. A program sees the
 // header of a message's first segment.
 
-func (m MAD) RMPPVersion() uint8       { return m[24] }
-func (m MAD) SetRMPPVersion(v uint8)   { m[24] = v }
-func (m MAD) SetRMPPType(v RMPPType)   { m[25] = byte(v) }
-func (m MAD) RMPPFlags() RMPPFlags     { return RMPPFlags(m[26] & 7) }
+// RMPPVersion returns the version of RMPP, 0 if the MAD is no part of a message.
+func (m MAD) RMPPVersion() uint8 { return m[24] }
+
+// SetRMPPVersion sets the version of RMPP, which is 1.
+func (m MAD) SetRMPPVersion(v uint8) { m[24] = v }
+
+// SetRMPPType sets the type of the segment.
+func (m MAD) SetRMPPType(v RMPPType) { m[25] = byte(v) }
+
+// RMPPFlags returns the flags of the segment.
+func (m MAD) RMPPFlags() RMPPFlags { return RMPPFlags(m[26] & 7) }
+
+// SetRMPPFlags sets the flags of the segment.
 func (m MAD) SetRMPPFlags(v RMPPFlags) { m[26] = m[26]&^7 | byte(v)&7 }
-func (m MAD) RMPPSegment() uint32      { return binary.BigEndian.Uint32(m[28:]) }
-func (m MAD) SetRMPPSegment(v uint32)  { binary.BigEndian.PutUint32(m[28:], v) }
+
+// RMPPSegment returns the number of the segment, from 1.
+func (m MAD) RMPPSegment() uint32 { return binary.BigEndian.Uint32(m[28:]) }
+
+// SetRMPPSegment sets the number of the segment.
+func (m MAD) SetRMPPSegment(v uint32) { binary.BigEndian.PutUint32(m[28:], v) }
 
 // RMPPLength returns the PayloadLength of a DATA segment, or the NewWindowLast of an ACK. In the
 // first segment of a message the payload length is the length of the whole message with the class
 // header of each segment. In the last segment it is the length of that segment.
-func (m MAD) RMPPLength() uint32     { return binary.BigEndian.Uint32(m[32:]) }
+func (m MAD) RMPPLength() uint32 { return binary.BigEndian.Uint32(m[32:]) }
+
+// SetRMPPLength sets the length that RMPPLength returns.
 func (m MAD) SetRMPPLength(v uint32) { binary.BigEndian.PutUint32(m[32:], v) }
 
 // RMPPType is the type of a segment.
@@ -164,15 +208,21 @@ const (
 )
 
 // SMKey returns the SM_Key of a MAD of class SA.
-func (m MAD) SMKey() uint64     { return binary.BigEndian.Uint64(m[36:]) }
+func (m MAD) SMKey() uint64 { return binary.BigEndian.Uint64(m[36:]) }
+
+// SetSMKey sets the SM_Key.
 func (m MAD) SetSMKey(v uint64) { binary.BigEndian.PutUint64(m[36:], v) }
 
 // AttrOffset returns the distance between records in a response of class SA, in units of 8 bytes.
-func (m MAD) AttrOffset() uint16     { return binary.BigEndian.Uint16(m[44:]) }
+func (m MAD) AttrOffset() uint16 { return binary.BigEndian.Uint16(m[44:]) }
+
+// SetAttrOffset sets the distance between records.
 func (m MAD) SetAttrOffset(v uint16) { binary.BigEndian.PutUint16(m[44:], v) }
 
 // ComponentMask returns the mask of the record's fields that a query of class SA selects by.
-func (m MAD) ComponentMask() ComponentMask     { return ComponentMask(binary.BigEndian.Uint64(m[48:])) }
+func (m MAD) ComponentMask() ComponentMask { return ComponentMask(binary.BigEndian.Uint64(m[48:])) }
+
+// SetComponentMask sets the mask of the fields that a query selects by.
 func (m MAD) SetComponentMask(v ComponentMask) { binary.BigEndian.PutUint64(m[48:], uint64(v)) }
 
 // OUI returns the organization identifier of a MAD of vendor range 2.

@@ -13,7 +13,6 @@ const (
 	pmXmitWait        = 1 << 12
 	pmAdditionalExt   = 1 << 1
 	pmResponseTime    = 18
-	counterSelectAll  = 0xffff
 	counterSelect2Bit = 1
 )
 

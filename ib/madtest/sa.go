@@ -10,15 +10,14 @@ import (
 
 // Capabilities of subnet administration, and limits for the records that programs create.
 const (
-	saUDMulticast   = 1 << 9
-	saOptional      = 1 << 8
-	saMultiPath     = 1 << 10
-	saReverseRate   = 0x10
-	matchCapMask    = 1 << 31 // bit of the modifier: match records that have all CapMask bits of the query
-	maxGroups       = 1024
-	maxServices     = 1024
-	maxInforms      = 1024
-	pathsPerRequest = 1
+	saUDMulticast = 1 << 9
+	saOptional    = 1 << 8
+	saMultiPath   = 1 << 10
+	saReverseRate = 0x10
+	matchCapMask  = 1 << 31 // bit of the modifier: match records that have all CapMask bits of the query
+	maxGroups     = 1024
+	maxServices   = 1024
+	maxInforms    = 1024
 )
 
 // administer returns the response to a request of subnet administration.

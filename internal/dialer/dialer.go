@@ -1,4 +1,5 @@
-// Package dialer connects to the first address of a name that answers.
+// Package dialer holds what the Dialers and ListenConfigs share: attempts at the addresses of a name, dials that are
+// repeated, and errors.
 package dialer
 
 import (

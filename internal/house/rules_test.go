@@ -171,7 +171,7 @@ var mayImport = map[string][]string{
 	"valkeyrdma":                {"internal/conn", "internal/dialer", "internal/netconn", "rdmacm", "uverbs", "verbs"},
 	"msg":                       {"internal/accept", "internal/conn", "internal/dialer", "internal/hooks", "internal/onesided", "internal/wait", "oob", "rdmacm", "uverbs", "verbs"},
 	"internal/foreign":          {"oob", "uverbs"},
-	"transfer":                  {"internal/foreign", "internal/onesided", "oob", "rdmacm", "topo", "uverbs", "verbs"},
+	"transfer":                  {"internal/dialer", "internal/foreign", "internal/onesided", "oob", "rdmacm", "topo", "uverbs", "verbs"},
 	"transfer/mooncake":         {"internal/conn", "internal/foreign", "internal/hooks", "oob", "rdmacm", "transfer", "uverbs", "verbs"},
 	"s3rdma":                    {"uverbs", "verbs"},
 	"docs/concepts":             {"ib/fabric", "ib/mad", "ib/madtest", "rdmacm", "rdmatest", "uverbs", "verbs"},

@@ -86,6 +86,31 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// Other management datagrams, and those that are too short, are refused. A request without the addresses of rdma_cm has none.
+func TestOther(t *testing.T) {
+	request := ibcm.Message{Kind: ibcm.REQ, Src: netip.MustParseAddrPort("192.0.2.1:5"), Dst: netip.MustParseAddr("192.0.2.2")}
+	const kind, addresses = 17, 24 + 140
+	for name, change := range map[string]func(b []byte) []byte{
+		"short":           func(b []byte) []byte { return b[: ibcm.Size-1 : ibcm.Size-1] },
+		"base version":    func(b []byte) []byte { b[0]++; return b },
+		"class":           func(b []byte) []byte { b[1]++; return b },
+		"version":         func(b []byte) []byte { b[2]++; return b },
+		"method":          func(b []byte) []byte { b[3]++; return b },
+		"LAP, not a kind": func(b []byte) []byte { b[kind] = 0x19; return b },
+	} {
+		if m, err := ibcm.Parse(change(request.Marshal())); err == nil {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+	for at, value := range map[int]byte{addresses: 1, addresses + 1: 5 << 4} {
+		b := request.Marshal()
+		b[at] = value
+		if m, err := ibcm.Parse(b); err != nil || m.Src.IsValid() || m.Dst.IsValid() {
+			t.Errorf("byte %d: %+v, %v", at, m, err)
+		}
+	}
+}
+
 // What is read can be written, and reads the same.
 func FuzzParse(f *testing.F) {
 	for _, b := range messages(f) {

@@ -54,6 +54,29 @@ func TestPackets(t *testing.T) {
 	}
 }
 
+// Packets that are cut, or have a version, service, operation or length that RoCE hasn't, are refused.
+func TestDamaged(t *testing.T) {
+	write := Packet{Opcode: WriteOnly, Payload: make([]byte, MostPayload)}
+	const flags = 1
+	for name, change := range map[string]func(b []byte) []byte{
+		"shorter than a BTH":    func(b []byte) []byte { return b[: bthSize-1 : bthSize-1] },
+		"shorter than its RETH": func(b []byte) []byte { return b[:bthSize+15] },
+		"less than its padding": func(b []byte) []byte { b[flags] |= 3 << 4; return b[:bthSize+16+2] },
+		"too long":              func(b []byte) []byte { return append(b, 0) },
+		"version 1":             func(b []byte) []byte { b[flags] |= 1; return b },
+		"service RD":            func(b []byte) []byte { b[0] |= ServiceRD << 5; return b },
+		"service XRC":           func(b []byte) []byte { b[0] |= ServiceXRC << 5; return b },
+		"FLUSH":                 func(b []byte) []byte { b[0] = 0x1c; return b },
+	} {
+		if _, err := Parse(write.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := Parse(change(write.Append(nil))); err == nil {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
 // Any identification of IPv4, which a socket does not show, is taken for
 // correct; another damaged bit is found. Package decode checks the ICRC of packets that Linux sent.
 func TestICRC(t *testing.T) {

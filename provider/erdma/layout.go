@@ -39,7 +39,6 @@ const (
 	hdrFence       = 1 << 24
 	hdrSolicited   = 1 << 23
 	hdrSignaled    = 1 << 22
-	hdrIndex       = 0xffff // index of the next send
 )
 
 // The operations, as sends and completions name them.

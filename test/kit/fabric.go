@@ -21,7 +21,6 @@ const (
 	DummyIPv4 = "10.81.0.1"
 	DummyIPv6 = "fd81::1"
 	VethIPv4  = "10.82.0.1" // here
-	vethIPv6  = "fd82::1"
 	FarIPv4   = "10.82.0.2" // in FarSpace
 	FarIPv6   = "fd82::2"
 	FarSpace  = "gvfar"

@@ -60,6 +60,7 @@ ip addr add 192.0.2.1/24 dev gvveth0 && $there ip addr add 192.0.2.2/24 dev gvve
 ip link set gvveth0 up && $there ip link set gvveth1 up && rdma link add gvwire type rxe netdev gvveth0 || exit 1
 sandbox() { $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- "$@"; }
 rxe() { "$@" -d gvwire; }
+again() { while kill -0 $server; do "$@" || return; done; }
 $SERVER & server=$!
 until $CLIENT; do kill -0 $server || exit 1; done
 wait $server
@@ -73,6 +74,7 @@ func TestSandboxWire(t *testing.T) {
 	}
 	kit.NoLeak(t)
 	const pong, ping, complete, equal = " iters in ", "ping data: rdma-ping-2", "data transfers complete", "all data is equal"
+	const receiving = "receiving data transfers" // of a group
 	const onesided = kit.CMTestBin + " onesided"
 	for _, c := range kit.FewElsewhere([]struct {
 		options, server, client, want string
@@ -85,6 +87,8 @@ func TestSandboxWire(t *testing.T) {
 		{"-d mlx5", "rping -s -C 3 -a 192.0.2.1", "sandbox rping -c -v -V -C 3 -a 192.0.2.1", ping, 1},
 		{"-d mlx5", "sandbox udaddy -b 192.0.2.2", "udaddy -s 192.0.2.2", complete, 2},
 		{"-d rxe", "udaddy -b 192.0.2.1", "sandbox udaddy -s 192.0.2.1", complete, 2},
+		{"-d rxe", "sandbox mckey -C 4 -m 239.83.1.9 -b 192.0.2.2", "again mckey -s -C 4 -m 239.83.1.9 -b 192.0.2.1", receiving, 1},
+		{"-d mlx5", "mckey -C 4 -m 239.83.1.9 -b 192.0.2.1", "again sandbox mckey -s -C 4 -m 239.83.1.9 -b 192.0.2.2", receiving, 1},
 		// WRITE, READ and atomic operations of either end
 		{"-d rxe", "sandbox " + onesided, "rxe " + onesided + " -s 192.0.2.2", equal, 2},
 		{"-d mlx5", "rxe " + onesided, "sandbox " + onesided + " -s 192.0.2.1", equal, 2},

@@ -18,23 +18,21 @@ const (
 
 // The device's statuses.
 const (
-	statusOK       = 0
-	flushed        = 1
-	qpInternal     = 2
-	unsupportedOp  = 3
-	invalidAH      = 4
-	invalidLKey    = 5
-	badLength      = 6
-	badAddress     = 7
-	aborted        = 8
-	badDestQPN     = 9
-	noReceive      = 10
-	peerBadLength  = 11
-	badStatus      = 12
-	unresponsive   = 13
-	unknownPeer    = 14
-	unreachable    = 15
-	featureDiffers = 18
+	statusOK      = 0
+	flushed       = 1
+	qpInternal    = 2
+	unsupportedOp = 3
+	invalidAH     = 4
+	invalidLKey   = 5
+	badLength     = 6
+	badAddress    = 7
+	aborted       = 8
+	badDestQPN    = 9
+	noReceive     = 10
+	peerBadLength = 11
+	badStatus     = 12
+	unknownPeer   = 14
+	unreachable   = 15
 )
 
 // statuses holds the device's numbers for those of the verbs.

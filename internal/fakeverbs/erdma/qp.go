@@ -457,10 +457,7 @@ const (
 	recvKey     = 3 // 3 to 7 are of the receiving end: bad key, outside, not permitted, another PD, wraps around
 	recvAddr    = 4
 	recvRight   = 5
-	recvPD      = 6
-	recvWrap    = 7
 	sendFormat  = 8
-	noReads     = 9
 	sendKey     = 10 // 10 to 14 are the same of the sending end
 	sendAddr    = 11
 	sendRight   = 12

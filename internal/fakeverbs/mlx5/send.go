@@ -506,12 +506,11 @@ func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 func (q *QP) isRaw() bool { return q.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET }
 
 const (
-	checksums    = 0xc0 // checksums of layers 3 and 4, which the device fills in
-	ethHeader    = 18   // including a VLAN tag
-	ethFrameAt   = 14
-	l3Right      = 0x02
-	l4Right      = 0x04
-	headersRight = l3Right | l4Right
+	checksums  = 0xc0 // checksums of layers 3 and 4, which the device fills in
+	ethHeader  = 18   // including a VLAN tag
+	ethFrameAt = 14
+	l3Right    = 0x02
+	l4Right    = 0x04
 )
 
 // checks returns the bytes of a completion that describe a packet: the valid checksums and the headers.

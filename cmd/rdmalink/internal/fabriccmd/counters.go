@@ -127,7 +127,7 @@ func counterRows() []cli.Row[countersOptions] {
 			o.interval = d
 			return nil
 		}),
-		cli.NewRow(0, "count", "N", "with -i: number of intervals", number("number of intervals", 1, math.MaxInt32, func(o *countersOptions) *int { return &o.count })),
+		cli.NewRow(0, "count", "N", "with -i: number of intervals", cli.Number("number of intervals", 1, math.MaxInt32, func(o *countersOptions) *int { return &o.count })),
 	)
 }
 

@@ -41,7 +41,7 @@ func (w *walk) walking() *walk { return w }
 
 func walkRows[T any, P walkOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
-		cli.NewRow('o', "outstanding_smps", "N", "maximum number of outstanding requests (default 2)", number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
+		cli.NewRow('o', "outstanding_smps", "N", "maximum number of outstanding requests (default 2)", cli.Number("number of requests", 1, math.MaxUint16, func(o *T) *int { return &P(o).walking().inFlight })),
 	}
 }
 

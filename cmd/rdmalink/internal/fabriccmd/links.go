@@ -35,7 +35,7 @@ If a link is slower or narrower than both ends support, it adds a note: Could be
 	cli.NewRow('G', "port-guid", "GUID", "begin at the node of the port with this GUID, and print only its links", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
 	cli.NewRow('S', "switch", "GUID", "the same", func(o *linksOptions, v string) error { o.portGUID = v; return nil }),
 	cli.NewRow('D', "Direct", "ROUTE", "begin at the end of this directed route, and print only its links", func(o *linksOptions, v string) error { o.direct = v; return nil }),
-	cli.NewRow('n', "hops", "N", "with -G or -D: number of hops to discover (default 1)", number("number of hops", 1, mad.MaxHops, func(o *linksOptions) *int { return &o.hops })),
+	cli.NewRow('n', "hops", "N", "with -G or -D: number of hops to discover (default 1)", cli.Number("number of hops", 1, mad.MaxHops, func(o *linksOptions) *int { return &o.hops })),
 	cli.NewRow('a', "all", "", "with -G or -D: print the links of all nodes that were found", cli.Flag(func(o *linksOptions) *bool { return &o.all })),
 	cacheRow[linksOptions](),
 	namesRow[linksOptions](),

@@ -36,9 +36,9 @@ path works, but do not measure the latency of RDMA.
 	lidRow[pingOptions](),
 	guidRow[pingOptions](),
 	smRow[pingOptions](),
-	cli.NewRow('c', "count", "N", "number of pings (default: until interrupted)", number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
+	cli.NewRow('c', "count", "N", "number of pings (default: until interrupted)", cli.Number("number of pings", 1, math.MaxInt32, func(o *pingOptions) *int { return &o.count })),
 	cli.NewRow('f', "flood", "", "send the next ping as soon as the response arrives (default: one per second)", cli.Flag(func(o *pingOptions) *bool { return &o.flood })),
-	cli.NewRow('o', "oui", "OUI", "organization of the vendor class (default 0x1405, OpenIB)", number("OUI", 1, 1<<24-1, func(o *pingOptions) *int { return &o.oui })),
+	cli.NewRow('o', "oui", "OUI", "organization of the vendor class (default 0x1405, OpenIB)", cli.Number("OUI", 1, 1<<24-1, func(o *pingOptions) *int { return &o.oui })),
 	cli.NewRow('S', "Server", "", "answer pings", cli.Flag(func(o *pingOptions) *bool { return &o.server })),
 ), doPing)
 

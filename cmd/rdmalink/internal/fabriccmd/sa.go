@@ -81,8 +81,8 @@ func saRows() []cli.Row[saOptions] {
 	list.Long = "list"
 	return []cli.Row[saOptions]{
 		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *saOptions, v string) error { o.device = v; return nil }),
-		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *saOptions) *int { return &o.port })),
-		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *saOptions) *int { return &o.timeout })),
+		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", cli.Number("port", 1, math.MaxUint8, func(o *saOptions) *int { return &o.port })),
+		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", cli.Number("timeout", 1, math.MaxInt32, func(o *saOptions) *int { return &o.timeout })),
 		jsonRow[saOptions](),
 		cli.NewRow('K', "show_keys", "", "print keys", cli.Flag(func(o *saOptions) *bool { return &o.showKeys })),
 		kind('p', "PR", "print PathRecords"),
@@ -129,7 +129,7 @@ func saRows() []cli.Row[saOptions] {
 			o.smKey = n
 			return nil
 		}),
-		cli.NewRow(0, "max-message", "MIB", "longest response to accept, in MiB (default 64)", number("length", 1, 1<<10-1, func(o *saOptions) *int { return &o.longest })),
+		cli.NewRow(0, "max-message", "MIB", "longest response to accept, in MiB (default 64)", cli.Number("length", 1, 1<<10-1, func(o *saOptions) *int { return &o.longest })),
 		value(0, "slid", "LID of the source of paths", math.MaxUint16),
 		value(0, "dlid", "LID of the destination of paths", math.MaxUint16),
 		value(0, "mlid", "LID of the multicast group of members", math.MaxUint16),

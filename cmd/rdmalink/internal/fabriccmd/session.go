@@ -37,8 +37,8 @@ func (c *common) base() *common { return c }
 func commonRows[T any, P commandOptions[T]]() []cli.Row[T] {
 	return []cli.Row[T]{
 		cli.NewRow('C', "Ca", "DEV", "RDMA device (default: that of the first active InfiniBand port)", func(o *T, v string) error { P(o).base().device = v; return nil }),
-		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", number("port", 1, math.MaxUint8, func(o *T) *int { return &P(o).base().port })),
-		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", number("timeout", 1, math.MaxInt32, func(o *T) *int { return &P(o).base().timeout })),
+		cli.NewRow('P', "Port", "PORT", "port of the device (default: the first active one)", cli.Number("port", 1, math.MaxUint8, func(o *T) *int { return &P(o).base().port })),
+		cli.NewRow('t', "timeout", "MS", "timeout of each request, in milliseconds (default 1000)", cli.Number("timeout", 1, math.MaxInt32, func(o *T) *int { return &P(o).base().timeout })),
 		cli.NewRow('y', "m_key", "KEY", "M_Key of requests of subnet management", func(o *T, v string) error {
 			n, err := strconv.ParseUint(v, 0, 64)
 			if err != nil {
@@ -61,11 +61,7 @@ func namesRow[T any, P commandOptions[T]]() cli.Row[T] {
 
 // smRow returns the option of commands that query subnet administration.
 func smRow[T any, P commandOptions[T]]() cli.Row[T] {
-	return cli.NewRow('s', "sm_port", "LID", "LID of the subnet manager (default: that of the port)", number("LID", 1, math.MaxUint16, func(o *T) *int { return &P(o).base().smLID }))
-}
-
-func number[T any](name string, least, most int64, field func(*T) *int) func(*T, string) error {
-	return cli.Number(name, least, most, field)
+	return cli.NewRow('s', "sm_port", "LID", "LID of the subnet manager (default: that of the port)", cli.Number("LID", 1, math.MaxUint16, func(o *T) *int { return &P(o).base().smLID }))
 }
 
 // session is the state of a command: its options, its output, and the open port.

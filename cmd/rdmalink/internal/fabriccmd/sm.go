@@ -38,7 +38,7 @@ subnet managers do to each other: 1 hand over, 2 acknowledge, 3 disable, 4 stand
 // smNumber returns the function that parses a field of a Set. It stores the number plus one, because 0
 // means that the option was not given.
 func smNumber(name string, most int64, field func(*smOptions) *int) func(*smOptions, string) error {
-	read := number(name, 0, most, field)
+	read := cli.Number(name, 0, most, field)
 	return func(o *smOptions, v string) error {
 		err := read(o, v)
 		*field(o)++

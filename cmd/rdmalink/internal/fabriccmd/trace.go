@@ -29,7 +29,7 @@ the multicast forwarding tables of a group, for which it discovers the fabric.
 	lidRow[traceOptions](),
 	guidRow[traceOptions](),
 	smRow[traceOptions](),
-	cli.NewRow('m', "mlid", "MLID", "follow the packets of this multicast group", number("multicast LID", 0xc000, 0xfffe, func(o *traceOptions) *int { return &o.mlid })),
+	cli.NewRow('m', "mlid", "MLID", "follow the packets of this multicast group", cli.Number("multicast LID", 0xc000, 0xfffe, func(o *traceOptions) *int { return &o.mlid })),
 	cli.NewRow('n', "no_info", "", "print GUIDs and ports only", cli.Flag(func(o *traceOptions) *bool { return &o.simple })),
 	namesRow[traceOptions](),
 ), showTrace)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -23,16 +24,22 @@ type wire struct {
 	failing sync.Once    // an error of sending is printed
 	out     cli.Output
 
+	receive func(rdmatest.Datagram)
+
 	mu      sync.Mutex
 	dropped map[error]int // dropped datagrams by the error of Open
+	groups  map[membership]*net.UDPConn
 }
+
+// membership is that of a host in a multicast group.
+type membership struct{ own, group netip.Addr }
 
 // wireBuffer is how many bytes a socket keeps, if the machine allows so many.
 const wireBuffer = 4 << 20
 
 // openWire opens the sockets. Nothing but these listens.
 func openWire(addrs []netip.Addr, key []byte, out cli.Output) (*wire, error) {
-	w := &wire{sockets: make(map[netip.Addr]*net.UDPConn), key: key, out: out, dropped: make(map[error]int)}
+	w := &wire{sockets: make(map[netip.Addr]*net.UDPConn), key: key, out: out, dropped: make(map[error]int), groups: make(map[membership]*net.UDPConn)}
 	if key != nil {
 		w.sealer = roce.NewSealer(key)
 	}
@@ -60,8 +67,8 @@ func explainWire(err error, a netip.Addr) error {
 	return fmt.Errorf("--wire %v: %w", a, err)
 }
 
-// prepare makes the kernel send packets whole and with identification 0, which their ICRC covers, and receive packets without
-// a checksum of UDP, as rxe sends them.
+// prepare makes the kernel send packets whole, with identification 0, which their ICRC covers, and those to groups on the
+// interface that has the address. IPv4 does the latter by itself.
 func prepare(c *net.UDPConn, a netip.Addr) error {
 	_ = c.SetReadBuffer(wireBuffer) // what the machine allows
 	_ = c.SetWriteBuffer(wireBuffer)
@@ -75,23 +82,112 @@ func prepare(c *net.UDPConn, a netip.Addr) error {
 			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
 			return
 		}
-		const noChecksumReceived = 102 // UDP_NO_CHECK6_RX
-		set = errors.Join(unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO),
-			unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, noChecksumReceived, 1))
+		index, err := interfaceOf(a)
+		set = errors.Join(err, unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO), acceptUnchecked(int(fd)),
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index))
 	})
 	return errors.Join(err, set)
 }
 
 // connect connects the fabric, whose hosts have the addresses.
 func (w *wire) connect(f *rdmatest.Fabric) {
-	receive := f.ConnectWire(w.send)
+	w.receive = f.ConnectWire(w.send, w.join)
 	for own, c := range w.sockets {
-		go w.serve(c, own, receive)
+		go w.serve(c, rdmatest.Datagram{Dst: own})
 	}
 }
 
-// serve receives the datagrams for a host's address.
-func (w *wire) serve(c *net.UDPConn, own netip.Addr, receive func(rdmatest.Datagram)) {
+// join opens the socket of a host's membership in a group, or closes it. The fabric calls it once at a time.
+func (w *wire) join(own, group netip.Addr, member bool) error {
+	m := membership{own, group}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !member {
+		if c := w.groups[m]; c != nil {
+			c.Close()
+		}
+		delete(w.groups, m)
+		return nil
+	}
+	c, err := listenGroup(own, group)
+	if err != nil {
+		w.out.Note("--wire: multicast group %v at %v: %v", group, own, err)
+		return err
+	}
+	w.groups[m] = c
+	go w.serve(c, rdmatest.Datagram{Dst: group, Member: own})
+	return nil
+}
+
+// listenGroup returns a socket that receives what is sent to a group, on the interface that has the address own. Package net
+// would bind it to all addresses.
+func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
+	const only = 0 // not what other sockets have joined
+	family, at, join := unix.AF_INET, unix.Sockaddr(nil), (func(fd int) error)(nil)
+	if group.Is4() {
+		at = &unix.SockaddrInet4{Addr: group.As4(), Port: roce.Port}
+		join = func(fd int) error {
+			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, only),
+				unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: group.As4(), Interface: own.As4()}))
+		}
+	} else {
+		index, err := interfaceOf(own)
+		if err != nil {
+			return nil, err
+		}
+		family, at = unix.AF_INET6, &unix.SockaddrInet6{Addr: group.As16(), Port: roce.Port, ZoneId: uint32(index)}
+		join = func(fd int) error {
+			return errors.Join(acceptUnchecked(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, only),
+				unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
+		}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	file := os.NewFile(uintptr(fd), "multicast")
+	defer file.Close()                                                                                           // FilePacketConn duplicates it
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), join(fd)); err != nil { // beside other sandboxes
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	if err := unix.Bind(fd, at); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	c, err := net.FilePacketConn(file)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+// interfaceOf returns the index of the interface that has an address.
+func interfaceOf(a netip.Addr) (int, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return 0, err
+		}
+		for _, own := range addrs {
+			if n, ok := own.(*net.IPNet); ok && n.IP.Equal(a.AsSlice()) {
+				return i.Index, nil
+			}
+		}
+	}
+	return 0, unix.EADDRNOTAVAIL
+}
+
+// acceptUnchecked makes a socket receive packets without a checksum of UDP, as rxe sends them.
+func acceptUnchecked(fd int) error {
+	const noChecksumReceived = 102 // UDP_NO_CHECK6_RX
+	return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noChecksumReceived, 1)
+}
+
+// serve receives datagrams for the destination of d.
+func (w *wire) serve(c *net.UDPConn, d rdmatest.Datagram) {
 	opener := roce.NewOpener(w.key)
 	for b := make([]byte, roce.MostPacket+roce.SealSize+1); ; {
 		n, from, err := c.ReadFromUDPAddrPort(b)
@@ -101,14 +197,14 @@ func (w *wire) serve(c *net.UDPConn, own netip.Addr, receive func(rdmatest.Datag
 		if err != nil {
 			continue
 		}
-		d := rdmatest.Datagram{Src: from.Addr().Unmap(), Dst: own, SrcPort: from.Port(), Payload: b[:n]}
+		d.Src, d.SrcPort, d.Payload = from.Addr().Unmap(), from.Port(), b[:n]
 		if w.key != nil {
 			if d.Payload, err = opener.Open(route(d), d.Payload, time.Now()); err != nil {
 				w.drop(d.Src, err)
 				continue
 			}
 		}
-		receive(d)
+		w.receive(d)
 	}
 }
 
@@ -141,11 +237,14 @@ func (w *wire) send(d rdmatest.Datagram) {
 
 // close closes the sockets, and reports how many datagrams were dropped.
 func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, c := range w.sockets {
 		c.Close()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	for _, c := range w.groups {
+		c.Close()
+	}
 	for why, n := range w.dropped {
 		w.out.Note("--wire-key: %d datagrams were dropped: %v", n, why)
 	}

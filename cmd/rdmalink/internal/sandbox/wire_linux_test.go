@@ -24,7 +24,7 @@ there="nsenter -t $other -n"
 ip link add veth0 type veth peer name veth1 netns $other &&
 ip addr add 192.0.2.1/24 dev veth0 && $there ip addr add 192.0.2.2/24 dev veth1 &&
 ip link set veth0 up && $there ip link set veth1 up || exit 77
-$RDMALINK sandbox $OPTIONS --wire 192.0.2.1 -- $SERVER & server=$!
+$RDMALINK sandbox $OPTIONS --wire 192.0.2.1 -- $SERVER & export server=$!
 until $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- $CLIENT; do kill -0 $server || exit 1; done
 wait $server
 `
@@ -43,6 +43,10 @@ func TestWire(t *testing.T) {
 	if err := os.WriteFile(key, []byte("a key of some bytes\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	untilEnd := filepath.Join(t.TempDir(), "sender")
+	if err := os.WriteFile(untilEnd, []byte("while kill -0 $server; do mckey -s -C 4 -m 239.83.1.3 -b 192.0.2.2 || exit 1; done\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	rdmalink(t)
 	onesided := filepath.Join(built, "cmtest") + " onesided"
 	for _, c := range []struct{ options, server, client string }{
@@ -57,6 +61,8 @@ func TestWire(t *testing.T) {
 		{"-d mlx5", "udaddy -b 192.0.2.1", "udaddy -s 192.0.2.1"},
 		{"-d rxe", "ucmatose -b 192.0.2.1", "ucmatose -s 192.0.2.1"},
 		{"-d rxe", "ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 192.0.2.1"},
+		{"-d rxe --wire-key " + key, "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd},
+		{"-d mlx5", "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd},
 	} {
 		t.Run(c.options+" "+filepath.Base(c.server), func(t *testing.T) {
 			need(t, strings.Fields(c.server)[0])
@@ -106,12 +112,13 @@ func TestWireKey(t *testing.T) {
 	var log bytes.Buffer
 	w := open(own, key, &log)
 	got := make(chan string)
-	go w.serve(w.sockets[own], own, func(d rdmatest.Datagram) {
+	w.receive = func(d rdmatest.Datagram) {
 		if d.Src != peer || d.Dst != own || d.SrcPort != roce.Port {
 			t.Error(d)
 		}
 		got <- string(d.Payload)
-	})
+	}
+	go w.serve(w.sockets[own], rdmatest.Datagram{Dst: own})
 	send(nil, "open")
 	send([]byte("another key, also long"), "sealed with another key")
 	send(key, "good")
@@ -122,6 +129,46 @@ func TestWireKey(t *testing.T) {
 	for _, want := range []string{"a datagram from 127.46.0.2 was dropped: it has no seal of this key", "2 datagrams were dropped"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q, want %s", &log, want)
+		}
+	}
+}
+
+// TestWireNobody: an address at which no sandbox is, is not resolved.
+func TestWireNobody(t *testing.T) {
+	need(t, "rping")
+	out, err := inside(t, []string{"--wire", "127.46.1.1"}, "rping", "-c", "-C", "1", "-a", "192.0.2.9")
+	if err == nil || !strings.Contains(out, "RDMA_CM_EVENT_ADDR_ERROR") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestWireGroup: what is sent to a group arrives while a host is a member, and only then.
+func TestWireGroup(t *testing.T) {
+	own, group := netip.MustParseAddr("127.46.2.1"), netip.MustParseAddr("239.83.1.4")
+	w, err := openWire([]netip.Addr{own}, nil, cli.Output{Stderr: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	got := make(chan rdmatest.Datagram, 8)
+	w.receive = func(d rdmatest.Datagram) { d.Payload = bytes.Clone(d.Payload); got <- d }
+	go w.serve(w.sockets[own], rdmatest.Datagram{Dst: own})
+	send := func(to netip.Addr, data string) {
+		w.send(rdmatest.Datagram{Src: own, Dst: to, SrcPort: roce.Port, Payload: []byte(data)})
+	}
+	for _, member := range []bool{true, false, true, false} {
+		if err := w.join(own, group, member); err != nil {
+			t.Fatal(err)
+		}
+		send(group, "all")
+		if member {
+			if d := <-got; d.Dst != group || d.Member != own || d.Src != own || string(d.Payload) != "all" {
+				t.Errorf("%+v", d)
+			}
+		}
+		send(own, "one")
+		if d := <-got; d.Dst != own || d.Member.IsValid() || string(d.Payload) != "one" {
+			t.Errorf("%+v", d)
 		}
 	}
 }
