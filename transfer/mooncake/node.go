@@ -44,6 +44,7 @@ type Node struct {
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	described publication
+	size      int                // bytes of described as a message
 	regions   []*transfer.Region // of the buffers of described
 	endpoints map[endpointKey]*endpoint
 	oldest    []endpointKey // of endpoints
@@ -93,6 +94,11 @@ func (n *Node) start(ctx context.Context) error {
 		preferred = append(preferred, dev.Info().Name)
 	}
 	d.Matrix = map[string][2][]string{location: {preferred, {}}}
+	empty, err := message(kindMetadata, n.snapshot())
+	if err != nil {
+		return err
+	}
+	n.size = len(empty) - 8 - 1 // the first buffer has no comma before it
 	if n.cfg.Metadata != "" {
 		if n.cfg.Address == "" {
 			n.cfg.Address = n.name
@@ -152,14 +158,12 @@ func (n *Node) Publish(ctx context.Context, r *transfer.Region) error {
 	if n.closed {
 		err = net.ErrClosed
 	} else {
-		d.Buffers = append(d.Buffers, buffer{location, m.Addr, m.Length, m.Keys, make([]uint32, len(m.Keys))})
-		var b []byte
-		if b, err = message(kindMetadata, n.snapshot()); err == nil && len(b)-8 > maxMessage {
-			err = fmt.Errorf("%d regions need a descriptor of %d bytes, and peers accept %d: %w", len(d.Buffers), len(b)-8, maxMessage, syscall.EMSGSIZE)
-		}
-		if err != nil {
-			d.Buffers = d.Buffers[:len(d.Buffers)-1]
+		b := buffer{location, m.Addr, m.Length, m.Keys, make([]uint32, len(m.Keys))}
+		if size := n.size + b.size(); size > maxMessage {
+			err = fmt.Errorf("%d regions need a descriptor of %d bytes, and peers accept %d: %w", len(d.Buffers)+1, size, maxMessage, syscall.EMSGSIZE)
 		} else {
+			n.size = size
+			d.Buffers = append(d.Buffers, b)
 			n.regions = append(n.regions, r)
 		}
 	}
@@ -177,6 +181,7 @@ func (n *Node) Withdraw(ctx context.Context, r *transfer.Region) error {
 	n.mu.Lock()
 	i := slices.Index(n.regions, r)
 	if i >= 0 {
+		n.size -= n.described.Buffers[i].size()
 		n.regions = slices.Delete(n.regions, i, i+1)
 		n.described.Buffers = slices.Delete(n.described.Buffers, i, i+1)
 	}

@@ -3,7 +3,9 @@ package mooncake
 import (
 	"errors"
 	"net"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -47,6 +49,47 @@ func TestSegment(t *testing.T) {
 			t.Error(err)
 		}
 		if err := n.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPublishMany checks that a segment takes as many regions as fit in a message, that Withdraw makes room, and that
+// the memory a Publish takes does not grow with the number of regions.
+func TestPublishMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rdmatest.DeviceOptions{Kind: rdmatest.RXE}, 2)
+		e := w.engine(0)
+		r := w.region(e, 64, 0)
+		n := w.node(e, "10.0.0.2:15001", w.config())
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := error(nil)
+		count := -1
+		for ; err == nil && count < maxBuffers; count++ {
+			err = n.Publish(t.Context(), r)
+		}
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, syscall.EMSGSIZE) {
+			t.Fatal(err)
+		}
+		if got := (after.TotalAlloc - before.TotalAlloc) / uint64(count); got > 4<<10 {
+			t.Errorf("%d calls of Publish took %d bytes each", count, got)
+		}
+		n.mu.Lock()
+		b, err := message(kindMetadata, n.snapshot())
+		one := n.described.Buffers[0].size()
+		n.mu.Unlock()
+		if err != nil || len(b)-8 > maxMessage || len(b)-8+one <= maxMessage {
+			t.Errorf("%d regions take %d bytes, and another one %d: %v", count, len(b)-8, one, err)
+		}
+		if err := n.Withdraw(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		if err := n.Publish(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		if err := n.Publish(t.Context(), r); !errors.Is(err, syscall.EMSGSIZE) {
 			t.Error(err)
 		}
 	})

@@ -209,6 +209,12 @@ type buffer struct {
 	LKeys  []uint32 `json:"lkey"`
 }
 
+// size returns the bytes that b takes in a descriptor, with a comma.
+func (b buffer) size() int {
+	text, _ := json.Marshal(b) // never fails
+	return len(text) + 1
+}
+
 // check checks all that does not depend on a device.
 func (d *descriptor) check() error {
 	if err := d.checkProtocol(); err != nil {
