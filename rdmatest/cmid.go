@@ -302,8 +302,7 @@ func isSet(b byte) bool { return b != 0 }
 
 // psn returns the number of the first packet that the ID's end of a connection sends. The
 // kernel chooses a random number, so that packets of a former connection to the same queue
-// pair number are not mistaken for packets of this one.
-// number are not mistaken for packets of this one. Between hosts, each end chooses the number of its peer.
+// pair number are not mistaken for packets of this one. Between hosts, each end chooses the number of its peer.
 func (id *cmID) psn() uint32 {
 	const odd = 0x9e3779 // different IDs have different numbers
 	switch {
@@ -333,12 +332,27 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	case state == abi.IB_QPS_RTR:
 		_, remote := id.gids()
 		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, id.pathMTU(), id.peer.qpn, id.peer.psn(), id.address(remote)
+		a.AhAttr.Grh.FlowLabel = id.flowLabel()
 	default:
 		a.SqPsn = id.psn()
 		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.acknowledgement(), id.retries, id.rnr
 	}
 	copy(out, abi.Bytes(a))
 	return nil
+}
+
+// flowLabel returns the flow label of a connection over RoCE. As in Linux, both ends make it of the ports, so that
+// connections spread over the paths of a network.
+func (id *cmID) flowLabel() uint32 {
+	from, to := id.src.Port(), id.dst.Port()
+	switch {
+	case !id.d.verbs.IsRoCE():
+		return 0
+	case id.child:
+		from, to = to, from
+	}
+	const label = 1<<20 - 1
+	return (uint32(from)*31 + uint32(to)) & label
 }
 
 // isMade reports whether the ID knows its peer's queue pair and the connection is not over.

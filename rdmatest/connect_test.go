@@ -406,6 +406,56 @@ func TestEventLimits(t *testing.T) {
 	if p := next(rdmacm.EventConnectResponse).Param; p.ResponderResources != 1 || p.InitiatorDepth != 2 {
 		t.Errorf("the answer: serve %d, issue %d", p.ResponderResources, p.InitiatorDepth)
 	}
+	own := must(id.QueryAddr())(t)
+	for _, end := range []*rdmacm.ID{id, request.ID} {
+		attr, _, err := end.InitQPAttr(verbs.QPStateRTR)
+		if want := (uint32(own.Local.Port())*31 + 7471) % (1 << 20); err != nil || attr.AH.FlowLabel != want {
+			t.Errorf("flow label %#x, want %#x: %v", attr.AH.FlowLabel, want, err)
+		}
+	}
+}
+
+// TestBacklog checks that no more connect requests wait for a listener's program than it allows.
+func TestBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const backlog = 2
+		f := rdmatest.New(t)
+		from, to := netip.MustParseAddr(f.Host(0).Addr()), netip.AddrPortFrom(netip.MustParseAddr(f.Host(1).Addr()), 7471)
+		requests := closed(t, must(rdmacm.NewEventChannelFor(to.Addr()))(t))
+		l := closed(t, must(requests.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		if err := errors.Join(l.Bind(to), l.Listen(backlog)); err != nil {
+			t.Fatal(err)
+		}
+		answers := closed(t, must(rdmacm.NewEventChannelFor(from))(t))
+		get := func(ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than until a request comes again
+			defer cancel()
+			return ch.Get(ctx)
+		}
+		for range backlog + 3 {
+			id := closed(t, must(answers.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+			err := id.ResolveAddr(netip.AddrPortFrom(from, 0), to, time.Minute)
+			must(get(answers))(t).Ack()
+			err = errors.Join(err, id.ResolveRoute(time.Minute))
+			must(get(answers))(t).Ack()
+			if err := errors.Join(err, id.Connect(t.Context(), nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := 0
+		for {
+			ev, err := get(requests)
+			if err != nil {
+				break
+			}
+			ev.Ack()
+			closed(t, ev.ID)
+			got++
+		}
+		if got != backlog {
+			t.Errorf("%d requests wait, want %d", got, backlog)
+		}
+	})
 }
 
 // TestTimeWait checks that an ID over RoCE learns that its connection's numbers are free as late as

@@ -63,7 +63,8 @@ const forever = 1 << 40 * time.Microsecond
 
 // notReady makes a packet wait because the peer has no receive. The peer's queue pair sets the
 // time, and the sender's the number of retries. 7 means no limit. With soft RoCE, the sender's
-// acknowledgement timeout expires meanwhile, and counts as an unanswered try each time.
+// acknowledgement timeout may expire meanwhile, which counts as an unanswered try. It is not started again
+// before the packet is sent again.
 func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration) {
 	const always = 7
 	a := p.qp.Attr()
@@ -76,13 +77,16 @@ func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration
 	if !p.d.info.softRoCE || a.Timeout == 0 {
 		return 0, again
 	}
-	left, timeout := p.retries(&a)-k.tries, answerTime(&a)
-	if expired := int(again / timeout); expired <= left {
-		k.tries += expired
-		return 0, again
+	timeout := answerTime(&a)
+	switch {
+	case again < timeout:
+	case k.tries < p.retries(&a):
+		k.tries++
+	default:
+		k.givenUp = true
+		return 0, timeout
 	}
-	k.givenUp = true
-	return 0, timeout * time.Duration(left+1)
+	return 0, again
 }
 
 // unlikeMTU reports whether the peer refuses a SEND or WRITE because the queue pairs have different path MTUs, and so

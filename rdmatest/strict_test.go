@@ -26,12 +26,17 @@ func TestNotReadyForever(t *testing.T) {
 				b.change = func(attr *verbs.QPAttr) { attr.RNRTimer = 655360 * time.Microsecond }
 				a.connect(b, nil)
 				b.connect(a, nil)
+				began := time.Now()
 				a.post(a.to(b, verbs.OpSend, 8))
 				if kind != rdmatest.RXE {
 					b.receive(1000, 0, recvSize)
 				}
 				if got := outcome(a.next()); got != want {
 					t.Errorf("%s, want %s", got, want)
+				}
+				// One timeout counts in each wait for the peer, and the fourth one is too many.
+				if took := time.Since(began); kind == rdmatest.RXE && took.Round(10*time.Millisecond) != 1970*time.Millisecond {
+					t.Errorf("it took %v", took)
 				}
 			})
 		})

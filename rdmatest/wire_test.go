@@ -27,13 +27,15 @@ type cable struct {
 	longest int                          // packet, in bytes
 	loses   func(rdmatest.Datagram) bool // what else it loses, or nil
 	members map[netip.Addr][]netip.Addr  // of groups
+	wrong   error                        // of join
 }
 
 func (c *cable) join(own, group netip.Addr, member bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if in := slices.Contains(c.members[group], own); in == member {
-		return fmt.Errorf("%v is in group %v: %v", own, group, in)
+		c.wrong = fmt.Errorf("%v is in group %v: %v", own, group, in)
+		return c.wrong
 	}
 	if member {
 		c.members[group] = append(c.members[group], own)
@@ -167,6 +169,45 @@ func TestWireRC(t *testing.T) {
 		defer c.mu.Unlock()
 		if c.longest != 12+16+4+1024+4 {
 			t.Errorf("the longest packet has %d bytes", c.longest)
+		}
+	})
+}
+
+// A connection takes packets only from its peer's address, and of its own service.
+func TestWireStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		a, b := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		var sent []rdmatest.Datagram
+		c.loses = func(d rdmatest.Datagram) bool {
+			sent = append(sent, d)
+			return true
+		}
+		must(b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{b.big.SGE(0, 100)}}}))(t)
+		a.post(a.to(b.node, verbs.OpSend, 8))
+		time.Sleep(time.Microsecond) // of the bubble's time
+		if len(sent) == 0 {
+			t.Fatal("nothing was sent")
+		}
+		receive := c.to[sent[0].Dst]
+		forge := func(src netip.Addr, change func(*roce.Packet)) bool {
+			d := sent[0]
+			r := roce.Route{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}
+			whole, _ := r.Check(d.Payload)
+			p := must(roce.Parse(whole))(t)
+			change(&p)
+			r.Src, d.Src = src, src
+			d.Payload = r.AppendICRC(p.Append(nil))
+			receive(d)
+			return must(b.cq.Poll(make([]verbs.WC, 1)))(t) == 1
+		}
+		same := func(*roce.Packet) {}
+		peer := sent[0].Src
+		if forge(netip.MustParseAddr("203.0.113.7"), same) || forge(peer, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | p.Op() }) || forge(peer, func(p *roce.Packet) { p.PKey = 0x1234 }) {
+			t.Error("a forged packet was received")
+		}
+		if !forge(peer, same) {
+			t.Error("a genuine packet was not received")
 		}
 	})
 }

@@ -164,7 +164,7 @@ func TestWireNobody(t *testing.T) {
 		if _, err := rdmacm.Dial(from, "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), ": resolve address: ") || asked < 2 {
 			t.Errorf("after %d requests: %v", asked, err)
 		}
-		// A program that doesn't wait for the event.
+		// A program that doesn't wait for the event, and a host that answers twice.
 		ch := closed(t, must(rdmacm.NewEventChannelFor(fabrics[0].Host(0).Device(0).Addrs()[0]))(t))
 		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
 		if err := id.ResolveAddr(netip.AddrPortFrom(fabrics[0].Host(0).Device(0).Addrs()[0], 0), netip.AddrPortFrom(nobody, 1), time.Second); err != nil {
@@ -172,6 +172,31 @@ func TestWireNobody(t *testing.T) {
 		}
 		if err := id.ResolveRoute(time.Second); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
+		}
+		c.mu.Lock()
+		c.to[nobody] = func(d rdmatest.Datagram) {
+			msg, _ := isMAD(d)
+			for range 2 {
+				answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
+				c.to[d.Src](packetToCM(rdmatest.Datagram{Src: nobody, Dst: d.Src, SrcPort: d.SrcPort}, answer.Marshal()))
+			}
+		}
+		c.mu.Unlock()
+		again := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		if err := again.ResolveAddr(netip.AddrPortFrom(fabrics[0].Host(0).Device(0).Addrs()[0], 0), netip.AddrPortFrom(nobody, 1), time.Second); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		resolved := 0
+		for ev, err := ch.Get(ctx); err == nil; ev, err = ch.Get(ctx) {
+			if ev.Type == rdmacm.EventAddrResolved && ev.ID == again {
+				resolved++
+			}
+			ev.Ack()
+		}
+		if resolved != 1 {
+			t.Errorf("resolved %d times", resolved)
 		}
 	})
 }
@@ -204,8 +229,15 @@ func TestWireUnanswered(t *testing.T) {
 // A peer that gives up before it is answered is gone for the server's program.
 func TestWireAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabrics, _ := lay(t, rdmatest.RXE, 0)
+		fabrics, c := lay(t, rdmatest.RXE, 0)
 		l := closed(t, must(rdmacm.Listen(t.Context(), fabrics[1].Host(0).Addr()+":0"))(t))
+		const timeout, ofAnother = 4, 2
+		c.loses = func(d rdmatest.Datagram) bool {
+			if msg, ok := isMAD(d); ok && msg.Kind == ibcm.REJ && (msg.Reason != timeout || msg.Of != ofAnother || msg.GUID != 0) {
+				t.Errorf("%+v", msg)
+			}
+			return false
+		}
 		ctx, cancel := context.WithCancel(fabrics[0].Host(0).Context(t.Context()))
 		dialled := make(chan error, 1)
 		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String()); dialled <- err }()
@@ -228,6 +260,11 @@ func TestWireRefused(t *testing.T) {
 		answers := make(chan ibcm.Message, 4)
 		c.to[peer] = func(d rdmatest.Datagram) {
 			msg, _ := isMAD(d)
+			if msg.Kind == ibcm.REP {
+				rtu := ibcm.Message{Kind: ibcm.RTU, LocalID: msg.RemoteID, RemoteID: msg.LocalID}
+				c.to[own](packetToCM(rdmatest.Datagram{Src: peer, Dst: own, SrcPort: 1}, rtu.Marshal()))
+				return
+			}
 			answers <- msg
 		}
 		number := uint32(5)
@@ -248,6 +285,7 @@ func TestWireRefused(t *testing.T) {
 			reason uint16
 			change func(p *roce.Packet, msg *ibcm.Message)
 		}{
+			"partition":      {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.PKey = 0x1234 }},
 			"Q_Key":          {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.QKey++ }},
 			"service":        {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }},
 			"operation":      {ignored, func(p *roce.Packet, _ *ibcm.Message) { p.Opcode = roce.ServiceUD<<5 | roce.SendOnlyImm }},
@@ -277,9 +315,70 @@ func TestWireRefused(t *testing.T) {
 		if r, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("request %v, %v", r, err)
 		}
+		device := fabrics[1].Host(0).Device(0)
+		device.SetLink(false)
 		send(func(*roce.Packet, *ibcm.Message) {})
-		if err := must(l.Next(t.Context()))(t).Reject(nil); err != nil {
+		device.SetLink(true)
+		limited := func(p *roce.Packet, m *ibcm.Message) { p.PKey, m.MTU = 0x7fff, 1 }
+		send(limited)
+		conn := closed(t, must(must(l.Next(t.Context()))(t).Accept(t.Context(), nil))(t))
+		if got := must(conn.QP().Query())(t).PathMTU; got != verbs.MTU256 {
+			t.Errorf("path MTU %v", got)
+		}
+	})
+}
+
+// A program that is slow to take an answer asks for time, and may refuse the answer.
+func TestWireSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		kinds := make(map[ibcm.Kind]int)
+		const ofREP = 1
+		own, dst := netip.MustParseAddr(fabrics[0].Host(0).Addr()), netip.MustParseAddr(fabrics[1].Host(0).Addr())
+		c.loses = func(d rdmatest.Datagram) bool {
+			msg, _ := isMAD(d)
+			kinds[msg.Kind]++
+			if fromClient := d.Dst == dst; fromClient && (msg.Kind == ibcm.MRA || msg.Kind == ibcm.REJ) && msg.Of != ofREP {
+				t.Errorf("%+v", msg)
+			}
+			return false
+		}
+		l := closed(t, must(rdmacm.Listen(t.Context(), fabrics[1].Host(0).Addr()+":0"))(t))
+		accepted := make(chan error, 1)
+		go func() {
+			r, err := l.Next(context.Background())
+			if err == nil {
+				_, err = r.Accept(context.Background(), nil)
+			}
+			accepted <- err
+		}()
+		ch := closed(t, must(rdmacm.NewEventChannelFor(own))(t))
+		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
+		for _, step := range []func() error{
+			func() error { return id.ResolveAddr(netip.AddrPortFrom(own, 0), l.Addr(), time.Minute) },
+			func() error { return id.ResolveRoute(time.Minute) },
+			func() error { return id.Connect(t.Context(), &rdmacm.ConnParam{QPN: 5}) },
+		} {
+			err := step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ev := must(ch.Get(t.Context()))(t)
+			ev.Ack()
+			if ev.Err != nil {
+				t.Fatal(ev)
+			}
+		}
+		time.Sleep(8 * time.Second) // of the bubble's time
+		if err := id.Reject(nil); err != nil {
 			t.Error(err)
+		}
+		var rejected *rdmacm.RejectedError
+		if err := <-accepted; !errors.As(err, &rejected) {
+			t.Error(err)
+		}
+		if kinds[ibcm.MRA] == 0 || kinds[ibcm.REJ] == 0 {
+			t.Error(kinds)
 		}
 	})
 }
@@ -330,6 +429,11 @@ func TestWireDatagramService(t *testing.T) {
 					return false
 				}
 				datagramService(t, fabrics[0].Host(0), fabrics[1].Host(0), 4)
+				cfg, _ := datagrams(t)
+				var rejected *rdmacm.RejectedError
+				if _, err := (&rdmacm.Dialer{Config: *cfg}).Dial(fabrics[0].Host(0).Context(t.Context()), fabrics[1].Host(0).Addr()+":7471"); !errors.As(err, &rejected) {
+					t.Errorf("no listener: %v", err)
+				}
 			})
 		})
 	}
@@ -358,6 +462,20 @@ func TestWireMulticast(t *testing.T) {
 					wcs := make([]verbs.WC, 1)
 					return must(c.RecvCQ().Poll(wcs))(t) == 1 && wcs[0].ByteLen == uverbs.GRHSize+4 && wcs[0].SrcQPN == sender.QP().QPN()
 				}
+				// Neither a packet for a queue pair nor one of another service is for the group.
+				c.loses = func(d rdmatest.Datagram) bool {
+					r := roce.Route{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}
+					b, _ := r.Check(d.Payload)
+					receive := c.to[c.members[group][0]]
+					for _, change := range []func(p *roce.Packet){func(p *roce.Packet) { p.DestQPN-- }, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }} {
+						p := must(roce.Parse(b))(t)
+						change(&p)
+						other := d
+						other.Member, other.Payload = c.members[group][0], r.AppendICRC(p.Append(nil))
+						time.AfterFunc(0, func() { receive(other) })
+					}
+					return false
+				}
 				if len(c.members[group]) != 1 {
 					t.Errorf("members: %v", c.members)
 				}
@@ -367,7 +485,7 @@ func TestWireMulticast(t *testing.T) {
 					t.Errorf("%+v, %v", h, err)
 				}
 				defer func() {
-					if err := errors.Join(sender.Close(), receiver.Close()); err != nil {
+					if err := errors.Join(to.Close(), sender.Close(), receiver.Close(), c.wrong); err != nil {
 						t.Error(err)
 					}
 				}()

@@ -86,7 +86,7 @@ var completions = map[string]string{
 	"statistic qp show link mlx5_0 qp-type RC cntn 1 l": "lqpn",
 	"perf send lat --ib-d":                              "--ib-dev",
 	"perf send lat -d ":                                 "siw0 mlx5_0",
-	"rping --p":                                         "--poll",
+	"rping --p":                                         "--port --persistent --poll",
 	"nosuch ":                                           "",
 	"completion ":                                       "bash zsh fish words help",
 	"trace --o":                                         "--output",

@@ -387,6 +387,27 @@ func TestInlineLimit(t *testing.T) {
 	}
 }
 
+// TestNoEntries checks that a CQ without entries is an error, although some drivers round its size up.
+func TestNoEntries(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := newWorld(t, kind)
+			cq := w.cq()
+			for _, entries := range []int{0, -1, math.MinInt32} {
+				none, err := w.dev.CreateCQ(entries, nil)
+				if none != nil {
+					own(w, none)
+				}
+				for _, err := range []error{err, cq.Resize(entries)} {
+					if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "at least 1 entry") {
+						t.Errorf("%d: %v", entries, err)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestCloseNil checks that Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
 	for _, o := range objects {

@@ -485,7 +485,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 			kit.NoLeak(t)
 			ln := kit.Must(rdmacm.Listen(t.Context(), kit.RxeIPv4+":0"))(t)
 			kit.CloseLater(t, ln)
-			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), fmt.Sprint(int(op))))
+			p := kit.Start(t, kit.Child("transfer", ln.Addr().String(), fmt.Sprint(int(op))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
 			e := &kit.End{T: t}

@@ -116,7 +116,7 @@ func TestWithoutConnectionManager(t *testing.T) {
 // TestWithoutNodes runs in a container that was not given the devices.
 func TestWithoutNodes(t *testing.T) {
 	kit.Fabric(t)
-	j := kit.NewJail(t)
+	j := kit.NewChroot(t)
 	says(t, j.Command("/exchange", "-s", ":7471"), "exchange: "+noCM)
 	j.Give("/dev/infiniband/rdma_cm")
 	uverbsNode := kit.InfoOf(t, kit.DummyLink).Node

@@ -143,7 +143,7 @@ func rxePassed(args []string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	q, err := kit.NewTalker(d)
+	q, err := kit.NewRCQP(d)
 	if err != nil {
 		return err
 	}

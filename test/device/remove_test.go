@@ -78,7 +78,7 @@ func TestRevoked(t *testing.T) {
 	if _, err := dev.QueryPort(1); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "the device has been removed") {
 		t.Error(err)
 	}
-	if q, err := newSelfTalker(dev); !errors.Is(err, unix.EIO) {
+	if q, err := newLoopedQP(dev); !errors.Is(err, unix.EIO) {
 		t.Error(q, err)
 	}
 	if err := u.q.Close(); err != nil {
@@ -281,12 +281,12 @@ func nothingOpen() error {
 // for a completion, and one for asynchronous events.
 type user struct {
 	dev  *uverbs.Device
-	q    *kit.Talker
+	q    *kit.RCQP
 	ends chan error // of the waits
 }
 
 func (u *user) begin() (err error) {
-	if u.q, err = newSelfTalker(u.dev); err != nil {
+	if u.q, err = newLoopedQP(u.dev); err != nil {
 		return err
 	}
 	u.ends = make(chan error, 2)
@@ -320,7 +320,7 @@ func (u *user) goOn(node string) error {
 	if err := u.q.WriteOnce(); err != nil {
 		return err
 	}
-	q, err := newSelfTalker(u.dev)
+	q, err := newLoopedQP(u.dev)
 	if err != nil {
 		return err
 	}
@@ -352,8 +352,8 @@ func (u *user) close() error {
 	return nil
 }
 
-func newSelfTalker(d *uverbs.Device) (*kit.Talker, error) {
-	q, err := kit.NewTalker(d)
+func newLoopedQP(d *uverbs.Device) (*kit.RCQP, error) {
+	q, err := kit.NewRCQP(d)
 	if err != nil {
 		return nil, err
 	}

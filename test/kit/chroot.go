@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Jail is a directory to change root to. It holds two static programs and
+// Chroot is a directory to change root to. It holds two static programs and
 // the device nodes that it was given, but no /sys, no /proc, no /etc.
-type Jail struct {
+type Chroot struct {
 	t    *testing.T
 	root string
 }
 
-// NewJail creates a chroot.
-func NewJail(t *testing.T) *Jail {
+// NewChroot creates a chroot.
+func NewChroot(t *testing.T) *Chroot {
 	t.Helper()
-	j := &Jail{t, t.TempDir()}
+	j := &Chroot{t, t.TempDir()}
 	for dir := j.root; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			break // not ours, and so open to all
@@ -42,8 +42,8 @@ func NewJail(t *testing.T) *Jail {
 	return j
 }
 
-// Give creates a device node in the jail, as docker's --device does.
-func (j *Jail) Give(path string) {
+// Give creates a device node in the directory, as docker's --device does.
+func (j *Chroot) Give(path string) {
 	j.t.Helper()
 	inside := filepath.Join(j.root, path)
 	if err := os.MkdirAll(filepath.Dir(inside), 0o755); err != nil {
@@ -61,8 +61,8 @@ func (j *Jail) Give(path string) {
 	}
 }
 
-// Command runs in the jail, with an empty environment.
-func (j *Jail) Command(name string, args ...string) *exec.Cmd {
+// Command runs in the directory, with an empty environment.
+func (j *Chroot) Command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root}

@@ -11,12 +11,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// talkSize is the size of a talker's write. The write takes much less time than the timeout of
+// writeSize is the size of an RCQP's write. The write takes much less time than the timeout of
 // an acknowledgement, because rxe does not always survive retransmissions.
-const talkSize = 64 << 10
+const writeSize = 64 << 10
 
-// Talker is an RC QP that two processes connect by hand.
-type Talker struct {
+// RCQP is an RC QP that two processes connect by hand.
+type RCQP struct {
 	own            *uverbs.Endpoint
 	SendCQ, RecvCQ *uverbs.CQ
 	MR             *uverbs.MR
@@ -27,9 +27,9 @@ type Talker struct {
 	Rkey           uint32
 }
 
-// NewTalker creates the QP and the memory of a talker.
-func NewTalker(d *uverbs.Device) (q *Talker, err error) {
-	q = &Talker{Wcs: make([]verbs.WC, 8)}
+// NewRCQP creates the QP and its memory.
+func NewRCQP(d *uverbs.Device) (q *RCQP, err error) {
+	q = &RCQP{Wcs: make([]verbs.WC, 8)}
 	if q.gid, err = d.ChooseGID(1, nil); err != nil {
 		return q, err
 	}
@@ -37,24 +37,24 @@ func NewTalker(d *uverbs.Device) (q *Talker, err error) {
 		return q, err
 	}
 	q.SendCQ, q.RecvCQ = q.own.SendCQ, q.own.RecvCQ
-	if q.MR, err = q.own.PD.AllocMR(talkSize, AllAccess, nil); err != nil {
+	if q.MR, err = q.own.PD.AllocMR(writeSize, AllAccess, nil); err != nil {
 		return q, err
 	}
 	q.QP, err = q.own.CreateQP(&uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(len(q.Wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	return q, err
 }
 
-// Close closes the objects of the talker.
-func (q *Talker) Close() error { return q.own.Close() }
+// Close closes the QP and its memory.
+func (q *RCQP) Close() error { return q.own.Close() }
 
 // String encodes the address for the peer.
-func (q *Talker) String() string {
+func (q *RCQP) String() string {
 	return fmt.Sprintf("%d %d %d", q.QP.QPN(), q.MR.Addr(), q.MR.RKey())
 }
 
 // Connect connects the QP with half a second and one retry for the peer's acknowledgement: rxe
 // takes 7 retries for an infinite number.
-func (q *Talker) Connect(peer string) error {
+func (q *RCQP) Connect(peer string) error {
 	attr := &verbs.QPAttr{Access: AllAccess, AckTimeout: 4096 << 17, RetryCnt: 1,
 		AH: verbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
 	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.Addr, &q.Rkey); err != nil {
@@ -64,7 +64,7 @@ func (q *Talker) Connect(peer string) error {
 }
 
 // WriteOnce writes and waits for a completion event, for which the CQ has to be armed.
-func (q *Talker) WriteOnce() error {
+func (q *RCQP) WriteOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.Addr, RKey: q.Rkey,

@@ -17,8 +17,8 @@ const (
 	Idle      = verbs.OpLocalInv // stands for no transfer
 )
 
-// Victim connects and transfers until it is killed.
-func Victim(args []string) error {
+// TransferUntilKilled connects and transfers until it is killed.
+func TransferUntilKilled(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	e := new(End)

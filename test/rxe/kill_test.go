@@ -27,7 +27,7 @@ func TestRxePeerKilled(t *testing.T) {
 			kit.RxeFabric(t)
 			kit.NoLeak(t)
 			d := kit.OpenRxe(t)
-			q := kit.Must(kit.NewTalker(d.Device))(t)
+			q := kit.Must(kit.NewRCQP(d.Device))(t)
 			kit.CloseLater(t, q)
 			p := kit.Start(t, kit.Child("rxe victim", who, q.String()))
 			if err := q.Connect(p.Line(t)); err != nil {
@@ -71,7 +71,7 @@ func rxeVictim(args []string) error {
 	if err != nil {
 		return err
 	}
-	q, err := kit.NewTalker(d)
+	q, err := kit.NewRCQP(d)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func rxeVictim(args []string) error {
 
 // write writes to the peer's memory until a write fails, and prints the status of
 // each failed write when all have completed. It prints a line once it is well under way.
-func writeUntilFailure(q *kit.Talker, ctx context.Context, underWay func()) (failed []verbs.Status, err error) {
+func writeUntilFailure(q *kit.RCQP, ctx context.Context, underWay func()) (failed []verbs.Status, err error) {
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.Addr, RKey: q.Rkey,
 		SGL: []verbs.SGE{q.MR.SGE(0, q.MR.Len())}}
 	done := 0

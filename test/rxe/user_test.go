@@ -30,7 +30,7 @@ func rxeChangeUser([]string) error {
 		return err
 	}
 	defer d.Close()
-	q, err := kit.NewTalker(d)
+	q, err := kit.NewRCQP(d)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 			kit.NoLeak(t)
 			ln := kit.Must(rdmacm.Listen(t.Context(), address))(t)
 			kit.CloseLater(t, ln)
-			p := kit.Start(t, kit.Child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
+			p := kit.Start(t, kit.Child("transfer", ln.Addr().String(), strconv.Itoa(int(test.victim))))
 			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 			defer cancel()
 			e := &kit.End{T: t}

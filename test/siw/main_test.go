@@ -11,6 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	kit.Main(m, map[string]func(args []string) error{
-		"victim": kit.Victim,
+		"transfer": kit.TransferUntilKilled,
 	})
 }

@@ -14,7 +14,7 @@ import (
 func TestContainer(t *testing.T) {
 	kit.Only612(t)
 	kit.Fabric(t)
-	j := kit.NewJail(t)
+	j := kit.NewChroot(t)
 	j.Give("/dev/infiniband/rdma_cm")
 	j.Give(kit.InfoOf(t, kit.DummyLink).Node)
 	for name, credential := range map[string]*syscall.Credential{"root": nil, "nobody": {Uid: 65534, Gid: 65534}} {

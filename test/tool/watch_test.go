@@ -103,7 +103,7 @@ func TestWatchFromOutside(t *testing.T) {
 	kit.Dummy(t, "watch2", "10.88.2.1/24")
 	kit.Link(t, "gvout", "rxe", "watch2")
 	kit.NoLeak(t)
-	j := kit.NewJail(t)
+	j := kit.NewChroot(t)
 	w := kit.Start(t, j.Command("/rdmalink", "-j", "watch"))
 	hears(w, t, watchLine{Source: "look", Event: "PRESENT", IfName: "gvout", Port: 1, State: "ACTIVE", Netdev: "watch2"})
 	kit.Sh(t, "ip link set watch2 down")

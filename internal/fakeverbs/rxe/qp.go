@@ -178,7 +178,9 @@ func (q *QP) NextSend() (*fakeverbs.Work, bool) {
 	switch {
 	case w.Flags&abi.IB_SEND_INLINE != 0 && !fetches(w.Opcode), w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE:
 		w.SetInline(s.Payload[:length])
-	default: // the driver ignores the flag of an operation that brings data back
+	case w.Flags&abi.IB_SEND_INLINE != 0 && length > 0: // the driver takes the data for SGEs, and their key for one
+		w.SGL = append(w.SGLRoom[:0], fakeverbs.SGE{Length: uint32(length)})
+	default:
 		w.SGL = w.SGLRoom[:0]
 		for i := range min(s.Dma.NumSge, maxSGE) {
 			w.SGL = append(w.SGL, s.sge(i))

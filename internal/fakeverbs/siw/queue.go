@@ -91,8 +91,13 @@ func queued(reads uint8) uint8 {
 }
 
 func (q *QP) EnterError() {
-	if q.qp.CurState != abi.IB_QPS_ERR {
-		q.qp.CurState = abi.IB_QPS_ERR
+	from := q.qp.CurState
+	q.qp.CurState = abi.IB_QPS_ERR
+	switch from {
+	case abi.IB_QPS_ERR:
+	case abi.IB_QPS_INIT: // sends were refused, and stay
+		q.flushRecvs()
+	default:
 		q.flush()
 	}
 }

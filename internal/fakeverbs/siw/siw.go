@@ -175,9 +175,6 @@ func (*model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 	case from == abi.IB_QPS_ERR:
 	case from == abi.IB_QPS_INIT && to == abi.IB_QPS_RTS:
 		return syscall.EINVAL
-	case from == abi.IB_QPS_INIT && to == abi.IB_QPS_ERR: // sends that were refused stay
-		qp.CurState = to
-		q.flushRecvs()
 	case to == abi.IB_QPS_ERR:
 		q.EnterError()
 	case from == abi.IB_QPS_RTS && to == abi.IB_QPS_SQD:

@@ -12,12 +12,12 @@ import (
 
 // pair holds the requests of both ends of a connection.
 type pair struct {
-	client, server *player
+	client, server *side
 	reads          []verbs.SendWR
 }
 
-// player is one end of a connection.
-type player struct {
+// side is one end of a connection.
+type side struct {
 	c     *rdmacm.Conn
 	mr    *uverbs.MR
 	sends []verbs.SendWR
@@ -26,11 +26,11 @@ type player struct {
 }
 
 func prepare(e ends) (*pair, error) {
-	client, err := newPlayer(e.dialled)
+	client, err := newSide(e.dialled)
 	if err != nil {
 		return nil, err
 	}
-	server, err := newPlayer(e.accepted)
+	server, err := newSide(e.accepted)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func prepare(e ends) (*pair, error) {
 	return p, nil
 }
 
-func newPlayer(c *rdmacm.Conn) (*player, error) {
+func newSide(c *rdmacm.Conn) (*side, error) {
 	mr, err := c.PD().AllocMR(list*long, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil)
 	if err != nil {
 		return nil, err
 	}
 	c.Own(mr)
-	e := &player{c: c, mr: mr, wcs: make([]verbs.WC, list)}
+	e := &side{c: c, mr: mr, wcs: make([]verbs.WC, list)}
 	for i := range list {
 		e.sends = append(e.sends, verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{mr.SGE(i*short, short)}})
 		e.recvs = append(e.recvs, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{mr.SGE((list+i)*short, short)}})
@@ -57,7 +57,7 @@ func newPlayer(c *rdmacm.Conn) (*player, error) {
 }
 
 // take polls until n requests have completed.
-func (e *player) take(cq *uverbs.CQ, n int) error {
+func (e *side) take(cq *uverbs.CQ, n int) error {
 	for n > 0 {
 		got, err := cq.Poll(e.wcs[:n])
 		if err != nil {
@@ -84,7 +84,7 @@ func (p *pair) read() error {
 // send sends a list of messages to the server.
 func (p *pair) send() error { return p.client.sendTo(p.server, list) }
 
-func (e *player) sendTo(to *player, n int) error {
+func (e *side) sendTo(to *side, n int) error {
 	if _, err := to.c.QP().PostRecv(to.recvs[:n]); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (p *pair) pingPong() error {
 
 // pingPongWaiting is pingPong between two goroutines, which wait for events.
 func (p *pair) pingPongWaiting() error {
-	for _, e := range []*player{p.client, p.server} {
+	for _, e := range []*side{p.client, p.server} {
 		if _, err := e.c.QP().PostRecv(e.recvs[:list/2]); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (p *pair) pingPongWaiting() error {
 	return <-done
 }
 
-func (e *player) sendAndWait() error {
+func (e *side) sendAndWait() error {
 	if _, err := e.c.QP().PostSend(e.sends[:1]); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (e *player) sendAndWait() error {
 }
 
 // wait waits for one completion.
-func (e *player) wait(cq *uverbs.CQ) error {
+func (e *side) wait(cq *uverbs.CQ) error {
 	n, err := cq.Wait(context.Background(), e.wcs[:1])
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%d completions", n)

@@ -281,6 +281,28 @@ static void query(void)
 	}
 }
 
+// flow_label asks for the flow label that rdma_cm gives a connection.
+static void flow_label(void)
+{
+	struct end ends[2];
+
+	if (!connected(&ends[0], &ends[1], &usual)) {
+		tell("no connection", "of a connection");
+		return;
+	}
+	for (unsigned i = 0; i < LEN(ends); i++) {
+		struct ibv_qp_attr a = {};
+		struct ibv_qp_init_attr init;
+		unsigned dialling = ntohs(rdma_get_src_port(ends[0].id)), accepting = ntohs(rdma_get_dst_port(ends[0].id));
+
+		ibv_query_qp(ends[i].qp, &a, IBV_QP_AV, &init);
+		tell(iwarp ? "of no meaning" : a.ah_attr.grh.flow_label == (dialling * 31 + accepting) % (1 << 20) ? "made of the ports" : a.ah_attr.grh.flow_label ? "another" : "0",
+		     "of the %s side", i ? "accepting" : "dialling");
+	}
+	part(&ends[0]);
+	part(&ends[1]);
+}
+
 // by_hand asks for steps by hand of a QP whose connection rdma_cm has made, and what both ends see of it.
 static void by_hand(void)
 {
@@ -311,5 +333,5 @@ static void by_hand(void)
 
 const struct group state_groups[] = {
 	{"modify RC", modify_rc}, {"modify UC", modify_uc}, {"modify UD", modify_ud}, {"drained", drained}, {"values", values},
-	{"query", query}, {"by hand", by_hand}, {},
+	{"query", query}, {"flow label", flow_label}, {"by hand", by_hand}, {},
 };

@@ -172,6 +172,55 @@ static void by_state(void)
 		}
 }
 
+// refused asks what is left of a send that was refused in INIT when its QP is destroyed.
+static void refused(void)
+{
+	struct ibv_context *context = open_device();
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
+	static uint8_t memory[8192] __attribute__((aligned(4096)));
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), usual.access);
+
+	for (int type = IBV_QPT_RC; type <= IBV_QPT_UC; type++) {
+		struct ibv_qp *qp = create_qp(pd, cq, type);
+		struct end e = {.qp = qp};
+		const char *name = type == IBV_QPT_RC ? "RC" : "UC";
+
+		if (!qp || lead(qp, IBV_QPS_INIT, 0)) {
+			tell("not reached", "%s in INIT", name);
+			continue;
+		}
+		add("%s", result(post_receive(&e, 1, memory, 4096, mr->lkey)));
+		tell(result(post(&e, 2, IBV_WR_SEND, memory, 64, mr->lkey, 0, 0, 0)), "%s in INIT: a receive and a SEND", name);
+		add("%s", result(ibv_destroy_qp(qp)));
+		add_completions(cq, 2);
+		say("%s in INIT: destroyed", name);
+		drain(cq);
+	}
+}
+
+// inlined asks for the flag INLINE with no more data than the QP takes inline. A READ has none to send.
+static void inlined(void)
+{
+	static const struct {
+		const char *name;
+		enum ibv_wr_opcode opcode;
+	} requests[] = {{"WRITE", IBV_WR_RDMA_WRITE}, {"READ", IBV_WR_RDMA_READ}};
+
+	for (unsigned i = 0; i < LEN(requests); i++) {
+		struct end c, s;
+
+		if (!connected(&c, &s, &usual)) {
+			tell("no connection", "%s", requests[i].name);
+			continue;
+		}
+		tell(result(post(&c, 1, requests[i].opcode, c.memory, 8, c.mr->lkey, (uintptr_t)s.memory + 4096, s.mr->rkey, IBV_SEND_INLINE)), "%s", requests[i].name);
+		both(&c, &s, requests[i].name);
+		part(&c);
+		part(&s);
+	}
+}
+
 enum wrong {
 	NOTHING, RKEY_INDEX, RKEY_BYTE, RKEY_ZERO, RKEY_OTHER_PD, BEYOND, BELOW, DEREGISTERED, EMPTY_WRONG_RKEY, MISALIGNED, LKEY, LKEY_BEYOND, LKEY_OTHER_PD,
 	LKEY_READ_ONLY, RECEIVE_SHORT, RECEIVE_LKEY, RECEIVE_READ_ONLY, RECEIVE_BEYOND, RECEIVE_DEREGISTERED, RECEIVE_OTHER_PD, NO_RECEIVE, TOO_LONG, INVALIDATE, INVALIDATE_WRONG
@@ -486,6 +535,6 @@ static void end_of_connection(void)
 }
 
 const struct group work_groups[] = {
-	{"opcodes", opcodes}, {"type", by_type}, {"state", by_state}, {"access", access_rights}, {"lists", lists}, {"full", full}, {"limit", shared_limit},
+	{"opcodes", opcodes}, {"type", by_type}, {"state", by_state}, {"refused", refused}, {"inline", inlined}, {"access", access_rights}, {"lists", lists}, {"full", full}, {"limit", shared_limit},
 	{"overflow", overflow}, {"end", end_of_connection}, {},
 };

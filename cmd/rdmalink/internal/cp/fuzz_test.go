@@ -60,7 +60,7 @@ func FuzzReceive(f *testing.F) {
 		c := &command{Output: cli.Output{Stdout: &out, Stderr: &errs}}
 		s := &stream{}
 		s.in.Write(b)
-		r := &receiver{command: c, conn: c.patient(s), root: root}
+		r := &receiver{command: c, conn: c.timed(s), root: root}
 		_ = r.run()
 		if kept, err := os.ReadFile(filepath.Join(above, "outside")); err != nil || string(kept) != "kept" {
 			t.Errorf("the file outside has %q, %v", kept, err)

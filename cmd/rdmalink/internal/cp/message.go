@@ -33,43 +33,43 @@ type header struct {
 
 const headerSize = 16
 
-// patient is a connection to a peer that has to take or bring something in time: whole
+// timedConn is a connection to a peer that has to take or bring something in time: whole
 // messages, and pieces of a file. Time that passes between calls, at the disk for instance,
 // does not count.
-type patient struct {
+type timedConn struct {
 	net.Conn
 	limit time.Duration // 0: none
 	left  time.Duration // remaining part of limit, for the current bytes
 	todo  int           // bytes until limit begins anew
 }
 
-func (c *command) patient(conn net.Conn) *patient {
-	return &patient{Conn: conn, limit: time.Duration(c.limit) * time.Second}
+func (c *command) timed(conn net.Conn) *timedConn {
+	return &timedConn{Conn: conn, limit: time.Duration(c.limit) * time.Second}
 }
 
 // message starts the limit for a message.
-func (p *patient) message() { p.left, p.todo = p.limit, math.MaxInt }
+func (t *timedConn) message() { t.left, t.todo = t.limit, math.MaxInt }
 
 // content starts the limit for the next piece of a file.
-func (p *patient) content() { p.left, p.todo = p.limit, piece }
+func (t *timedConn) content() { t.left, t.todo = t.limit, piece }
 
-func (p *patient) Read(b []byte) (int, error) { return p.limited(b, p.Conn.Read) }
+func (t *timedConn) Read(b []byte) (int, error) { return t.limited(b, t.Conn.Read) }
 
-func (p *patient) Write(b []byte) (int, error) { return p.limited(b, p.Conn.Write) }
+func (t *timedConn) Write(b []byte) (int, error) { return t.limited(b, t.Conn.Write) }
 
-func (p *patient) limited(b []byte, pass func([]byte) (int, error)) (int, error) {
-	if p.limit == 0 {
+func (t *timedConn) limited(b []byte, pass func([]byte) (int, error)) (int, error) {
+	if t.limit == 0 {
 		return pass(b)
 	}
 	start := time.Now()
-	_ = p.SetDeadline(start.Add(p.left)) // a closed connection fails below
+	_ = t.SetDeadline(start.Add(t.left)) // a closed connection fails below
 	n, err := pass(b)
-	p.left -= time.Since(start)
-	if p.todo -= n; p.todo <= 0 {
-		p.content()
+	t.left -= time.Since(start)
+	if t.todo -= n; t.todo <= 0 {
+		t.content()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("nothing, or too little, passed in %v: %w", p.limit, err)
+		err = fmt.Errorf("nothing, or too little, passed in %v: %w", t.limit, err)
 	}
 	return n, err
 }

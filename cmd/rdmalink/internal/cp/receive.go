@@ -23,7 +23,7 @@ import (
 // receiver takes the files of one client, one after the other.
 type receiver struct {
 	*command
-	conn  *patient
+	conn  *timedConn
 	root  *os.Root
 	began time.Time
 
@@ -161,7 +161,7 @@ func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) erro
 func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	r := &receiver{command: c, conn: c.patient(conn), root: root}
+	r := &receiver{command: c, conn: c.timed(conn), root: root}
 	err := r.run()
 	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
 		return // the user's wish, or the listener failed, which has been said

@@ -64,7 +64,7 @@ func (c *command) sendFile(ctx context.Context) error {
 // sendTo runs the protocol of rcopy.
 func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, error) {
 	start := time.Now()
-	conn := c.patient(to)
+	conn := c.timed(to)
 	conn.message()
 	// The name ends with at least one zero.
 	name := make([]byte, (len(c.name)+8)&^7)

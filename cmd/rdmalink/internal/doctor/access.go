@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func checkNodes(p *patient) (all []finding) {
+func checkNodes(p *facts) (all []finding) {
 	for _, l := range p.devices {
 		switch {
 		case l.nodeErr != nil:
@@ -33,7 +33,7 @@ func refused(err error) finding {
 }
 
 // checkProvider checks this binary, which stands for programs built like it.
-func checkProvider(p *patient) (all []finding) {
+func checkProvider(p *facts) (all []finding) {
 	for _, l := range p.devices {
 		if l.nodeErr != nil {
 			continue // the driver is not known
@@ -51,7 +51,7 @@ func checkProvider(p *patient) (all []finding) {
 	return all
 }
 
-func checkCM(p *patient) []finding {
+func checkCM(p *facts) []finding {
 	if p.coreErr != nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func checkCM(p *patient) []finding {
 }
 
 // checkRegister registers memory, which all the limits affect.
-func checkRegister(p *patient) (all []finding) {
+func checkRegister(p *facts) (all []finding) {
 	for _, l := range p.devices {
 		if l.dev == nil || l.info.Provider() != nil {
 			continue

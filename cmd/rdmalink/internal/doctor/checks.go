@@ -4,7 +4,7 @@ package doctor
 type check struct {
 	name  string
 	about string
-	run   func(*patient) []finding
+	run   func(*facts) []finding
 }
 
 // checks lists the checks in the order in which a program would run into the

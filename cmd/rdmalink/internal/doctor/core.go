@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-func checkCore(p *patient) []finding {
+func checkCore(p *facts) []finding {
 	if p.coreErr != nil {
 		return []finding{found(problem, "modprobe ib_core; this fails on a kernel built without CONFIG_INFINIBAND", "%s", cli.Plain(p.coreErr))}
 	}
 	return []finding{found(fine, "", "the kernel answers by NETLINK_RDMA")}
 }
 
-func checkDevices(p *patient) []finding {
+func checkDevices(p *facts) []finding {
 	if p.coreErr != nil {
 		return nil
 	}
@@ -33,7 +33,7 @@ func checkDevices(p *patient) []finding {
 
 // softRemedy returns the remedy for a host without devices. It proposes software devices
 // only, because drivers of hardware load automatically.
-func (p *patient) softRemedy() string {
+func (p *facts) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
 		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and stay in the first namespace"
@@ -53,7 +53,7 @@ var halves = [][2]string{
 
 // checkModules reports missing modules as a problem only if there is no device at
 // all, because not every card of these drivers supports RDMA.
-func checkModules(p *patient) []finding {
+func checkModules(p *facts) []finding {
 	text, err := fs.ReadFile(p.Proc, "modules")
 	if err != nil {
 		return nil
@@ -78,19 +78,19 @@ func checkModules(p *patient) []finding {
 }
 
 // release returns the kernel's release, which names its directory in /lib/modules.
-func (p *patient) release() string { return p.Proc.Text("sys/kernel/osrelease") }
+func (p *facts) release() string { return p.Proc.Text("sys/kernel/osrelease") }
 
-func (p *patient) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }
+func (p *facts) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }
 
-func (p *patient) hasModule(name string) bool {
+func (p *facts) hasModule(name string) bool {
 	return p.listed("modules.dep", name) || p.isBuiltIn(name)
 }
 
-func (p *patient) isBuiltIn(name string) bool { return p.listed("modules.builtin", name) }
+func (p *facts) isBuiltIn(name string) bool { return p.listed("modules.builtin", name) }
 
 // listed reports whether a module is in a list of files, with lines such as
 // "kernel/drivers/.../siw.ko.xz: …".
-func (p *patient) listed(list, name string) bool {
+func (p *facts) listed(list, name string) bool {
 	text := p.Modules.Text(p.release(), list)
 	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
 		file, _, _ := strings.Cut(line, ":")
@@ -100,11 +100,11 @@ func (p *patient) listed(list, name string) bool {
 
 // checkNetns checks the netns mode, and finds ports whose network device is in another
 // namespace.
-func checkNetns(p *patient) []finding {
+func checkNetns(p *facts) []finding {
 	if !p.exposed {
 		return nil
 	}
-	all := p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+	all := p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		if port.NetdevIndex != 0 || !l.onNetdev() {
 			return nil
 		}

@@ -17,8 +17,8 @@ import (
 
 // checkLossless reads how the network devices of RoCE ports handle a full buffer. It reports
 // no problem, because small networks work without lossless settings.
-func checkLossless(p *patient) []finding {
-	return p.eachRoCE(func(l *limb, d addlink.Netdev) []finding {
+func checkLossless(p *facts) []finding {
+	return p.eachRoCE(func(l *deviceFacts, d addlink.Netdev) []finding {
 		dcb, err := p.Route.DCB(d.Name)
 		switch {
 		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == verbs.DriverRXE:
@@ -75,8 +75,8 @@ func lossless(netdev string, d *rtnetlink.DCB) (all []finding) {
 
 // checkECN checks whether the host's own queues mark packets. The queues of switches are not
 // accessible.
-func checkECN(p *patient) []finding {
-	return p.eachRoCE(func(_ *limb, d addlink.Netdev) []finding {
+func checkECN(p *facts) []finding {
+	return p.eachRoCE(func(_ *deviceFacts, d addlink.Netdev) []finding {
 		queues, err := p.Route.Qdiscs(d.Index)
 		if err != nil {
 			return []finding{found(noted, "", "%s: its queues are not known: %s", d.Name, cli.Plain(err))}
@@ -95,9 +95,9 @@ func checkECN(p *patient) []finding {
 }
 
 // eachRoCE calls f for the network devices below RoCE's ports, once each.
-func (p *patient) eachRoCE(f func(*limb, addlink.Netdev) []finding) []finding {
+func (p *facts) eachRoCE(f func(*deviceFacts, addlink.Netdev) []finding) []finding {
 	seen := make(map[uint32]bool)
-	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+	return p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		d, here := p.netdevs[port.NetdevIndex]
 		if l.Protocol != "roce" || !here || seen[d.Index] {
 			return nil

@@ -9,19 +9,19 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patient holds the data that the checks use, read once.
-type patient struct {
+// facts holds what the checks use, read once.
+type facts struct {
 	*host.Machine
 	coreErr  error // why devices can't be listed
-	devices  []*limb
+	devices  []*deviceFacts
 	exposed  bool // system is known
 	system   netlinkrdma.System
 	netdevs  map[uint32]addlink.Netdev // of this network namespace, by number
 	doubtful error                     // why they are not known
 }
 
-// limb is a device of the patient.
-type limb struct {
+// deviceFacts holds what the checks use about a device.
+type deviceFacts struct {
 	netlinkrdma.Device
 	ports   []netlinkrdma.Port
 	info    uverbs.DeviceInfo // name, driver and ABI
@@ -34,15 +34,15 @@ type limb struct {
 }
 
 // examine reads all devices, or the one of that name.
-func examine(m *host.Machine, name string) (*patient, error) {
-	p := &patient{Machine: m, netdevs: make(map[uint32]addlink.Netdev)}
+func examine(m *host.Machine, name string) (*facts, error) {
+	p := &facts{Machine: m, netdevs: make(map[uint32]addlink.Netdev)}
 	p.coreErr = m.ForDevices("", func(d netlinkrdma.Device) error {
 		if name != "" && d.Name != name {
 			return nil
 		}
 		ports, err := m.RDMA.Ports(d.Index)
 		if err == nil {
-			p.devices = append(p.devices, examineLimb(m, d, ports))
+			p.devices = append(p.devices, examineDevice(m, d, ports))
 		}
 		return err
 	})
@@ -61,8 +61,8 @@ func examine(m *host.Machine, name string) (*patient, error) {
 	return p, nil
 }
 
-func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
-	l := &limb{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}, sandbox: m.Sys.Text("class/infiniband", d.Name, sandbox.AddressFile)}
+func examineDevice(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port) *deviceFacts {
+	l := &deviceFacts{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}, sandbox: m.Sys.Text("class/infiniband", d.Name, sandbox.AddressFile)}
 	c, err := m.RDMA.UverbsCharDev(d.Index)
 	if err != nil {
 		l.nodeErr = err
@@ -78,10 +78,10 @@ func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port
 }
 
 // onNetdev reports whether the device sends through network devices.
-func (l *limb) onNetdev() bool { return l.Protocol == "roce" || l.Protocol == "iw" }
+func (l *deviceFacts) onNetdev() bool { return l.Protocol == "roce" || l.Protocol == "iw" }
 
 // dismiss closes the devices that examine opened.
-func (p *patient) dismiss() {
+func (p *facts) dismiss() {
 	for _, l := range p.devices {
 		if l.dev != nil {
 			l.dev.Close() // checks close their own objects
@@ -90,7 +90,7 @@ func (p *patient) dismiss() {
 }
 
 // eachPort calls f for the ports of all devices.
-func (p *patient) eachPort(f func(l *limb, port netlinkrdma.Port) []finding) (all []finding) {
+func (p *facts) eachPort(f func(l *deviceFacts, port netlinkrdma.Port) []finding) (all []finding) {
 	for _, l := range p.devices {
 		for _, port := range l.ports {
 			all = append(all, f(l, port)...)

@@ -19,7 +19,7 @@ const memlockRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd
 
 // checkMemlock checks RLIMIT_MEMLOCK, which does not apply to processes with
 // CAP_IPC_LOCK.
-func checkMemlock(p *patient) []finding {
+func checkMemlock(p *facts) []finding {
 	if p.inSandbox() {
 		return []finding{found(fine, "", "models of rdmalink sandbox pin no memory")}
 	}
@@ -45,8 +45,8 @@ func checkMemlock(p *patient) []finding {
 }
 
 // inSandbox reports whether all devices are models.
-func (p *patient) inSandbox() bool {
-	isReal := func(l *limb) bool { return l.sandbox == "" }
+func (p *facts) inSandbox() bool {
+	isReal := func(l *deviceFacts) bool { return l.sandbox == "" }
 	return len(p.devices) > 0 && !slices.ContainsFunc(p.devices, isReal)
 }
 
@@ -58,7 +58,7 @@ func size(bytes uint64) string {
 }
 
 // memlock returns the soft limit from /proc.
-func (p *patient) memlock() (limit string, known bool) {
+func (p *facts) memlock() (limit string, known bool) {
 	for line := range strings.Lines(p.Proc.Text("self/limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
 			if fields := strings.Fields(rest); len(fields) > 0 {
@@ -71,7 +71,7 @@ func (p *patient) memlock() (limit string, known bool) {
 
 // mayLock reports whether the process has CAP_IPC_LOCK. A process in a user
 // namespace other than the first never has it, even if its mask includes it.
-func (p *patient) mayLock() bool {
+func (p *facts) mayLock() bool {
 	const capIPCLock = 14
 	if users := strings.Fields(p.Proc.Text("self/uid_map")); len(users) > 0 && strings.Join(users, " ") != "0 0 4294967295" {
 		return false
@@ -85,7 +85,7 @@ func (p *patient) mayLock() bool {
 	return false
 }
 
-func (p *patient) hasSiw() bool {
+func (p *facts) hasSiw() bool {
 	for _, l := range p.devices {
 		if l.info.Driver == verbs.DriverSIW {
 			return true
@@ -96,7 +96,7 @@ func (p *patient) hasSiw() bool {
 
 // checkCgroup reads the limits of the process's rdma cgroup and those above it,
 // as far as they are shown here.
-func checkCgroup(p *patient) (all []finding) {
+func checkCgroup(p *facts) (all []finding) {
 	limits := 0
 	for _, dir := range p.rdmaCgroups() {
 		used, allowed := usesOf(p.Sys.Text(dir, "rdma.current")), usesOf(p.Sys.Text(dir, "rdma.max"))
@@ -127,7 +127,7 @@ func checkCgroup(p *patient) (all []finding) {
 }
 
 // rdmaCgroups returns the directories of the process's cgroup and those above.
-func (p *patient) rdmaCgroups() (dirs []string) {
+func (p *facts) rdmaCgroups() (dirs []string) {
 	for line := range strings.Lines(p.Proc.Text("self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 || parts[1] != "" && parts[1] != "rdma" {
@@ -161,7 +161,7 @@ func amount(s string) uint64 {
 	return n
 }
 
-func (p *patient) find(device string) *limb {
+func (p *facts) find(device string) *deviceFacts {
 	for _, l := range p.devices {
 		if l.Name == device {
 			return l

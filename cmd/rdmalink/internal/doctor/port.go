@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func checkPort(p *patient) []finding {
-	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+func checkPort(p *facts) []finding {
+	return p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		name := fmt.Sprintf("%s/%d is %v", l.Name, port.Index, port.State)
 		if port.State == verbs.PortActive {
 			return []finding{found(fine, "", "%s", name)}
@@ -25,7 +25,7 @@ func checkPort(p *patient) []finding {
 }
 
 // inactive explains why a port is not active, and suggests a remedy.
-func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) {
+func (p *facts) inactive(l *deviceFacts, port netlinkrdma.Port) (why, remedy string) {
 	d, here := p.netdevs[port.NetdevIndex]
 	switch {
 	case port.State == verbs.PortInit || port.State == verbs.PortArmed:
@@ -45,8 +45,8 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 }
 
 // checkGID checks active ports of open devices. Earlier checks report the others.
-func checkGID(p *patient) []finding {
-	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+func checkGID(p *facts) []finding {
+	return p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != verbs.PortActive || !here && l.onNetdev() {
 			return nil
 		}
@@ -59,7 +59,7 @@ func checkGID(p *patient) []finding {
 	})
 }
 
-func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
+func (p *facts) gidFinding(l *deviceFacts, port netlinkrdma.Port) finding {
 	d := p.netdevs[port.NetdevIndex]
 	used, routed := 0, 0
 	for _, e := range l.gids {
@@ -85,11 +85,11 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 
 // checkAddress checks the address that add sets when it adds a link. It may have
 // been removed later.
-func checkAddress(p *patient) []finding {
+func checkAddress(p *facts) []finding {
 	if p.doubtful != nil {
 		return []finding{found(noted, "", "network devices can't be listed: %v", p.doubtful)}
 	}
-	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+	return p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		d, here := p.netdevs[port.NetdevIndex]
 		switch {
 		case !here || !l.onNetdev():
@@ -112,8 +112,8 @@ var modules = map[verbs.DriverID]string{verbs.DriverSIW: "siw", verbs.DriverRXE:
 // checkConnect connects through each software device to itself. Cards are left out, because not every
 // card can send to itself. An error is a note, because other checks report the causes; a connection that
 // waits until its time is over has none that they could find.
-func checkConnect(p *patient) []finding {
-	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+func checkConnect(p *facts) []finding {
+	return p.eachPort(func(l *deviceFacts, port netlinkrdma.Port) []finding {
 		d := p.netdevs[port.NetdevIndex]
 		addr, ok := d.Dialable()
 		module := modules[l.info.Driver]
@@ -139,6 +139,6 @@ func checkConnect(p *patient) []finding {
 }
 
 // addAgain returns the commands that make the link anew.
-func (l *limb) addAgain(d addlink.Netdev) string {
+func (l *deviceFacts) addAgain(d addlink.Netdev) string {
 	return fmt.Sprintf("rdmalink del %s, then rdmalink add %s type %v netdev %s", l.Name, l.Name, l.info.Driver, d.Name)
 }

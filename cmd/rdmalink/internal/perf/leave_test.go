@@ -33,8 +33,8 @@ func did(do func()) error {
 	return nil
 }
 
-// handEnd is an end of a run by hand, on a fake kernel that moves no messages.
-func handEnd(t *testing.T, conn net.Conn) *Hand {
+// tcpEnd is an end of a run without a connection manager, on a fake kernel that moves no messages.
+func tcpEnd(t *testing.T, conn net.Conn) *TCPPath {
 	t.Helper()
 	k := fakeverbs.New(uint32(verbs.DriverRXE))
 	k.InBubble = true
@@ -47,7 +47,7 @@ func handEnd(t *testing.T, conn net.Conn) *Hand {
 			t.Error(err)
 		}
 	})
-	return ByHand(conn, dev, &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
+	return OverTCP(conn, dev, &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
 }
 
 // TestInterruptedTells checks that an interrupt of either end, at any time, is
@@ -77,7 +77,7 @@ func interruptOne(t *testing.T, test perftest.Test, victim perftest.Role, when s
 		if perftest.Role(role) == victim {
 			*map[string]*func(){"start": &reporter.start, "size": &reporter.size}[when] = cancel
 		}
-		way, ended := handEnd(t, conn), make(chan error, 1)
+		way, ended := tcpEnd(t, conn), make(chan error, 1)
 		errs[role] = ended
 		go func() {
 			defer conn.Close()
@@ -114,7 +114,7 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 func TestListen(t *testing.T) {
 	ours, peers := tcpPair(t)
 	defer ours.Close()
-	way := ByHand(ours, nil, nil)
+	way := OverTCP(ours, nil, nil)
 	heard := make(chan error, 4)
 	stop := way.watch(func(err error) { heard <- err })
 	if _, err := peers.Write([]byte("done\x00")); err != nil {
@@ -138,7 +138,7 @@ func TestListen(t *testing.T) {
 	defer ours.Close()
 	peers.Write([]byte("x"))
 	peers.Close()
-	ByHand(ours, nil, nil).conn.listen(func(err error) { heard <- err })
+	OverTCP(ours, nil, nil).conn.listen(func(err error) { heard <- err })
 	if err := <-heard; err != nil || len(heard) > 0 {
 		t.Errorf("%v, and %d more", err, len(heard))
 	}

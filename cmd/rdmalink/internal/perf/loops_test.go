@@ -174,7 +174,7 @@ func TestInterrupted(t *testing.T) {
 	for _, o := range []Options{{Test: allTests[0]}, {Test: allTests[0], Events: true}, {Test: allTests[1]}, {Test: allTests[4]}, {Test: allTests[8]}} {
 		w := newWorld(t, o)
 		r := newRun(t.Context(), w.ends[1], 8, new(Progress))
-		w.ok((&course{end: w.ends[1]}).prepare(r))
+		w.ok((&measurement{end: w.ends[1]}).prepare(r))
 		time.AfterFunc(5*time.Millisecond, func() { r.cancel(why) })
 		if o.Verb == perftest.Write {
 			r.Role = perftest.Client // the end that waits first
@@ -234,7 +234,7 @@ func TestGuardedAfterTime(t *testing.T) {
 		why, want error
 	}{{0, why, why}, {1, why, nil}, {1, context.Canceled, context.Canceled}, {0, errTimeUp, nil}} {
 		w := newWorld(t, Options{Test: allTests[0], Time: time.Hour})
-		c := &course{end: w.ends[1], path: quietWay{}}
+		c := &measurement{end: w.ends[1], path: quietWay{}}
 		r := newRun(t.Context(), c.end, 8, new(Progress))
 		w.ok(c.prepare(r))
 		r.watch.ended.Store(test.ended)

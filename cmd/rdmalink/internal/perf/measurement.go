@@ -29,7 +29,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Path is a path between the two ends: [ByHand], [DialCM] or [AcceptCM].
+// Path is a path between the two ends: [OverTCP], [DialCM] or [AcceptCM].
 type Path interface {
 	// Leave sends the peer the reason why this end fails, while its QPs still exist.
 	Leave(why error)
@@ -45,7 +45,7 @@ type Path interface {
 // Run carries out a whole run of either end, over all sizes. On failure it sends the peer the
 // reason before the QPs are closed.
 func Run(ctx context.Context, o Options, path Path, reporter Reporter) error {
-	c := &course{path: path, reporter: reporter}
+	c := &measurement{path: path, reporter: reporter}
 	err := c.run(ctx, &o)
 	if err != nil {
 		path.Leave(err)
@@ -60,15 +60,15 @@ func Run(ctx context.Context, o Options, path Path, reporter Reporter) error {
 	return errors.Join(err, c.end.Close())
 }
 
-// course is a run under way.
-type course struct {
+// measurement is a run in progress.
+type measurement struct {
 	*end
 	path     Path
 	session  *perftest.Session
 	reporter Reporter
 }
 
-func (c *course) run(ctx context.Context, o *Options) error {
+func (c *measurement) run(ctx context.Context, o *Options) error {
 	asked := o.asksSize()
 	o.setDefaults()
 	dev := c.path.device()
@@ -87,17 +87,17 @@ func (c *course) run(ctx context.Context, o *Options) error {
 	if c.end, err = newEnd(o, dev, port, sys); err != nil {
 		return err
 	}
-	if err := c.meet(ctx, sys.Version); err != nil {
+	if err := c.connectQPs(ctx, sys.Version); err != nil {
 		return err
 	}
 	if o.ServerIdle() && !o.client() {
-		return c.lend(ctx)
+		return c.awaitClient(ctx)
 	}
 	return c.measureAll(ctx)
 }
 
-// meet connects the QPs.
-func (c *course) meet(ctx context.Context, version string) error {
+// connectQPs creates the QPs and connects them to the peer's.
+func (c *measurement) connectQPs(ctx context.Context, version string) error {
 	if err := c.path.makePairs(ctx, c.session, c.end); err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (c *course) meet(ctx context.Context, version string) error {
 		Local: local, Remote: remote, Version: version})
 }
 
-// lend waits until the client has had enough of this end's memory.
-func (c *course) lend(ctx context.Context) error {
+// awaitClient waits until the client no longer uses the memory of this end.
+func (c *measurement) awaitClient(ctx context.Context) error {
 	report, err := c.session.Finish(ctx, perftest.Report{})
 	if err != nil || report == nil {
 		return err
@@ -136,7 +136,7 @@ func (c *course) lend(ctx context.Context) error {
 	return c.reporter.Bandwidth(fromReport(report, c.Unit()))
 }
 
-func (c *course) measureAll(ctx context.Context) error {
+func (c *measurement) measureAll(ctx context.Context) error {
 	var last perftest.Report
 	for _, size := range c.sizes() {
 		var err error
@@ -149,7 +149,7 @@ func (c *course) measureAll(ctx context.Context) error {
 }
 
 // measureSize measures one size and says so.
-func (c *course) measureSize(ctx context.Context, size int) (perftest.Report, error) {
+func (c *measurement) measureSize(ctx context.Context, size int) (perftest.Report, error) {
 	progress := new(Progress)
 	r := newRun(ctx, c.end, size, progress)
 	defer r.cancel(nil)
@@ -175,7 +175,7 @@ func (c *course) measureSize(ctx context.Context, size int) (perftest.Report, er
 }
 
 // prepare posts the receives, and warms up.
-func (c *course) prepare(r *run) error {
+func (c *measurement) prepare(r *run) error {
 	for _, f := range c.flows {
 		f.prepare(c.end, r.size)
 		if c.creditMR != nil {
@@ -193,7 +193,7 @@ func (c *course) prepare(r *run) error {
 	return nil
 }
 
-func (c *course) reportLatency(r *run) error {
+func (c *measurement) reportLatency(r *run) error {
 	if err := r.counted(); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (c *course) reportLatency(r *run) error {
 
 // reportBandwidth sends the result to the peer if the peer expects it, and adds the
 // peer's result.
-func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
+func (c *measurement) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
 	if err := r.counted(); err != nil {
 		return perftest.Report{}, err
 	}

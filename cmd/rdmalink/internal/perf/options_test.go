@@ -102,7 +102,7 @@ func TestStopwatch(t *testing.T) {
 
 // TestPathOptions checks the options of the path to the peer.
 func TestPathOptions(t *testing.T) {
-	way := &Hand{gid: &verbs.GIDEntry{Index: 3}}
+	way := &TCPPath{gid: &verbs.GIDEntry{Index: 3}}
 	for _, test := range []struct {
 		o    Options
 		want verbs.AHAttr

@@ -185,7 +185,7 @@ func (r *run) counted() error {
 }
 
 // guarded measures while it watches that the peer is there and something moves.
-func (c *course) guarded(r *run) error {
+func (c *measurement) guarded(r *run) error {
 	stop := c.path.watch(func(err error) {
 		switch {
 		case giveup.Is(err):

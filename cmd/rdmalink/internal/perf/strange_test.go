@@ -70,7 +70,7 @@ func TestStrangeReport(t *testing.T) {
 // attribute can hold.
 func TestManyReads(t *testing.T) {
 	w := newWorld(t, Options{Test: perftest.Test{Verb: perftest.Read}, Iters: 5})
-	way := &Hand{dev: w.ends[0].dev}
+	way := &TCPPath{dev: w.ends[0].dev}
 	for sent, want := range map[uint16]uint8{4: 4, 255: 255, 256: 255, 65535: 255} {
 		local, remote := perftest.Endpoint{}, perftest.Endpoint{OutReads: sent}
 		if got := way.connected(w.ends[0], &local, &remote).MaxRDAtomic; got != want {

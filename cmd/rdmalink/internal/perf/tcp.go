@@ -27,31 +27,31 @@ const qKey = 0x11111111
 // C: DC_KEY
 const dcKey = 0xffeeddcc
 
-// Hand is the path to a peer without a connection manager: control messages use a
-// TCP connection. The addresses have perftest's format among them, so Hand connects queue
+// TCPPath is the path to a peer without a connection manager: control messages use a
+// TCP connection. The addresses have perftest's format among them, so TCPPath connects queue
 // pairs itself, and not by package oob.
-type Hand struct {
+type TCPPath struct {
 	conn *watchedConn
 	dev  *uverbs.Device
 	gid  *verbs.GIDEntry // nil on InfiniBand, which has its LID
 }
 
-// ByHand returns the path over conn, from a device's port with this GID. The caller keeps
+// OverTCP returns the path over conn, from a device's port with this GID. The caller keeps
 // ownership of device and connection.
-func ByHand(conn net.Conn, dev *uverbs.Device, gid *verbs.GIDEntry) *Hand {
-	return &Hand{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
+func OverTCP(conn net.Conn, dev *uverbs.Device, gid *verbs.GIDEntry) *TCPPath {
+	return &TCPPath{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
 }
 
-func (h *Hand) device() *uverbs.Device { return h.dev }
+func (p *TCPPath) device() *uverbs.Device { return p.dev }
 
-func (h *Hand) session(o *Options) *perftest.Session {
+func (p *TCPPath) session(o *Options) *perftest.Session {
 	test := o.Test
-	test.LIDOnly = h.gid == nil
-	return perftest.OverTCP(h.conn, o.Role, test)
+	test.LIDOnly = p.gid == nil
+	return perftest.OverTCP(p.conn, o.Role, test)
 }
 
 // makePairs creates the QPs and moves them to INIT, or targets to RTR.
-func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) (err error) {
+func (p *TCPPath) makePairs(_ context.Context, _ *perftest.Session, e *end) (err error) {
 	opts := e.qpOptions()
 	init := verbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: e.access(false) &^ verbs.AccessLocalWrite}
 	for _, f := range e.flows {
@@ -64,7 +64,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) (err er
 			}
 		}
 		if e.answers() {
-			if err := h.makeTarget(e, f, &init); err != nil {
+			if err := p.makeTarget(e, f, &init); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) (err er
 	return nil
 }
 
-func (h *Hand) makeTarget(e *end, f *flow, init *verbs.QPAttr) (err error) {
+func (p *TCPPath) makeTarget(e *end, f *flow, init *verbs.QPAttr) (err error) {
 	if f.srq, err = e.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: uint32(max(e.RxDepth, 1)), MaxSGE: 1}); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (h *Hand) makeTarget(e *end, f *flow, init *verbs.QPAttr) (err error) {
 	if err := f.target.Init(init); err != nil {
 		return err
 	}
-	return f.target.Connect(&verbs.QPAttr{PathMTU: e.MTU, AH: h.path(e, &perftest.Endpoint{})})
+	return f.target.Connect(&verbs.QPAttr{PathMTU: e.MTU, AH: p.path(e, &perftest.Endpoint{})})
 }
 
 // qps returns the QPs in the order in which the ends exchange their addresses: targets after initiators.
@@ -120,20 +120,20 @@ func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 	return all
 }
 
-func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
+func (p *TCPPath) endpoints(e *end) []perftest.Endpoint { return e.endpoints(p.gid) }
 
 // connect connects each QP that sends to its counterpart.
 //
 // C: ctx_connect
-func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
-	if err := h.sameFamily(remote[0].GID); err != nil {
+func (p *TCPPath) connect(e *end, local, remote []perftest.Endpoint) error {
+	if err := p.sameFamily(remote[0].GID); err != nil {
 		return err
 	}
 	for i, f := range e.flows {
 		if f.qp == nil {
 			return nil // the targets are connected
 		}
-		attr := h.connected(e, &local[i], &f.peer)
+		attr := p.connected(e, &local[i], &f.peer)
 		if err := f.qp.Connect(attr); err != nil {
 			return err
 		}
@@ -151,25 +151,25 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 
 // connected returns the attributes of a QP's counterpart. The counterpart may
 // support more READs than a QP attribute can hold.
-func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
-	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
+func (p *TCPPath) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
+	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: p.path(e, remote),
 		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), AckTimeout: qpstate.AckTimeout(e.QPTimeout)}
 }
 
 // sameFamily: RoCE sends no IPv4 packet to an IPv6 address.
 //
 // C: ctx_check_gid_compatibility
-func (h *Hand) sameFamily(remote verbs.GID) error {
-	if h.gid == nil || h.gid.GID.Addr().Is4() == remote.Addr().Is4() {
+func (p *TCPPath) sameFamily(remote verbs.GID) error {
+	if p.gid == nil || p.gid.GID.Addr().Is4() == remote.Addr().Is4() {
 		return nil
 	}
-	return fmt.Errorf("the own GID %v and the peer's %v are of different address families: give -x to this end or to the other", h.gid.GID, remote)
+	return fmt.Errorf("the own GID %v and the peer's %v are of different address families: give -x to this end or to the other", p.gid.GID, remote)
 }
 
-func (h *Hand) path(e *end, remote *perftest.Endpoint) verbs.AHAttr {
+func (p *TCPPath) path(e *end, remote *perftest.Endpoint) verbs.AHAttr {
 	attr := verbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
-	if h.gid != nil {
-		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, h.gid.Index, e.HopLimit, e.TrafficClass
+	if p.gid != nil {
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, p.gid.Index, e.HopLimit, e.TrafficClass
 	}
 	return attr
 }
@@ -185,15 +185,15 @@ func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 // Leave sends the peer the reason why this end fails. The connection can only be
 // closed after that.
-func (h *Hand) Leave(why error) { giveup.Say(h.conn.Conn, why) }
+func (p *TCPPath) Leave(why error) { giveup.Say(p.conn.Conn, why) }
 
 // watch calls heard when the peer sends a message (nil), fails or leaves, until the
 // returned function is called.
-func (h *Hand) watch(heard func(error)) (stop func()) {
+func (p *TCPPath) watch(heard func(error)) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.conn.listen(func(err error) {
+		p.conn.listen(func(err error) {
 			select {
 			case <-over:
 			default:
@@ -203,9 +203,9 @@ func (h *Hand) watch(heard func(error)) (stop func()) {
 	}()
 	return func() {
 		close(over)
-		_ = h.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = p.conn.SetReadDeadline(time.Unix(1, 0))
 		<-ended
-		_ = h.conn.SetReadDeadline(time.Time{})
+		_ = p.conn.SetReadDeadline(time.Time{})
 	}
 }
 

@@ -29,7 +29,7 @@ func newWorld(t *testing.T, o Options) *world {
 	w := &world{t: t}
 	procs := runtime.GOMAXPROCS(4) // two that poll and the wire
 	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
-	var way [2]*Hand
+	var way [2]*TCPPath
 	var sent [2][]perftest.Endpoint
 	for i, role := range []perftest.Role{perftest.Client, perftest.Server} {
 		k := fakeverbs.New(uint32(verbs.DriverRXE))
@@ -43,7 +43,7 @@ func newWorld(t *testing.T, o Options) *world {
 		w.ends[i], err = newEnd(&mine, dev, port, mine.system())
 		w.ok(err)
 		t.Cleanup(func() { w.ok(w.ends[i].Close()) })
-		way[i] = &Hand{dev: dev, gid: &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
+		way[i] = &TCPPath{dev: dev, gid: &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
 		w.ok(way[i].makePairs(t.Context(), nil, w.ends[i]))
 		sent[i] = way[i].endpoints(w.ends[i])
 		w.qps[i] = k.QueuePairs()
@@ -137,7 +137,7 @@ func (w *world) newRuns(size int) (runs [2]*run) {
 	for i, e := range w.ends {
 		runs[i] = newRun(w.t.Context(), e, size, new(Progress))
 		w.t.Cleanup(func() { runs[i].cancel(nil) })
-		w.ok((&course{end: e}).prepare(runs[i]))
+		w.ok((&measurement{end: e}).prepare(runs[i]))
 	}
 	return runs
 }

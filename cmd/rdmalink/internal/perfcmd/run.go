@@ -70,7 +70,7 @@ func (p *session) over(ctx context.Context, conn net.Conn, dev *uverbs.Device, r
 		giveup.Say(conn, err)
 		return err
 	}
-	return perf.Run(ctx, p.Options, perf.ByHand(conn, dev, gid), report)
+	return perf.Run(ctx, p.Options, perf.OverTCP(conn, dev, gid), report)
 }
 
 // suits closes a device that can't do this.

@@ -12,7 +12,7 @@ func Command() cli.Command {
 		Names:   []string{"rping"},
 		Args:    "-s|-c [OPTIONS]",
 		Summary: "ping a peer over RDMA; interoperates with librdmacm's rping",
-		Details: Details,
+		Details: Details(),
 		Raw:     true,
 		Run: cli.Program(func(ctx context.Context, t *cli.Tool, args []string) error {
 			return Run(ctx, t.Output, args)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
@@ -35,81 +34,32 @@ func (o *options) address() string {
 	return net.JoinHostPort(o.addr, strconv.Itoa(o.port))
 }
 
-// parse reads the words as getopt would: letters may share a word, and a
-// value may stand in its letter's word or in the next.
+var table = cli.Options(
+	cli.NewRow('s', "server", "", "serve one client, until it disconnects", cli.Flag(func(o *options) *bool { return &o.server })),
+	cli.NewRow('c', "client", "", "ping a server", cli.Flag(func(o *options) *bool { return &o.client })),
+	cli.NewRow('a', "address", "ADDR", "server: address to listen on (default: all); client: the server's address or name", func(o *options, v string) error { o.addr = v; return nil }),
+	cli.NewRow('I', "source", "ADDR", "client: own address to connect from", func(o *options, v string) error { o.source = v; return nil }),
+	cli.NewRow('p', "port", "PORT", "port (default 7174)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.port })),
+	cli.NewRow('C', "count", "N", "client: number of pings (default 0, no limit); server: fail if the client sends fewer", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('S', "size", "BYTES", "client: of a ping, 23 to 65535 (default 64); the server accepts any", cli.Number("size", int64(MinSize), MaxSize, func(o *options) *int { return &o.size })),
+	cli.NewRow('v', "verbose", "", "print the ping data", cli.Flag(func(o *options) *bool { return &o.verbose })),
+	cli.NewRow('V', "validate", "", "client: compare the data that is returned with the data sent", cli.Flag(func(o *options) *bool { return &o.validate })),
+	cli.NewRow('P', "persistent", "", "server: serve any number of clients, until interrupted", cli.Flag(func(o *options) *bool { return &o.persistent })),
+	cli.NewRow('q', "own-qp", "", "create the queue pair and change its states with separate calls; the peer sees no difference", cli.Flag(func(o *options) *bool { return &o.ownQP })),
+	cli.NewRow('d', "debug", "", "print each step to standard error", cli.Flag(func(o *options) *bool { return &o.debug })),
+	cli.NewRow(0, "poll", "", "poll for completions (default: sleep until an event)", cli.Flag(func(o *options) *bool { return &o.poll })),
+	cli.NewRow('j', "json", "", "instead of ping data, print one line of JSON with the result at the end of each connection", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+)
+
 func parse(args []string) (options, error) {
 	o := options{port: Port, size: 64}
-	for len(args) > 0 {
-		word := args[0]
-		args = args[1:]
-		switch {
-		case word == "--poll":
-			o.poll = true
-		case word == "--json":
-			o.asJSON = true
-		case len(word) < 2 || word[0] != '-' || word[1] == '-':
-			return o, badWord(word)
-		default:
-			var err error
-			if args, err = o.letters(word[1:], args); err != nil {
-				return o, err
-			}
-		}
+	err := table.Parse(&o, args, func(word string) error {
+		return cli.UsageError{Text: fmt.Sprintf("unexpected argument %q", word)}
+	})
+	if err != nil {
+		return o, err
 	}
 	return o, o.check()
-}
-
-func badWord(word string) error {
-	return cli.Expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-q", "-d", "-j", "--poll", "--json")
-}
-
-// letters applies the options of one word and returns the words not used up.
-func (o *options) letters(word string, args []string) ([]string, error) {
-	flags := map[byte]*bool{
-		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'q': &o.ownQP, 'd': &o.debug, 'j': &o.asJSON,
-	}
-	for i := range len(word) {
-		if flag := flags[word[i]]; flag != nil {
-			*flag = true
-			continue
-		}
-		if !strings.Contains("aIpCS", word[i:i+1]) {
-			return args, badWord("-" + word[i:i+1])
-		}
-		value := word[i+1:]
-		if value == "" {
-			if len(args) == 0 {
-				return args, cli.UsageError{Text: fmt.Sprintf("-%c: a value is missing", word[i])}
-			}
-			value, args = args[0], args[1:]
-		}
-		return args, o.set(word[i], value)
-	}
-	return args, nil
-}
-
-func (o *options) set(letter byte, value string) (err error) {
-	switch letter {
-	case 'a':
-		o.addr = value
-	case 'I':
-		o.source = value
-	case 'p':
-		o.port, err = number("port", value, 1, math.MaxUint16)
-	case 'C':
-		o.count, err = number("count", value, 0, math.MaxInt32)
-	case 'S':
-		o.size, err = number("size", value, MinSize, MaxSize)
-	}
-	return err
-}
-
-func number(what, value string, least, most int) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < least || n > most {
-		return 0, cli.UsageError{Text: fmt.Sprintf("%q: the %s must be a number from %d to %d", value, what, least, most)}
-	}
-	return n, nil
 }
 
 // check returns an error for options that contradict each other.

@@ -8,38 +8,22 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is the help text.
-const Details = `
+// Details returns the help text.
+func Details() string {
+	return `
 The client fills a buffer. The server reads it with RDMA READ and writes it back
 with RDMA WRITE. Short messages synchronize the two.
 
-  -s        server: serve one client, until it disconnects
-  -c        client
-  -a ADDR   server: the address to listen on (default all, IPv4 and IPv6; 0.0.0.0
-            or :: for one family). Client: the server's address or name
-  -I ADDR   client: the local address to connect from
-  -p PORT   port (default 7174)
-  -C COUNT  client: number of pings (default 0, no limit). Server: fail if the
-            client sends fewer
-  -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server accepts
-            any size
-  -v        print the ping data
-  -V        client: compare the data that is returned with the data sent
-  -P        server: serve any number of clients, 256 at a time, about half of them
-            of one address, until interrupted
-  -q        create the queue pair and change its states with separate calls,
-            instead of with Dial and Accept; the peer sees no difference
-  -d        print each step to standard error
-  --poll    poll for completions (default: sleep until an event)
-  -j, --json
-            instead of ping data, print one line of JSON with the result at
-            the end of each connection
+` + table.Help() + `
+With -a 0.0.0.0 or ::, the server listens on one address family. With -P, it serves 256
+clients at a time, about half of them of one address.
 
 The server drops a client that does not complete its handshake within 10 seconds.
 
 After an interrupt, the client finishes the current ping and disconnects. The exit
-code is 0 after COUNT pings, after the client disconnected in order, or after an
+code is 0 after N pings with -C, after the client disconnected in order, or after an
 interrupt without -C. It is 1 after a failure, and 2 for an invalid command line.`
+}
 
 // Run runs rping with a command line.
 func Run(ctx context.Context, out cli.Output, args []string) error {

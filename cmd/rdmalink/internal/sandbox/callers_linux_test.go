@@ -69,8 +69,8 @@ func TestRelieve(t *testing.T) {
 	var s supervisor
 	s.receiving.Lock()
 	s.current.Store(7)
-	s.relieving.Store(true)
-	go s.relieve()
+	s.callsWatched.Store(true)
+	go s.watchCalls()
 	s.receiving.Lock()
 	if s.current.Load() != 0 {
 		t.Error("the call still keeps others waiting")

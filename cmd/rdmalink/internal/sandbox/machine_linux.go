@@ -73,7 +73,7 @@ func newMachine(k kernel.Kernel, n int, h *rdmatest.Host, dir string, p *profile
 			return nil, err
 		}
 		if p != nil {
-			d.pose(&p.devices[i])
+			d.applyProfile(&p.devices[i])
 		}
 		m.devices = append(m.devices, d)
 		m.nodes["/dev/infiniband/"+d.name()] = d.node()
@@ -101,8 +101,8 @@ func newVerbsDevice(k kernel.Kernel, n int, own *rdmatest.Device) (*verbsDevice,
 		card: cards[char.DriverID], rate: "2.5 Gb/sec (1X SDR)"}, nil
 }
 
-// pose sets the attributes of the device to those of its profile.
-func (d *verbsDevice) pose(p *profileDevice) {
+// applyProfile sets the attributes of the device to those of its profile.
+func (d *verbsDevice) applyProfile(p *profileDevice) {
 	d.card.dir, d.card.vendor, d.card.device = p.path, p.vendor, p.device
 	if d.card.hca != "" {
 		d.card.hca, d.card.board = fmt.Sprintf("MT%d", p.device), "" // the profile doesn't say which board

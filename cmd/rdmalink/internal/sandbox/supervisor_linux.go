@@ -29,10 +29,10 @@ type supervisor struct {
 	profile  bool // the PCI devices are those of a profile
 	old      bool // mlx5-old, erdma-old, efa-old
 
-	receiving sync.Mutex    // the next call
-	current   atomic.Uint64 // the call that is answered while receiving is held, or 0
-	relieving atomic.Bool   // relieve runs
-	callers   callers
+	receiving    sync.Mutex    // the next call
+	current      atomic.Uint64 // the call that is answered while receiving is held, or 0
+	callsWatched atomic.Bool   // watchCalls runs
+	callers      callers
 
 	numbering sync.Mutex // a descriptor, from the search for a free number until it is given
 	lastGiven int        // the newest number; numbering guards it
@@ -85,8 +85,8 @@ func (s *supervisor) work() {
 // most calls. It reports false if the call took so long that another worker receives now.
 func (s *supervisor) answerFirst(n notification) bool {
 	s.current.Store(n.ID)
-	if s.relieving.CompareAndSwap(false, true) {
-		go s.relieve()
+	if s.callsWatched.CompareAndSwap(false, true) {
+		go s.watchCalls()
 	}
 	s.answer(n)
 	return s.current.CompareAndSwap(n.ID, 0)
@@ -95,16 +95,16 @@ func (s *supervisor) answerFirst(n notification) bool {
 // longCall is the time after which a call no longer keeps the others waiting.
 const longCall = 20 * time.Millisecond
 
-// relieve has another worker receive if a call takes long. It may wait for memory that another thread of
+// watchCalls lets another worker receive if a call takes long. The call may wait for memory that another thread of
 // the program provides, whose calls have to be answered (userfaultfd(2), FUSE).
-func (s *supervisor) relieve() {
+func (s *supervisor) watchCalls() {
 	for last := uint64(0); ; {
 		time.Sleep(longCall)
 		id := s.current.Load()
 		switch {
 		case id == 0 && last == 0:
-			s.relieving.Store(false)
-			if s.current.Load() == 0 || !s.relieving.CompareAndSwap(false, true) { // a call may have begun before
+			s.callsWatched.Store(false)
+			if s.current.Load() == 0 || !s.callsWatched.CompareAndSwap(false, true) { // a call may have begun before
 				return
 			}
 		case id != 0 && id == last && s.current.CompareAndSwap(id, 0):

@@ -34,7 +34,7 @@ type environment struct {
 	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
-func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *environment, err error) {
+func newEnvironment(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *environment, err error) {
 	name := dev.Info().Name
 	b = &environment{ctx: ctx, dev: dev, frames: new(uint16), open: func() (*uverbs.Device, error) { return m.Open(name) }}
 	if b.attr, err = dev.Attr(); err != nil {

@@ -255,8 +255,8 @@ func wrongQKey(b *environment) (string, error) {
 	return fmt.Sprintf("%d datagrams dropped, and the %d behind them received", times, times), nil
 }
 
-// secondLife flushes both queues and uses the queue pairs again.
-func secondLife(b *environment) (string, error) {
+// reuseAfterFlush flushes both queues and uses the queue pairs again.
+func reuseAfterFlush(b *environment) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err

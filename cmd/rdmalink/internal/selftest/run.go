@@ -41,7 +41,7 @@ func run(ctx context.Context, m *host.Machine, out *cli.Output, name string, pos
 		return err
 	}
 	defer dev.Close() // a test closes its objects
-	b, err := newBed(ctx, m, dev)
+	b, err := newEnvironment(ctx, m, dev)
 	if err != nil {
 		return err
 	}
@@ -253,6 +253,6 @@ var tests = []test{
 	{"write behind a window", ofMistakes, refused(behindWindow)},
 	{"window that was ended", ofMistakes, refused(endedWindow)},
 	{"binding without the right", ofMistakes, refused(lockedBinding)},
-	{"flush, and a second life", "statuses, data", secondLife},
+	{"flush, and a second life", "statuses, data", reuseAfterFlush},
 	{"rdma_cm", "the device that an address leads to", byAddress},
 }

@@ -227,7 +227,7 @@ func TestOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Hosts: make([]rdmatest.HostOptions, 1)})
 		d := f.Host(0).Device(0)
-		b, err := newBed(t.Context(), machine(t, d, nil), must(uverbs.Open(d.Name()))(t))
+		b, err := newEnvironment(t.Context(), machine(t, d, nil), must(uverbs.Open(d.Name()))(t))
 		if err != nil {
 			t.Fatal(err)
 		}
