@@ -74,6 +74,7 @@
 //     port of a listener.
 //   - A port that is down sends nothing to itself either. The soft RoCE and soft iWARP of Linux 6.12
 //     go on to reach their own addresses without a carrier, and soft iWARP raises no event then.
+//   - A queue pair of SIW whose dial ends with CONNECT_ERROR stays in INIT. Linux moves it to ERR.
 //   - READs between queue pairs with different path MTUs succeed, as on RXE. Cards may refuse them.
 //
 // # Faults

@@ -117,14 +117,7 @@ func newBareWorld(t testing.TB, change func(*bareOptions)) *bareWorld {
 	w := &bareWorld{bare: newBare(t), ctx: &efaContext{limits: o.limits, attr: o.attr, generations: make(map[uint32]uint32), slots: 256}}
 	w.newCQ(o.cqe, o.ext)
 	p := &pd{ahs: make(map[verbs.GID]*address)}
-	w.out = abi.Bytes(&abi.EfaIbvCreateQpResp{RqDbOffset: 8, SqDbOffset: 4, LlqDescOffset: 128, RqMmapKey: keyRQ, RqMmapSize: 4096,
-		RqDbMmapKey: keyRQBell, SqDbMmapKey: keySQBell, LlqDescMmapKey: keyWQEs})
-	made, err := w.ctx.CreateQP(&driver.CreateQP{Call: w, Type: o.typ, Cap: o.cap, Flags: o.flags, PD: p, SendCQ: w.cq, RecvCQ: w.cq, Num: bareQPN})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.qp = made.(*qp)
-	w.qp.state = verbs.QPStateRTS
+	w.qp = w.newQP(&driver.CreateQP{Type: o.typ, Cap: o.cap, Flags: o.flags, PD: p, Num: bareQPN})
 	w.to = bareAH{ah: &ah{pd: p, number: 0x7a1}}
 	former := driver.AHData
 	driver.AHData = func(a verbs.AH) any {
@@ -135,6 +128,21 @@ func newBareWorld(t testing.TB, change func(*bareOptions)) *bareWorld {
 	}
 	t.Cleanup(func() { driver.AHData = former })
 	return w
+}
+
+// newQP returns another QP of the CQ, in RTS.
+func (w *bareWorld) newQP(r *driver.CreateQP) *qp {
+	w.t.Helper()
+	w.out = abi.Bytes(&abi.EfaIbvCreateQpResp{RqDbOffset: 8, SqDbOffset: 4, LlqDescOffset: 128, RqMmapKey: keyRQ, RqMmapSize: 4096,
+		RqDbMmapKey: keyRQBell, SqDbMmapKey: keySQBell, LlqDescMmapKey: keyWQEs})
+	r.Call, r.SendCQ, r.RecvCQ = w, w.cq, w.cq
+	made, err := w.ctx.CreateQP(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	q := made.(*qp)
+	q.state = verbs.QPStateRTS
+	return q
 }
 
 func (w *bareWorld) newCQ(cqe uint32, ext verbs.WCExtMask) {

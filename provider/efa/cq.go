@@ -135,7 +135,8 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	}
 	r := &q.rings[0]
 	e, ready := r.entries.At(r.ci), 1
-	if v := e.first.Load(); !q.owned(v, r.ci) {
+	v := e.first.Load()
+	if !q.owned(v, r.ci) {
 		q.peek.Expect(&e.first, v)
 		return 0, false, nil
 	}
@@ -143,12 +144,14 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 		ready = q.count(len(wcs))
 	}
 	mmap.FromDevice()
-	if !q.plain(e, &wcs[0]) {
+	qpn := e.qpn
+	work := q.plain(e, v, qpn, &wcs[0])
+	if work == nil {
 		return q.PollExt(wcs, nil)
 	}
 	n = 1
 	if ready > 1 {
-		n = q.alike(wcs[:ready])
+		n = q.alike(wcs[:ready], work, v, qpn)
 	}
 	q.rings[0].ci += uint32(n)
 	q.consumed += uint32(n)
@@ -163,51 +166,82 @@ func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	return n, false, nil
 }
 
-// alike reads the entries after the first as long as they are plain. It returns their number with the first.
-func (q *cq) alike(wcs []verbs.WC) (n int) {
+// alike reads the entries after the first as long as they are plain, and returns their number with the first. The first
+// has completed a request of work, of queue pair qpn. An entry that differs from the one before it in the request's id
+// only needs no check but that of the id.
+func (q *cq) alike(wcs []verbs.WC, work *pool, first uint32, qpn uint16) (n int) {
 	r := &q.rings[0]
 	entries, ci := r.entries, r.ci
+	places, given := work.places, work.given.Load()
 	for n = 1; n < len(wcs); n++ {
-		if !q.plain(entries.At(ci+uint32(n)), &wcs[n]) {
+		e := entries.At(ci + uint32(n))
+		next, to := e.first.Load(), e.qpn
+		if (next^first)&^(idLow|cqePhase) != 0 || to != qpn {
+			mmap.StoreRelease(&work.given, given)
+			other := q.plain(e, next, to, &wcs[n])
+			if other == nil {
+				return n
+			}
+			work, first, qpn = other, next, to
+			places, given = work.places, work.given.Load()
+			continue
+		}
+		id, wc := uint64(next&idLow), &wcs[n]
+		*wc = wcs[n-1] // has the same QP and opcode
+		if next&cqeKind == ofReceives<<cqeQueueShift {
+			wc.ByteLen, wc.SLID, wc.SrcQPN = uint32(e.short), e.ah, uint32(e.source)
+		} else if q.wide {
+			id |= e.high()
+		}
+		i := id ^ work.generation
+		if i >= uint64(len(places)) {
 			break
 		}
+		w := &places[i]
+		if w.outstanding.Load() == 0 {
+			break
+		}
+		wc.WRID = w.id
+		mmap.StoreRelease(&w.outstanding, 0)
+		places[int(given)&(len(places)-1)].free = uint32(i)
+		given++
 	}
+	mmap.StoreRelease(&work.given, given)
 	return n
 }
 
-// plain reads an entry, each field once, if it completes a successful send, or a successful receive of a message
-// without immediate data. Otherwise it returns false, and has changed nothing.
-func (q *cq) plain(e *cqe, wc *verbs.WC) bool {
-	first, qpn := e.first.Load(), uint32(e.qpn)
-	p := q.ctx.qps.Get(qpn)
+// plain completes a request if an entry, whose first fields are given, is of a successful send, or of a successful
+// receive of a message without immediate data. It returns the pool of the request. Otherwise it returns nil.
+func (q *cq) plain(e *cqe, first uint32, qpn uint16, wc *verbs.WC) (work *pool) {
+	p := q.ctx.qps.Get(uint32(qpn))
 	if p == nil {
-		return false
+		return nil
 	}
-	id, kind := uint64(first&idLow), first&cqeKind
-	work := p.sq.work.Load()
-	if kind != ofSends<<cqeQueueShift || p.sendCQ != q {
-		if kind != ofReceives<<cqeQueueShift || p.recvCQ != q || first&(cqeImm|cqeOp) != opSend<<cqeOpShift {
-			return false
+	*wc = verbs.WC{QPN: uint32(qpn)}
+	id := uint64(first & idLow)
+	if kind := first & cqeKind; kind == ofSends<<cqeQueueShift && p.sendCQ == q {
+		work = p.sq.work.Load()
+		if q.wide {
+			id |= e.high()
 		}
+		wc.Opcode = sent[first&cqeOp>>cqeOpShift]
+	} else if kind == ofReceives<<cqeQueueShift && p.recvCQ == q && first&(cqeImm|cqeOp) == opSend<<cqeOpShift {
 		work = p.rq.work.Load()
-	} else if q.wide {
-		id |= e.high()
+		wc.Opcode, wc.ByteLen, wc.SLID, wc.SrcQPN = verbs.WCRecv, uint32(e.short), e.ah, uint32(e.source)
+	} else {
+		return nil
 	}
 	i, places := id^work.generation, work.places
 	if i >= uint64(len(places)) {
-		return false
+		return nil
 	}
 	w := &places[i]
 	if w.outstanding.Load() == 0 {
-		return false
+		return nil
 	}
-	if kind == ofSends<<cqeQueueShift {
-		*wc = verbs.WC{WRID: w.id, QPN: qpn, Opcode: sent[first&cqeOp>>cqeOpShift]}
-	} else {
-		*wc = verbs.WC{WRID: w.id, QPN: qpn, Opcode: verbs.WCRecv, ByteLen: uint32(e.short), SLID: e.ah, SrcQPN: uint32(e.source)}
-	}
+	wc.WRID = w.id
 	work.give(places, w, i)
-	return true
+	return work
 }
 
 // owned reports whether the device has written an entry, given its first word and its free-running index.

@@ -2,11 +2,13 @@ package efa
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -70,6 +72,52 @@ func TestPlainCompletions(t *testing.T) {
 		}
 		if a, b := ours.stores[len(ours.stores)-1], general.stores[len(general.stores)-1]; a.Value != b.Value || a.Offset != b.Offset {
 			t.Fatalf("seed %d, round %d: the last doorbell is %#x, want %#x", seed, round, a.Value, b.Value)
+		}
+	}
+}
+
+// TestSharedCQ checks that one Poll reads completions of several queues, alike and not, and frees their places: the queues
+// hold as many requests as are posted in each round.
+func TestSharedCQ(t *testing.T) {
+	depths := verbs.QPCap{MaxSendWR: 2, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
+	w := newBareWorld(t, func(o *bareOptions) { o.cap = depths })
+	qps := []*qp{w.qp, w.newQP(&driver.CreateQP{Type: verbs.QPTypeSRD, Cap: depths, PD: w.qp.pd, Num: bareQPN + 1})}
+	sge := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	order := [8]struct{ qp, queue, i int }{
+		{0, ofSends, 1}, {1, ofSends, 1}, {0, ofSends, 0}, {1, ofReceives, 1},
+		{1, ofSends, 0}, {1, ofReceives, 0}, {0, ofReceives, 1}, {0, ofReceives, 0},
+	}
+	for lap := range uint32(5) {
+		var ids [2][3][2]uint64 // of the device
+		for q, qp := range qps {
+			for i := range 2 {
+				send := verbs.SendWR{WRID: uint64(100*q + 10*ofSends + i), Opcode: verbs.OpSend, Flags: signaled, SGL: sge, AH: w.to}
+				w.copies = nil
+				if n, err := qp.PostSend([]verbs.SendWR{send}); n != 1 || err != nil {
+					t.Fatalf("lap %d: %v", lap, err)
+				}
+				ids[q][ofSends][i] = uint64(binary.LittleEndian.Uint16(w.copies[0][:]))
+				free := qp.rq.work.Load()
+				ids[q][ofReceives][i] = free.generation | uint64(free.places[int(free.taken)&(len(free.places)-1)].free)
+				if n, err := qp.PostRecv([]verbs.RecvWR{{WRID: uint64(100*q + 10*ofReceives + i), SGL: sge}}); n != 1 || err != nil {
+					t.Fatalf("lap %d: %v", lap, err)
+				}
+			}
+		}
+		var want []verbs.WC
+		for at, o := range order {
+			var e [cqeSize]byte
+			binary.LittleEndian.PutUint16(e[:], uint16(ids[o.qp][o.queue][o.i]))
+			e[3], e[4], e[5], e[6] = byte(o.queue)<<1, byte(bareQPN+o.qp), bareQPN>>8, byte(at)
+			w.write(at, lap, e)
+			wc := verbs.WC{WRID: uint64(100*o.qp + 10*o.queue + o.i), QPN: uint32(bareQPN + o.qp), Opcode: verbs.WCSend}
+			if o.queue == ofReceives {
+				wc.Opcode, wc.ByteLen = verbs.WCRecv, uint32(at)
+			}
+			want = append(want, wc)
+		}
+		if got := w.poll(); !slices.Equal(got, want) {
+			t.Fatalf("lap %d: got\n%v, want\n%v", lap, got, want)
 		}
 	}
 }
