@@ -99,13 +99,17 @@ func TestBTH(t *testing.T) {
 	}
 }
 
-// TestSIDR reads the messages that resolve a datagram service. tshark 4.0.17 shows only their
-// names, so its output can't vouch for them: see findings/tshark-cm-sidr.sh.
-func TestSIDR(t *testing.T) {
+// TestUndissected reads the CM's messages of which tshark 4.0.17 shows only the names, so that its
+// output can't vouch for them: see findings/tshark-cm-sidr.sh.
+func TestUndissected(t *testing.T) {
 	for attribute, test := range map[byte]struct {
 		body []byte
 		want map[string]any
 	}{
+		0x11: {
+			[]byte{0, 0, 0, 5, 0, 0, 0, 6, 1 << 6, 20 << 3},
+			map[string]any{"message": "MRA", "local_id": Hex(5), "remote_id": Hex(6), "of": "REP", "service_timeout": uint64(20)},
+		},
 		0x17: {
 			[]byte{0, 0, 0, 5, 0x80, 0x01, 0, 0, 0, 0, 0, 0, 0x01, 0x11, 0x1f, 0x90},
 			map[string]any{"message": "SIDR_REQ", "request_id": Hex(5), "pkey": Hex(0x8001), "service_id": Hex(0x01111f90), "port": uint64(8080)},
