@@ -114,3 +114,22 @@ func TestMulticast(t *testing.T) {
 		}
 	}
 }
+
+// The address of a group is resolved, as mckey does it, although no host has it.
+func TestResolveGroup(t *testing.T) {
+	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k})
+		own := netip.MustParseAddr(f.Host(0).Addr())
+		ch := closed(t, must(rdmacm.NewEventChannelFor(own))(t))
+		id := closed(t, must(ch.NewID(verbs.PortSpaceUDP, verbs.QPTypeUD))(t))
+		group := netip.MustParseAddrPort("239.1.2.3:0")
+		if err := id.ResolveAddr(netip.AddrPortFrom(own, 0), group, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		ev := must(ch.Get(t.Context()))(t)
+		ev.Ack()
+		if ev.Type != rdmacm.EventAddrResolved {
+			t.Error(ev)
+		}
+	}
+}

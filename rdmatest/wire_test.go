@@ -49,13 +49,19 @@ func (c *cable) send(d rdmatest.Datagram) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.longest = max(c.longest, len(d.Payload))
-	receive := c.to[d.Dst]
-	for _, m := range c.members[d.Dst] {
-		receive, d.Member = c.to[m], m
-	}
-	if receive == nil || c.random.Float64() < c.bad || c.loses != nil && c.loses(d) {
+	if c.random.Float64() < c.bad || c.loses != nil && c.loses(d) {
 		return
 	}
+	if receive := c.to[d.Dst]; receive != nil {
+		c.carry(d, receive)
+	}
+	for _, m := range c.members[d.Dst] { // also the sender, as on Linux
+		d.Member = m
+		c.carry(d, c.to[m])
+	}
+}
+
+func (c *cable) carry(d rdmatest.Datagram, receive func(rdmatest.Datagram)) {
 	delay := time.Microsecond
 	if c.random.Float64() < c.bad {
 		delay = 50 * time.Microsecond

@@ -241,7 +241,7 @@ func (m *manager) addressee(route roce.Route, msg *ibcm.Message) *cmID {
 	switch {
 	case id == nil || !id.isFar() || id.datagram != (msg.Kind == ibcm.SIDRREP) || !id.isBetween(route):
 		return nil
-	case id.peer.far.theirs == msg.LocalID || id.state == connReqSent || msg.Kind == ibcm.REJ && msg.LocalID == 0 || msg.Kind == ibcm.SIDRREP:
+	case id.peer.far.theirs == msg.LocalID || id.state == connReqSent || msg.Kind == ibcm.SIDRREP:
 		return id
 	}
 	return nil

@@ -116,6 +116,30 @@ func TestWireConnectLoss(t *testing.T) {
 	}
 }
 
+// A server that ends a connection says so once if its peer answers.
+func TestWireServerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		ends := 0
+		c.loses = func(d rdmatest.Datagram) bool {
+			if msg, ok := isMAD(d); ok && msg.Kind == ibcm.DREQ && !isPing(&msg) {
+				ends++
+			}
+			return false
+		}
+		dialled, accepted := meetOverWire(t, fabrics)
+		if err := accepted.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		<-dialled.Done()
+		<-accepted.Done()
+		time.Sleep(time.Minute) // of the bubble's time
+		if ends != 1 {
+			t.Errorf("%d messages end the connection", ends)
+		}
+	})
+}
+
 // Requests that nobody answers with yes fail with the reason.
 func TestWireRejected(t *testing.T) {
 	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
@@ -454,6 +478,8 @@ func TestWireMulticast(t *testing.T) {
 				sender, to, _ := join(fabrics[0], rdmacm.JoinSendOnly)
 				receiver, in, mr := join(fabrics[1], rdmacm.JoinFullMember)
 				other, _, _ := join(fabrics[1], rdmacm.JoinFullMember)
+				near, _, nearMR := join(fabrics[0], rdmacm.JoinFullMember)
+				must(near.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{nearMR.SGE(0, recvSize)}}}))(t) // for a second one
 				send := func(data string) {
 					must(sender.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte(data), AH: to.Peer.AH, RemoteQPN: to.Peer.QPN, RemoteQKey: to.Peer.QKey}}))(t)
 					time.Sleep(time.Second) // of the bubble's time
@@ -470,16 +496,23 @@ func TestWireMulticast(t *testing.T) {
 					for _, change := range []func(p *roce.Packet){func(p *roce.Packet) { p.DestQPN-- }, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | roce.SendOnly }} {
 						p := must(roce.Parse(b))(t)
 						change(&p)
+						p.Payload = []byte("fake")
 						other := d
 						other.Member, other.Payload = c.members[group][0], r.AppendICRC(p.Append(nil))
 						time.AfterFunc(0, func() { receive(other) })
 					}
 					return false
 				}
-				if len(c.members[group]) != 1 {
+				if len(c.members[group]) != 2 {
 					t.Errorf("members: %v", c.members)
 				}
 				send("data")
+				if !arrived(near) || arrived(near) {
+					t.Error("a member of the sender's fabric did not receive it, or twice")
+				}
+				if err := near.Close(); err != nil {
+					t.Error(err)
+				}
 				h, err := uverbs.ParseGRH(mr.Bytes()[:uverbs.GRHSize])
 				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group {
 					t.Errorf("%+v, %v", h, err)
@@ -526,6 +559,7 @@ func TestWireForged(t *testing.T) {
 		peer := genuine[0].Src
 		send(netip.MustParseAddr("203.0.113.7"), func(*ibcm.Message) {})
 		send(peer, func(m *ibcm.Message) { m.LocalID++ })
+		send(peer, func(m *ibcm.Message) { m.LocalID = 0 })
 		send(peer, func(m *ibcm.Message) { m.RemoteID++ })
 		send(peer, func(m *ibcm.Message) { m.Kind, m.QPN = ibcm.DREQ, accepted.QP().QPN()+1 })
 		select {

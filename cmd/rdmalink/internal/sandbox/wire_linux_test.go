@@ -15,7 +15,7 @@ import (
 )
 
 // twoSpaces is a script that runs a server and a client, each in a network namespace of its own, with an Ethernet cable
-// between. They have the addresses 192.0.2.1 and 192.0.2.2.
+// between. They have the addresses 192.0.2.1 and 192.0.2.2, 2001:db8::1 and 2001:db8::2. OWN and PEER are the devices'.
 const twoSpaces = `
 unshare -n sleep 1200 & other=$!
 trap 'kill $other' EXIT
@@ -24,8 +24,9 @@ there="nsenter -t $other -n"
 ip link add veth0 type veth peer name veth1 netns $other &&
 ip addr add 192.0.2.1/24 dev veth0 && $there ip addr add 192.0.2.2/24 dev veth1 &&
 ip link set veth0 up && $there ip link set veth1 up || exit 77
-$RDMALINK sandbox $OPTIONS --wire 192.0.2.1 -- $SERVER & export server=$!
-until $there $RDMALINK sandbox $OPTIONS --wire 192.0.2.2 -- $CLIENT; do kill -0 $server || exit 1; done
+ip addr add 2001:db8::1/64 dev veth0 nodad; $there ip addr add 2001:db8::2/64 dev veth1 nodad
+$RDMALINK sandbox $OPTIONS --wire $OWN -- $SERVER & export server=$!
+until $there $RDMALINK sandbox $OPTIONS --wire $PEER -- $CLIENT; do kill -0 $server || exit 1; done
 wait $server
 `
 
@@ -44,7 +45,7 @@ func TestWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	untilEnd := filepath.Join(t.TempDir(), "sender")
-	if err := os.WriteFile(untilEnd, []byte("while kill -0 $server; do mckey -s -C 4 -m 239.83.1.3 -b 192.0.2.2 || exit 1; done\n"), 0o600); err != nil {
+	if err := os.WriteFile(untilEnd, []byte("while kill -0 $server; do mckey -s -C 4 $* || exit 1; done\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rdmalink(t)
@@ -61,17 +62,26 @@ func TestWire(t *testing.T) {
 		{"-d mlx5", "udaddy -b 192.0.2.1", "udaddy -s 192.0.2.1"},
 		{"-d rxe", "ucmatose -b 192.0.2.1", "ucmatose -s 192.0.2.1"},
 		{"-d rxe", "ib_send_bw -R -F -n 100", "ib_send_bw -R -F -n 100 192.0.2.1"},
-		{"-d rxe --wire-key " + key, "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd},
-		{"-d mlx5", "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd},
+		{"-d rxe --wire-key " + key, "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd + " -m 239.83.1.3 -b 192.0.2.2"},
+		{"-d mlx5", "mckey -C 4 -m 239.83.1.3 -b 192.0.2.1", "sh " + untilEnd + " -m 239.83.1.3 -b 192.0.2.2"},
+		{"-d rxe", "mckey -C 4 -m ff0e::83:9 -b 2001:db8::1", "sh " + untilEnd + " -m ff0e::83:9 -b 2001:db8::2"},
+		{"-d mlx5", "rping -s -C 3 -a 2001:db8::1", "rping -c -v -V -C 3 -a 2001:db8::1"},
 	} {
 		t.Run(c.options+" "+filepath.Base(c.server), func(t *testing.T) {
 			need(t, strings.Fields(c.server)[0])
+			own, peer := "192.0.2.1", "192.0.2.2"
+			if strings.Contains(c.server, "2001:db8::1") {
+				own, peer = "2001:db8::1", "2001:db8::2"
+				if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+					t.Skip(err)
+				}
+			}
 			flags := "-n"
 			if os.Getuid() != 0 {
 				flags = "-Urn"
 			}
 			cmd := exec.CommandContext(t.Context(), "unshare", flags, "sh", "-c", twoSpaces)
-			cmd.Env = append(os.Environ(), "RDMALINK="+rdmalink(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client)
+			cmd.Env = append(os.Environ(), "RDMALINK="+rdmalink(t), "OPTIONS="+c.options, "SERVER="+c.server, "CLIENT="+c.client, "OWN="+own, "PEER="+peer)
 			out, err := cmd.CombinedOutput()
 			const noCable = 77
 			switch {
