@@ -84,7 +84,7 @@ func readFrame(r io.Reader) (*frame, error) {
 // ended returns the error for a stream that ends after n bytes of a message.
 func ended(n int, err error) error {
 	if n > 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		return violation("it ended the stream after %d bytes of a message", n)
+		return fmt.Errorf("%w: it ended the stream after %d bytes of a message: %w", ErrProtocol, n, io.ErrUnexpectedEOF)
 	}
 	return fmt.Errorf("%w: the stream: %w", rdmacm.ErrDisconnected, err)
 }

@@ -6,11 +6,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/foreign"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -45,24 +48,35 @@ type Peer struct {
 }
 
 // Open connects to the engine whose [Engine.Serve] accepts streams at an address. It returns as soon as one rail is up.
-// The others follow. ctx bounds the attempt only.
+// The others follow. If the peer drops the stream, as it does when many connect at once, Open tries again, with growing
+// pauses. It gives up when ctx ends, or after 10 seconds. ctx bounds the attempts only.
 func (e *Engine) Open(ctx context.Context, address string) (*Peer, error) {
 	return e.openWith(ctx, address, e.open)
 }
 
-// openWith bounds the time of an attempt to open a peer.
+// openWith opens a peer, again while it drops streams, and bounds the time of that.
 func (e *Engine) openWith(ctx context.Context, address string, open func(context.Context, string) (*Peer, error)) (*Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	p, err := (*Peer)(nil), error(net.ErrClosed)
 	if !e.isClosed() {
-		p, err = open(ctx, address)
+		p, err = dialer.Retry(ctx, patience, func(ctx context.Context) (*Peer, error) { return open(ctx, address) })
 	}
 	if err != nil && e.isClosed() {
 		err = net.ErrClosed
 	}
 	return p, failed("open", "peer "+address, "", err)
+}
+
+// patience is that of Open for an error. A peer that has too many streams closes the oldest, in the middle of anything.
+func patience(err error) dialer.Patience {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return dialer.Patiently
+		}
+	}
+	return dialer.OfError(err)
 }
 
 func (e *Engine) open(ctx context.Context, address string) (*Peer, error) {

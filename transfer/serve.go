@@ -43,8 +43,8 @@ type laneKey struct {
 // TLS listener, it decides who may connect. Each peer may access all regions of the engine, as their access flags
 // allow, so connect only trusted programs.
 //
-// At most 128 streams are connected at a time. If there are more, the oldest one is dropped. So silent peers do not
-// keep others out. At most 4096 rails of peers are connected; Serve refuses further ones.
+// At most 128 streams are connected at a time. If there are more, the oldest one is dropped, and its peer tries
+// again: see [Engine.Open]. So silent peers do not keep others out. At most 4096 rails of peers are connected; Serve refuses further ones.
 func (e *Engine) Serve(l net.Listener) error { return e.serve(l, e.accept) }
 
 // serve is Serve, with a function that handles the streams.

@@ -85,16 +85,18 @@ func (s PhysState) String() string {
 // LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
-// LinkUnspecified means InfiniBand.
+// Link layers.
 const (
-	LinkUnspecified LinkLayer = 0
+	LinkUnspecified LinkLayer = 0 // EFA has no other; of an old kernel it means InfiniBand
 	LinkInfiniBand  LinkLayer = 1
 	LinkEthernet    LinkLayer = 2
 )
 
 func (l LinkLayer) String() string {
 	switch l {
-	case LinkUnspecified, LinkInfiniBand:
+	case LinkUnspecified:
+		return "Unspecified"
+	case LinkInfiniBand:
 		return "InfiniBand"
 	case LinkEthernet:
 		return "Ethernet"

@@ -19,6 +19,7 @@ func TestNames(t *testing.T) {
 		{verbs.PhysLinkUp.String(), "LINK_UP"},
 		{verbs.PhysOPATest.String(), "OPA_TEST"},
 		{verbs.PhysState(27).String(), "PhysState(27)"},
+		{verbs.LinkUnspecified.String(), "Unspecified"},
 	} {
 		if test.got != test.want {
 			t.Errorf("got %s, want %s", test.got, test.want)

@@ -84,7 +84,7 @@ type Buffer struct {
 }
 
 // Open opens the segment of a node. Without a metadata server, its name is the address of its listener, which the node
-// logs. ctx bounds the attempt only.
+// logs. If the node drops a stream, Open tries again, as transfer.Engine.Open does. ctx bounds the attempts only.
 //
 // Rails that fail are connected again. If one finds that the node's devices or buffers are not those that Open has
 // found, operations fail with an error that matches transfer.ErrStale, and the segment has to be opened again.
