@@ -5,6 +5,8 @@
 //	kv 10.0.0.1:7471 get colour shape
 //	kv 10.0.0.1:7471 list
 //
+// The device in rdmalink sandbox is rxe0, and its address 198.51.100.1.
+//
 // With -tcp, both sides exchange the addresses of their queue pairs over TCP, and need no connection manager. The
 // client then names its device, too.
 //
