@@ -63,6 +63,24 @@ func TestPortInUse(t *testing.T) {
 	})
 }
 
+// TestListensElsewhere checks the reason of a host that listens on the port, but on another address: Linux finds the
+// service, and no listener for the address.
+func TestListensElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+		other := netip.MustParseAddr("198.51.100.77")
+		f.Host(1).Device(0).AddAddr(other)
+		l := must(new(rdmacm.ListenConfig).Listen(t.Context(), f.Host(1).Addr()+":7471"))(t)
+		defer l.Close()
+		for port, want := range map[uint16]rdmacm.RejectReason{7471: rdmacm.RejectConsumer, 7472: rdmacm.RejectInvalidServiceID} {
+			_, err := rdmacm.Dial(f.Host(0).Context(t.Context()), netip.AddrPortFrom(other, port).String())
+			if rejected := new(rdmacm.RejectedError); !errors.As(err, &rejected) || rejected.Reason != want {
+				t.Errorf("port %d: %v, want %v", port, err, want)
+			}
+		}
+	})
+}
+
 // TestFlood checks that honest dials get through while another host asks for as many connections as it can, and gives up
 // half of its dials. The first honest request finds the listener full, with nobody who accepts. Over iWARP no others follow,
 // because a kernel whose queue is full refuses requests there; over RoCE they come again.

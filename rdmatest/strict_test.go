@@ -43,6 +43,25 @@ func TestNotReadyForever(t *testing.T) {
 	}
 }
 
+// TestNotReadyShort checks that a wait for the peer which is shorter than the acknowledgement timeout counts as no
+// timeout: RNRRetry 7 has no limit then.
+func TestNotReadyShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+		a, b := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
+		a.change = func(attr *verbs.QPAttr) { attr.AckTimeout, attr.RetryCnt = 100*time.Millisecond, 3 }
+		b.change = func(attr *verbs.QPAttr) { attr.RNRTimer = 640 * time.Microsecond }
+		a.connect(b, nil)
+		b.connect(a, nil)
+		a.post(a.to(b, verbs.OpSend, 8))
+		time.Sleep(time.Second)
+		b.receive(1000, 0, recvSize)
+		if got := outcome(a.next()); got != "1 SEND success" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestNoReadDepth checks that a READ with a depth of 0 waits for ever with soft RoCE. Cards take 0
 // for 1.
 func TestNoReadDepth(t *testing.T) {

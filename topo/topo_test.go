@@ -200,6 +200,15 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestBetweenAllocs checks that Between, which NICs calls for each pair of a NIC and a GPU, allocates nothing.
+func TestBetweenAllocs(t *testing.T) {
+	top := tree(t, "h100")
+	a, b := top.Device("0000:18:00.0"), top.Device("0000:1c:00.0")
+	if n := testing.AllocsPerRun(10, func() { Between(a, b) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // TestNICs checks that hosts that rdma_topo refuses have NICs too.
 func TestNICs(t *testing.T) {
 	var got []string

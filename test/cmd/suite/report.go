@@ -57,7 +57,7 @@ func first(text string, n int) string {
 // table prints a line a row, its slowest tests, and why tests were skipped.
 func table(w io.Writer, all []outcome) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\nrow\tresult\ttook\tpassed\tfailed\tskipped\tmachine faults\tslowest tests, in seconds")
+	fmt.Fprintln(tw, "\nrow\tresult\ttook\tCPU\tpassed\tfailed\tskipped\tmachine faults\tslowest tests, in seconds")
 	for i := range all {
 		o := &all[i]
 		if o.took == 0 {
