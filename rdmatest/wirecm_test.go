@@ -170,6 +170,7 @@ func TestWireNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fabrics, c := lay(t, rdmatest.RXE, 0)
 		nobody, asked := netip.MustParseAddr("203.0.113.7"), 0
+		here := c.to[fabrics[0].Host(0).Device(0).Addrs()[0]]
 		c.to[nobody] = func(d rdmatest.Datagram) {
 			asked++
 			msg, ok := isMAD(d)
@@ -178,7 +179,7 @@ func TestWireNobody(t *testing.T) {
 			}
 			answer := func(src netip.Addr, kind ibcm.Kind, number uint32) {
 				d := rdmatest.Datagram{Src: src, Dst: d.Src, SrcPort: d.SrcPort}
-				c.to[d.Dst](packetToCM(d, (&ibcm.Message{Kind: kind, RemoteID: number}).Marshal()))
+				here(packetToCM(d, (&ibcm.Message{Kind: kind, RemoteID: number}).Marshal()))
 			}
 			answer(nobody.Next(), ibcm.DREP, msg.LocalID)
 			answer(nobody, ibcm.DREP, msg.LocalID+1)
@@ -202,7 +203,7 @@ func TestWireNobody(t *testing.T) {
 			msg, _ := isMAD(d)
 			for range 2 {
 				answer := ibcm.Message{Kind: ibcm.DREP, RemoteID: msg.LocalID}
-				c.to[d.Src](packetToCM(rdmatest.Datagram{Src: nobody, Dst: d.Src, SrcPort: d.SrcPort}, answer.Marshal()))
+				here(packetToCM(rdmatest.Datagram{Src: nobody, Dst: d.Src, SrcPort: d.SrcPort}, answer.Marshal()))
 			}
 		}
 		c.mu.Unlock()
