@@ -87,7 +87,7 @@ func (c *measurement) run(ctx context.Context, o *Options) error {
 	if c.end, err = newEnd(o, dev, port, sys); err != nil {
 		return err
 	}
-	if err := c.connectQPs(ctx, sys.Version); err != nil {
+	if err := c.connectQueuePairs(ctx, sys.Version); err != nil {
 		return err
 	}
 	if o.ServerIdle() && !o.client() {
@@ -96,8 +96,8 @@ func (c *measurement) run(ctx context.Context, o *Options) error {
 	return c.measureAll(ctx)
 }
 
-// connectQPs creates the QPs and connects them to the peer's.
-func (c *measurement) connectQPs(ctx context.Context, version string) error {
+// connectQueuePairs creates the QPs and connects them to the peer's.
+func (c *measurement) connectQueuePairs(ctx context.Context, version string) error {
 	if err := c.path.makePairs(ctx, c.session, c.end); err != nil {
 		return err
 	}
