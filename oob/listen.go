@@ -43,8 +43,8 @@ type outcome struct {
 
 // Listen accepts streams from l, and sets up connections over them, [MaxPending] at a time. If there are more, the
 // oldest one that is not connected yet is dropped. So silent peers do not keep others out. If all are
-// connected and wait for Accept, the newest is refused. A connection that the peer closes before Accept has returned it
-// is dropped, with what it has received. The Listener owns l.
+// connected and wait for Accept, the newest is refused. A connection that the peer closes before Accept returns it
+// is dropped, with the data that it has received. The Listener owns l.
 func Listen(l net.Listener, cfg *Config) (*Listener, error) {
 	if l == nil {
 		return nil, failed("listen", "", "", fmt.Errorf("the net.Listener is nil: %w", syscall.EINVAL))

@@ -87,7 +87,7 @@ func (f *Fabric) receive(l letter) {
 	}
 }
 
-// members calls deliver with each queue pair of a device that receives what is sent to a group.
+// members calls deliver with each queue pair of a device that receives the datagrams of a multicast group.
 func (f *Fabric) members(d *Device, group [16]byte, deliver func(*fakeverbs.QP)) {
 	if d.info.softRoCE && !f.manager.hasJoined(d, group) {
 		return

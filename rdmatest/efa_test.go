@@ -144,7 +144,7 @@ func TestEFAUnsolicited(t *testing.T) {
 	}
 }
 
-// TestEFACounters checks that both ends count what they do and what is done to them, and wait for it.
+// TestEFACounters checks that both ends count their own operations and those of the peer, and wait for the counts.
 func TestEFACounters(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.EFA})
 	var ends [2]*node

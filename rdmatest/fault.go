@@ -27,7 +27,7 @@ type Fault struct {
 	optional bool
 }
 
-// Format implements [fmt.Formatter]. It prints where the fault happens, and what it is.
+// Format implements [fmt.Formatter]. It prints the place and the kind of the fault.
 func (f *Fault) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "%s: %s", f.at, f.what) }
 
 // Optional allows that the fault never happens, and returns f. Otherwise a fault that has

@@ -28,9 +28,9 @@ type Datagram struct {
 // The outside may be another fabric or real devices, and may lose, delay, repeat and reorder packets. RC, UC and UD queue
 // pairs can reach it, without FLUSH and ATOMIC WRITE. So can IDs of the connection manager: what they exchange are the
 // messages of Linux's. An address outside resolves once a connection manager there has answered. A dial needs a source
-// address, such as that of [Host.Context]. The methods of the fabric that concern the network apply to what it sends.
+// address, such as that of [Host.Context]. The methods of the fabric that concern the network apply to the packets that it sends.
 //
-// What is sent to a multicast group is passed to send too. If join is not nil, it is called when a device with an address
+// send is also called with the datagrams to a multicast group. If join is not nil, it is called when a device with an address
 // becomes a member of a group by rdma_cm, and when it no longer is one. If it returns an error, the program's call fails
 // with it.
 //

@@ -165,7 +165,8 @@ func TestWireRejected(t *testing.T) {
 	})
 }
 
-// The address of a host that does not answer is not resolved. Another host, or another connection, can't answer for it.
+// TestWireNobody checks that the address of a host that does not answer is not resolved, and that no other host or
+// connection can answer for it.
 func TestWireNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fabrics, c := lay(t, rdmatest.RXE, 0)
@@ -226,7 +227,7 @@ func TestWireNobody(t *testing.T) {
 	})
 }
 
-// A request that is not answered, although the host is there, fails after Linux's retries.
+// TestWireUnanswered checks that a request to a host that answers only the resolution fails after Linux's retries.
 func TestWireUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fabrics, c := lay(t, rdmatest.RXE, 0)

@@ -164,7 +164,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestPlaces checks that devices are found by their names, with what is above them.
+// TestPlaces checks that devices are found by their names, with the bridges above them.
 func TestPlaces(t *testing.T) {
 	top := tree(t, "h100")
 	d := top.RDMA("mlx5_0")

@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// FuzzDescriptor checks that any bytes are refused, or mean what they say.
+// FuzzDescriptor checks that a descriptor of any bytes is refused, or has keys, a length and a range of addresses.
 func FuzzDescriptor(f *testing.F) {
 	good := append(append([]byte("gvtd\x01\x03\x00\x02"), bytes.Repeat([]byte{7}, 24)...), 0, 0, 0, 0, 0, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 	f.Add(good)
@@ -47,7 +47,7 @@ func FuzzDescriptor(f *testing.F) {
 	})
 }
 
-// FuzzHello checks that requests and answers are refused, or are those that have these bytes.
+// FuzzHello checks that requests and answers are refused, or encoded again to the same bytes.
 func FuzzHello(f *testing.F) {
 	f.Add((&request{kind: kindConnect, rail: 1, device: 2, session: [16]byte{3}}).bytes())
 	f.Add((&answer{devices: 2, engine: [16]byte{3}, arrived: window{4, 5}}).bytes())

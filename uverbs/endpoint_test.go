@@ -45,7 +45,7 @@ func fullEndpoint(dev *uverbs.Device) (e *uverbs.Endpoint, err error) {
 	return e, err
 }
 
-// TestEndpoint checks that an endpoint closes what was created on it, in an order that the kernel
+// TestEndpoint checks that an endpoint closes the objects created on it, in an order that the kernel
 // accepts: queue pairs end their work before the memory goes that they may still use.
 func TestEndpoint(t *testing.T) {
 	k, dev := open(t, rxe0)

@@ -192,8 +192,8 @@ func TestArm(t *testing.T) {
 
 // TestNoMemory checks that if this machine has no memory for a connection, the peer is refused, the
 // error of Accept is a temporary one, and nothing is left. Only a peer that has completed its
-// connection costs a receive buffer: if there is none, the connection ends. Memory that is lacking
-// later fails a Write, which may be repeated.
+// connection costs a receive buffer: if there is none, the connection ends. If memory is lacking
+// later, a Write fails, and may be repeated.
 func TestNoMemory(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	l, err := Listen(t.Context(), fabricHost+":0")

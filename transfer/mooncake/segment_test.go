@@ -161,7 +161,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestEngineClose checks that the engine ends what was started with it.
+// TestEngineClose checks that Close of the engine ends its nodes and segments.
 func TestEngineClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kinds["rxe"], 1, 1)

@@ -35,7 +35,7 @@ const (
 		`"peer_nic_path":"10.0.0.2:16001@mlx5_0","qp_num":[17,18],"ready_ack":false,"reply_msg":""}` + "\n"
 )
 
-// TestMessages checks that the messages of nodes in C++ mean what they should.
+// TestMessages checks that messages of nodes in C++ are decoded correctly.
 func TestMessages(t *testing.T) {
 	var d descriptor
 	if err := errors.Join(decode([]byte(wireDescriptor), &d), d.check()); err != nil {

@@ -68,7 +68,7 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &command{Output: cli.Output{Stdout: &s.out, Stderr: &s.errs, JSON: true}, options: options{clients: 9}}
+	c := &command{Output: cli.Output{Stdout: &s.out, Stderr: &s.errs, JSON: true}, options: options{clients: 64}} // handlers may end after the next dial
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.serve(ctx, l, root) }()

@@ -119,8 +119,8 @@ func (w *wire) join(own, group netip.Addr, member bool) error {
 	return nil
 }
 
-// listenGroup returns a socket that receives what is sent to a group, on the interface that has the address own. Package net
-// would bind it to all addresses.
+// listenGroup returns a socket that receives the datagrams of a multicast group on the interface with the address own.
+// Package net would bind the socket to all addresses.
 func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
 	const only = 0 // not what other sockets have joined
 	family, at, join := unix.AF_INET, unix.Sockaddr(nil), (func(fd int) error)(nil)

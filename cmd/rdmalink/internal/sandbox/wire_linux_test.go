@@ -152,7 +152,7 @@ func TestWireNobody(t *testing.T) {
 	}
 }
 
-// TestWireGroup: what is sent to a group arrives while a host is a member, and only then.
+// TestWireGroup checks that a host receives the datagrams of a multicast group only while it is a member.
 func TestWireGroup(t *testing.T) {
 	own, group := netip.MustParseAddr("127.46.2.1"), netip.MustParseAddr("239.83.1.4")
 	w, err := openWire([]netip.Addr{own}, nil, cli.Output{Stderr: t.Output()})
