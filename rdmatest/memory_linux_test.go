@@ -95,6 +95,9 @@ func TestMemoryThatVanishes(t *testing.T) {
 			}
 		},
 	} {
+		if name == "cut short" && os.Getenv("GOVERBS_QEMU_USER") != "" {
+			continue // qemu-user delivers SIGBUS with the address of the thread's last SIGSEGV, or 0
+		}
 		for _, op := range []verbs.Opcode{verbs.OpRDMARead, verbs.OpRDMAWrite, verbs.OpFetchAdd, verbs.OpCompareSwap, verbs.OpSend} {
 			for kind, local := range map[rdmatest.Kind]string{rdmatest.RXE: "1 work request flushed; ERR", rdmatest.MLX5: "1 local protection error; ERR"} {
 				t.Run(name+" "+op.String()+" "+kind.String(), func(t *testing.T) {

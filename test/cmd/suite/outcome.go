@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -42,23 +43,36 @@ func (o *outcome) ok() bool { return o.err == nil && len(o.Failed) == 0 }
 // mostAgain is how many tests of a row may fail for the row to run again.
 const mostAgain = 3
 
-// fewFailed reports whether the row should run again, because of tests that fail seldom: one of thousands in each run
-// would hide all others. The table names the tests. make stress looks for them, and runs nothing again.
-func (o *outcome) fewFailed() bool {
-	n := 0
+// again returns the options of a second run, and false if there should be none. The row runs again because of tests that
+// fail seldom: one of thousands in each run would hide all others. The table names the tests. make stress looks for them,
+// and runs nothing again. Only the failed tests run, unless one of them ended the program that has more, or failed within
+// a command that others follow.
+func (o *outcome) again(before options) (options, bool) {
+	var names []string
+	whole := !o.row.single
 	for _, key := range o.Failed {
 		if _, name, _ := strings.Cut(key, " "); !strings.Contains(name, "/") {
-			n++
+			names = append(names, name)
 		}
+		whole = whole || died.MatchString(o.Output(key))
 	}
-	return n > 0 && n <= mostAgain
+	if !whole {
+		before.flags = strings.TrimSpace(before.flags + " -run '^(" + strings.Join(names, "|") + ")$$'") // make reads the dollars
+	}
+	return before, before.time == 0 && 0 < len(names) && len(names) <= mostAgain
 }
 
-// after returns the outcome of a second run.
-func (o outcome) after(first *outcome) outcome {
+// died matches how a test program ends before its last test.
+var died = regexp.MustCompile(`(?m)^(panic|fatal error): `)
+
+// after returns the outcome of a second run, of all tests or of those that failed in the first.
+func (o outcome) after(first *outcome, all bool) outcome {
 	o.once = first.Failed
 	o.took, o.cpu = o.took+first.took, o.cpu+first.cpu
 	o.faults, o.blamed = append(first.faults, o.faults...), o.blamed+first.blamed
+	if !all {
+		o.Passed, o.Cached, o.Skipped, o.Times = o.Passed+first.Passed, first.Cached, first.Skipped, append(o.Times, first.Times...)
+	}
 	return o
 }
 

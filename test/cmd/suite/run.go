@@ -34,9 +34,9 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 		say("   %-12s begins\n", o.rows[i].name)
 		outcomes[i] = play(ctx, o, o.rows[i], fmt.Sprint(n+1))
 		say("%s", ended(&outcomes[i]))
-		if o.time == 0 && ctx.Err() == nil && outcomes[i].fewFailed() {
+		if again, ok := outcomes[i].again(o); ok && ctx.Err() == nil {
 			say("   %-12s runs again\n", o.rows[i].name)
-			outcomes[i] = play(ctx, o, o.rows[i], fmt.Sprint(n+1, "-again")).after(&outcomes[i])
+			outcomes[i] = play(ctx, again, o.rows[i], fmt.Sprint(n+1, "-again")).after(&outcomes[i], again.flags == o.flags)
 			say("%s", ended(&outcomes[i]))
 		}
 	}

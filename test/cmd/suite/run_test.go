@@ -14,7 +14,8 @@ import (
 )
 
 // makefile stands in for the project's: lint passes, unit prints what go test does, rig fails without a test, vm prints
-// its arguments, of peers a test fails the first time, of abi one always, and of fabric four.
+// its arguments, of peers and vmlong a test fails the first time, of arm64 a test ends the program the first time, of abi one
+// fails always, and of fabric four.
 const makefile = `
 lint:
 	@echo vetted
@@ -28,6 +29,15 @@ abi:
 	@echo '{"Action":"fail","Package":"p/q","Test":"TestA/x"}'; echo '{"Action":"fail","Package":"p/q","Test":"TestA"}'; exit 1
 fabric:
 	@for t in A B C D; do echo '{"Action":"fail","Package":"p","Test":"Test'$$t'"}'; done; exit 1
+arm64:
+	@if mkdir ended 2>/dev/null; then echo '{"Action":"output","Package":"p","Test":"TestDies","Output":"panic: once"}'; \
+		echo '{"Action":"fail","Package":"p","Test":"TestDies"}'; exit 1; fi
+	@echo '{"Action":"output","Package":"p","Test":"TestK","Output":"    k_test.go:1: $(TESTFLAGS)"}'
+	@echo '{"Action":"skip","Package":"p","Test":"TestK"}'
+vmlong:
+	@if mkdir seldom 2>/dev/null; then echo '{"Action":"pass","Package":"p","Test":"TestB"}'; \
+		echo '{"Action":"fail","Package":"p","Test":"TestA/x"}'; echo '{"Action":"fail","Package":"p","Test":"TestA"}'; exit 1; \
+	else test "$(TESTFLAGS)" = "-json -run '^(TestA)$$'" && echo '{"Action":"pass","Package":"p","Test":"TestA"}'; fi
 rig:
 	@echo no emulator >&2; exit 1
 vm:
@@ -74,7 +84,8 @@ func TestFresh(t *testing.T) {
 }
 
 // TestAgain checks that a row in which one test fails runs a second time, and the table names the test; and that a row
-// fails if the test fails again, many tests fail, or the command fails without a test.
+// fails if the test fails again, many tests fail, or the command fails without a test. Of a row that is one go test only the
+// failed tests run again, unless the program died.
 func TestAgain(t *testing.T) {
 	code, out, _ := inMake(t, "peers")
 	if code != 0 {
@@ -83,6 +94,11 @@ func TestAgain(t *testing.T) {
 	for _, want := range []string{"seldom_test.go:1: first", "   peers        runs again\n", "\npeers  ok, 2nd run  ", "\npeers failed in the first run: p TestSeldom\n", "\n1 passed, 0 failed, 0 skipped\nok in "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	for target, want := range map[string]string{"vmlong": "\n2 passed, 0 failed, 0 skipped\nok in ", "arm64": "skipped 1: -json\n"} {
+		if code, out, _ := inMake(t, target); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, no %q:\n%s", target, code, want, out)
 		}
 	}
 	for target, runs := range map[string]int{"abi": 2, "fabric": 1, "rig": 1} {
