@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -56,6 +58,17 @@ func newWorldOf(t *testing.T, o *rdmatest.Options, d rdmatest.DeviceOptions) *wo
 		w.pds[i] = openPD(t, w.fabric.Host(i))
 	}
 	return w
+}
+
+// inBubble runs a test in a bubble of testing/synctest: no good-bye is late there, however busy the machine is. At the
+// end it waits for the streams that are still being closed.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { time.Sleep(leaveTimeout) })
+			test(t)
+		})
+	}
 }
 
 func openPD(t *testing.T, h *rdmatest.Host) *uverbs.PD {
