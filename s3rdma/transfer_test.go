@@ -12,8 +12,9 @@ import (
 // TestPutGet moves objects of 1 byte to 64 MiB both ways.
 func TestPutGet(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		_, url := w.serve(nil)
-		c := w.transport(func(c *TransportConfig) { c.Timeout = time.Hour }) // a busy machine may need longer than the default for 64 MiB
+		// A busy machine may need longer than a minute for 64 MiB.
+		_, url := w.serve(func(c *ServerConfig) { c.PrepareTimeout, c.TransferTimeout = time.Hour, time.Hour })
+		c := w.transport(func(c *TransportConfig) { c.Timeout = time.Hour })
 		sizes := []int{1, 64 << 10, 1<<20 + 1}
 		if !testing.Short() && !strings.HasSuffix(t.Name(), "erdma-roce") {
 			sizes = append(sizes, 64<<20)
