@@ -261,7 +261,7 @@ func TestFull(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, a := range l.pending {
-			if !a.done {
+			if a.conn == nil {
 				return false
 			}
 		}
@@ -270,18 +270,51 @@ func TestFull(t *testing.T) {
 	if _, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0]}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), ErrBusy.Error()) {
 		t.Error(err)
 	}
-	if err := all[0].Close(); err != nil { // it makes room
-		t.Error(err)
-	}
-	for range MaxPending - 1 {
+	for range MaxPending {
 		c, err := l.Accept(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		closeLater(t, c)
 	}
-	for _, c := range all[1:] {
+	for _, c := range all {
 		closeLater(t, c)
+	}
+}
+
+// TestClosedBeforeAccept checks that Accept returns a connection that the peer has closed, and that the peer's message
+// can still be received.
+func TestClosedBeforeAccept(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	l, p := w.listen(w.config(1, verbs.QPTypeRC))
+	a, err := Dial(t.Context(), p.Dial(), w.config(0, verbs.QPTypeRC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post(t, a, []byte("the last word"))
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	var waiting *Conn
+	waitUntil(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		waiting = l.pending[0].conn
+		return waiting != nil
+	})
+	<-waiting.Done()
+	b, err := l.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, b)
+	if err := b.Err(); !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
+	}
+	receive(t, b, []byte("the last word"))
+	var wcs [1]verbs.WC
+	if _, err := b.RecvCQ().Wait(t.Context(), wcs[:]); !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
 	}
 }
 
