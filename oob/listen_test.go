@@ -143,6 +143,45 @@ func TestStrangePeers(t *testing.T) {
 	}
 }
 
+// TestClosedSetUp checks that an attempt whose Conn or stream this end closes fails at once, and that its error concerns
+// one peer.
+func TestClosedSetUp(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	prepared := make(chan *Conn, 1)
+	for name, cfg := range map[string]*Config{
+		"Conn":   {PD: w.pds[1], Timeout: time.Hour, Prepare: func(c *Conn) error { prepared <- c; return nil }},
+		"stream": {PD: w.pds[1], Authorize: func(context.Context, io.ReadWriteCloser, *Endpoint) error { return net.ErrClosed }},
+	} {
+		l, p := w.listen(cfg)
+		half, err := Offer(w.config(0, verbs.QPTypeRC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, half)
+		s := p.Dial()
+		if _, err := s.Write(half.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Prepare != nil {
+			c := <-prepared
+			if _, err := readFrame(s); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, s) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = l.Accept(ctx)
+		var e *verbs.Error
+		if !errors.As(err, &e) || !e.Temporary() || errors.Is(err, net.ErrClosed) || ctx.Err() != nil || !strings.Contains(err.Error(), net.ErrClosed.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestStaleAnswer checks that an answer to an earlier attempt is refused.
 func TestStaleAnswer(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
@@ -299,7 +338,9 @@ func TestClosedBeforeAccept(t *testing.T) {
 	waitUntil(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		waiting = l.pending[0].conn
+		if len(l.pending) == 1 {
+			waiting = l.pending[0].conn
+		}
 		return waiting != nil
 	})
 	<-waiting.Done()
