@@ -575,7 +575,7 @@ func TestBadReady(t *testing.T) {
 func TestLimits(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	s, url := w.serve(func(c *ServerConfig) {
-		c.MaxSessions, c.MaxPrincipalSessions, c.PrepareTimeout = 3, 2, time.Hour
+		c.MaxSessions, c.MaxPrincipalSessions = 3, 2
 	})
 	c := newModelClient(w, url, 1000)
 	var sessions []string
@@ -614,7 +614,7 @@ func TestLimits(t *testing.T) {
 // TestDeadlines has clients that go away after each step.
 func TestDeadlines(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
-	_, url := w.serve(func(c *ServerConfig) { c.PrepareTimeout, c.TransferTimeout = time.Hour, time.Millisecond })
+	_, url := w.serve(func(c *ServerConfig) { c.TransferTimeout = time.Millisecond })
 	c := newModelClient(w, url, 1000)
 	_, h := c.begin("PUT") // and writes nothing
 	if resp := w.post(url, "ready", alice, h); resp.StatusCode != http.StatusRequestTimeout {
