@@ -2,8 +2,8 @@
 # ibping exits with 0 although nothing answered.
 #
 # infiniband-diags 44.0-2 (Debian 12) on the simulator ibsim 0.10. No ibping server runs on the port, so
-# every request times out. The statistics say 100% packet loss, and the exit code is the one of a port
-# that answers. The ping of IP exits with 1 there, so a script that waits for a
+# every request times out. The statistics say 100% packet loss, and the exit code is the one of
+# success. The ping of IP exits with 1 there, so a script that waits for a
 # port with "until ibping" goes on at once.
 #
 # Seen:
