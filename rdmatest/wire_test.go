@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -537,14 +538,15 @@ func TestWireDepth(t *testing.T) {
 				fabrics, c := lay(t, k, 0)
 				const depth = 2
 				a, b := farPair(t, fabrics, verbs.QPTypeRC, func(q *verbs.QPAttr) { q.MaxRDAtomic, q.MaxDestRDAtomic = depth, depth })
-				sent := 0
-				c.loses = func(rdmatest.Datagram) bool { sent++; return false }
+				var sent atomic.Int64
+				c.loses = func(rdmatest.Datagram) bool { sent.Add(1); return false }
 				const n = 5
 				for range n {
 					a.post(verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{a.big.SGE(0, 8)}, RemoteAddr: b.big.Addr(), RKey: b.big.RKey(), CompareAdd: 1})
 				}
-				if synctest.Wait(); sent != depth {
-					t.Errorf("%d requests have left, want %d", sent, depth)
+				synctest.Wait()
+				if left := sent.Load(); left != depth {
+					t.Errorf("%d requests have left, want %d", left, depth)
 				}
 				for range n {
 					if wc := a.next(); wc.Status != verbs.StatusSuccess {
@@ -724,8 +726,8 @@ func TestWireUnfit(t *testing.T) {
 func TestWireFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fabrics, c := lay(t, rdmatest.RXE, 0)
-		left := 0
-		c.loses = func(rdmatest.Datagram) bool { left++; return false }
+		var left atomic.Int64
+		c.loses = func(rdmatest.Datagram) bool { left.Add(1); return false }
 		a, b := farPair(t, fabrics, verbs.QPTypeUD, nil)
 		from, to := fabrics[0].Host(0).Device(0), fabrics[1].Host(0).Device(0)
 		b.receive(1, 0, 1000)
@@ -743,7 +745,7 @@ func TestWireFaults(t *testing.T) {
 			{"peer's link up", func() { to.SetLink(true) }, true, true},
 		} {
 			s.change()
-			before := left
+			before := left.Load()
 			a.post(a.to(b.node, verbs.OpSend, 8))
 			if wc := a.next(); wc.Status != verbs.StatusSuccess {
 				t.Error(wc)
@@ -753,7 +755,7 @@ func TestWireFaults(t *testing.T) {
 			if got {
 				b.receive(1, 0, 1000)
 			}
-			if leaves := left > before; leaves != s.leaves || got != s.gets {
+			if leaves := left.Load() > before; leaves != s.leaves || got != s.gets {
 				t.Errorf("%s: left %v, arrived %v", s.name, leaves, got)
 			}
 		}
