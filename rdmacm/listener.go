@@ -335,6 +335,7 @@ func (l *Listener) Close() error {
 	for _, p := range left {
 		if p.r != nil {
 			p.r.reject(RejectClosing)
+			l.cfg.Trace.refused(p.r.LocalAddr, p.r.RemoteAddr, net.ErrClosed)
 			l.refuse(p.r.id)
 		}
 	}
