@@ -2,12 +2,14 @@ package msg
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/conntest"
 	"github.com/goverbs/goverbs/oob"
@@ -68,6 +70,45 @@ func TestWithoutConnectionManager(t *testing.T) {
 				t.Errorf("%v: %d calls were refused, want %d", kind, n, want)
 			}
 		}
+	}
+}
+
+// TestClosedBeforeAcceptOver checks that a pool delivers a connection before Accept returns it, and that nothing is left
+// of a connection that both ends have closed meanwhile. Accept returns it all the same, unless its set-up was under way.
+func TestClosedBeforeAcceptOver(t *testing.T) {
+	f, cfg := newFabric(t, rdmatest.RXE), small
+	over := &oob.Config{PD: conntest.OpenPD(t, f.Host(0).Device(0))}
+	cfg.Pool = newPool(t, f, 4)
+	l := conntest.NewPipes()
+	ln, err := (&ListenConfig{Config: cfg}).ListenOver(l, over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, ln)
+	a, err := (&Dialer{Config: small}).DialOver(t.Context(), l.Dial(), over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Send(t.Context(), []byte("the last word")), a.Close()); err != nil {
+		t.Error(err)
+	}
+	b, m, err := cfg.Pool.Recv(t.Context())
+	if err != nil || string(m.Bytes()) != "the last word" {
+		t.Fatal(m, err)
+	}
+	m.Release()
+	if c, _, err := cfg.Pool.Recv(t.Context()); c != b || err != io.EOF {
+		t.Fatal(c, err)
+	}
+	bothClose(t, a, b)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var e *verbs.Error
+	if c, err := ln.Accept(ctx); c != b && (!errors.As(err, &e) || !e.Temporary() || ctx.Err() != nil || errors.Is(err, net.ErrClosed)) {
+		t.Errorf("%v, %v, want the connection that the pool has delivered", c, err)
+	}
+	if left := len(ln.pending.made); left > 0 {
+		t.Errorf("%d connections are left", left)
 	}
 }
 

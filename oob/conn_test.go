@@ -187,7 +187,7 @@ func TestEnds(t *testing.T) {
 		"garbage":    func(c *Conn) error { return c.stream.send(&frame{kind: kindReady}) },
 	} {
 		for device, kind := range map[string]verbs.QPType{"mlx5": verbs.QPTypeRC, "efa": verbs.QPTypeSRD} {
-			t.Run(name+"/"+device, func(t *testing.T) {
+			t.Run(name+"/"+device, inBubble(func(t *testing.T) {
 				w := newWorld(t, devices[device])
 				a, b := w.mustConnect(kind)
 				if err := end(a); err != nil {
@@ -223,7 +223,7 @@ func TestEnds(t *testing.T) {
 				if err := b.Close(); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("closed twice: %v", err)
 				}
-			})
+			}))
 		}
 	}
 }
@@ -460,7 +460,9 @@ func TestAttemptFails(t *testing.T) {
 }
 
 // TestTLS connects over TLS, which both ends check before the queue pair may receive.
-func TestTLS(t *testing.T) {
+func TestTLS(t *testing.T) { inBubble(testTLS)(t) }
+
+func testTLS(t *testing.T) {
 	server, client := certificates(t)
 	w := newWorld(t, devices["rxe"])
 	near, far := net.Pipe()
@@ -507,9 +509,11 @@ func TestRecentNumbers(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
+	recent.mu.Lock()
 	if _, ok := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]; !ok {
 		t.Error("the number is forgotten")
 	}
+	recent.mu.Unlock()
 	cq, err := b.Device().CreateCQ(16, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -541,7 +545,9 @@ func TestRecentNumbers(t *testing.T) {
 
 // TestForgottenNumbers checks that once both ends have said good-bye, the numbers of their queue
 // pairs may be used again.
-func TestForgottenNumbers(t *testing.T) {
+func TestForgottenNumbers(t *testing.T) { inBubble(testForgottenNumbers)(t) }
+
+func testForgottenNumbers(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	a, b := w.mustConnect(verbs.QPTypeRC)
 	if err := a.Close(); err != nil {

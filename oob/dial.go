@@ -68,7 +68,7 @@ func attempt(ctx context.Context, rw io.ReadWriteCloser, cfg *Config, op string,
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	c.stream.leave(&frame{kind: kindRefuse, reason: reason(err)})
-	if failure := c.Close(); failure != nil {
+	if failure := c.Close(); failure != nil && !errors.Is(failure, net.ErrClosed) {
 		err = errors.Join(err, failure)
 	}
 	return nil, cfg.failed(op, err)
@@ -135,6 +135,8 @@ func (c *Conn) next(ctx context.Context) (action, error) {
 		if err = h.err; err == nil {
 			return c.machine.receive(h.frame)
 		}
+	case <-c.stream.left: // a program that has received a message already may have closed the Conn
+		err = net.ErrClosed
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil { // its end closes the stream

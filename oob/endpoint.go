@@ -268,9 +268,11 @@ func (f *frame) setField(field uint16, b []byte) error {
 }
 
 const (
-	max24Bits = 1<<24 - 1
-	max16Bits = 1<<16 - 1 // EFA's numbers of queue pairs
-	topBit    = 1 << 31   // a Q_Key with it stands for another one
+	max24Bits    = 1<<24 - 1
+	max16Bits    = 1<<16 - 1 // EFA's numbers of queue pairs
+	multicastQPN = max24Bits // stands for the queue pairs of a multicast group
+	maxLID       = 0xbfff    // those above stand for multicast groups
+	topBit       = 1 << 31   // a Q_Key with it stands for another one
 )
 
 // canConnect reports whether a Conn can be of the type.
@@ -288,7 +290,7 @@ func (e *Endpoint) check() error {
 		return violation("queue pair of type %v", e.Type)
 	case e.nonce == 0:
 		return violation("nonce 0")
-	case e.QPN == 0 || e.QPN > max24Bits || e.Type == verbs.QPTypeSRD && e.QPN > max16Bits:
+	case e.QPN == 0 || e.QPN >= multicastQPN || e.Type == verbs.QPTypeSRD && e.QPN > max16Bits:
 		return violation("queue pair number %#x", e.QPN)
 	case e.psn > max24Bits:
 		return violation("packet sequence number %#x", e.psn)
@@ -298,6 +300,8 @@ func (e *Endpoint) check() error {
 		return violation("MTU of code %d", uint8(e.MTU))
 	case e.GIDType > verbs.GIDTypeRoCEv2:
 		return violation("GID of type %d", uint32(e.GIDType))
+	case e.LID > maxLID:
+		return violation("LID %#x", e.LID)
 	case e.GID.IsMulticast(), e.GID == verbs.GID{} && (e.GIDType != verbs.GIDTypeIB || e.LID == 0):
 		return violation("GID %v", e.GID)
 	case e.Type == verbs.QPTypeRC && (e.readsIn == 0 || e.readsOut == 0):

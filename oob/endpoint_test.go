@@ -101,6 +101,8 @@ func TestBadMessages(t *testing.T) {
 		"transport":     {change(verbs.QPTypeRawPacket, func(*Endpoint) {}), "queue pair of type RAW_PACKET"},
 		"QPN 0":         {change(verbs.QPTypeRC, func(e *Endpoint) { e.QPN = 0 }), "queue pair number 0x0"},
 		"QPN":           {change(verbs.QPTypeRC, func(e *Endpoint) { e.QPN = 1 << 24 }), "queue pair number 0x1000000"},
+		"multicast QPN": {change(verbs.QPTypeUD, func(e *Endpoint) { e.QPN = 0xffffff }), "queue pair number 0xffffff"},
+		"LID":           {change(verbs.QPTypeUD, func(e *Endpoint) { e.LID = 0xc000 }), "LID 0xc000"},
 		"QPN of SRD":    {change(verbs.QPTypeSRD, func(e *Endpoint) { e.QPN = 1 << 16 }), "queue pair number 0x10000"},
 		"PSN":           {change(verbs.QPTypeRC, func(e *Endpoint) { e.psn = 1 << 24 }), "sequence number 0x1000000"},
 		"Q_Key":         {change(verbs.QPTypeUD, func(e *Endpoint) { e.qkey = 1 << 31 }), "Q_Key 0x80000000"},

@@ -33,7 +33,7 @@ const MaxPending = 128
 // attempted is an attempt of a Listener.
 type attempted struct {
 	cancel context.CancelCauseFunc
-	done   bool // it is a connection, which waits for Accept
+	conn   *Conn // waits for Accept; nil before
 }
 
 type outcome struct {
@@ -43,8 +43,7 @@ type outcome struct {
 
 // Listen accepts streams from l, and sets up connections over them, [MaxPending] at a time. If there are more, the
 // oldest one that is not connected yet is dropped. So silent peers do not keep others out. If all are
-// connected and wait for Accept, the newest is refused. A connection that the peer closes before Accept returns it
-// is dropped, with the data that it has received. The Listener owns l.
+// connected and wait for Accept, the newest is refused. The Listener owns l.
 func Listen(l net.Listener, cfg *Config) (*Listener, error) {
 	if l == nil {
 		return nil, failed("listen", "", "", fmt.Errorf("the net.Listener is nil: %w", syscall.EINVAL))
@@ -98,7 +97,7 @@ func (l *Listener) begin(s net.Conn) {
 // dropOldest drops the oldest attempt that is no connection, and reports whether there is one. l.mu is held.
 func (l *Listener) dropOldest() bool {
 	for _, a := range l.pending {
-		if !a.done {
+		if a.conn == nil {
 			a.cancel(ErrBusy)
 			l.remove(a)
 			return true
@@ -135,7 +134,7 @@ func (l *Listener) accept(ctx context.Context, s net.Conn, a *attempted) outcome
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		a.done = true
+		a.conn = c
 		return outcome{c: c}
 	}
 	if cause := context.Cause(ctx); cause == ErrBusy {
@@ -144,24 +143,20 @@ func (l *Listener) accept(ctx context.Context, s net.Conn, a *attempted) outcome
 	return outcome{err: failed("accept", fmt.Sprintf("connection from %v", from), "", dialer.Temporary{Err: err})}
 }
 
-// deliver waits for Accept. The end of the connection, or of the listener, ends the wait.
+// deliver waits for Accept, also with a connection that the peer has closed, because it may have received data. The
+// end of the listener ends the wait.
 func (l *Listener) deliver(ctx context.Context, o outcome) {
-	var gone <-chan struct{}
-	if o.c != nil {
-		gone = o.c.Done()
-	}
 	select {
 	case l.ready <- o:
-		return
-	case <-gone:
 	case <-ctx.Done():
-	}
-	if o.c != nil {
-		_ = o.c.Close()
+		if o.c != nil {
+			_ = o.c.Close()
+		}
 	}
 }
 
-// Accept waits for a connection. An error that is temporary ([verbs.Error.Temporary]) concerns one peer, and the
+// Accept waits for a connection. The peer may have closed it already. As over TCP, what the peer has sent before can
+// still be received: RecvCQ has it. An error that is temporary ([verbs.Error.Temporary]) concerns one peer, and the
 // listener continues to accept others. After an error that matches net.ErrClosed it does not. Any other error is caused
 // by ctx.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {

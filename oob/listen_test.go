@@ -143,6 +143,45 @@ func TestStrangePeers(t *testing.T) {
 	}
 }
 
+// TestClosedSetUp checks that an attempt whose Conn or stream this end closes fails at once, and that its error concerns
+// one peer.
+func TestClosedSetUp(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	prepared := make(chan *Conn, 1)
+	for name, cfg := range map[string]*Config{
+		"Conn":   {PD: w.pds[1], Timeout: time.Hour, Prepare: func(c *Conn) error { prepared <- c; return nil }},
+		"stream": {PD: w.pds[1], Authorize: func(context.Context, io.ReadWriteCloser, *Endpoint) error { return net.ErrClosed }},
+	} {
+		l, p := w.listen(cfg)
+		half, err := Offer(w.config(0, verbs.QPTypeRC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, half)
+		s := p.Dial()
+		if _, err := s.Write(half.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Prepare != nil {
+			c := <-prepared
+			if _, err := readFrame(s); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, s) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = l.Accept(ctx)
+		var e *verbs.Error
+		if !errors.As(err, &e) || !e.Temporary() || errors.Is(err, net.ErrClosed) || ctx.Err() != nil || !strings.Contains(err.Error(), net.ErrClosed.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestStaleAnswer checks that an answer to an earlier attempt is refused.
 func TestStaleAnswer(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
@@ -261,7 +300,7 @@ func TestFull(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, a := range l.pending {
-			if !a.done {
+			if a.conn == nil {
 				return false
 			}
 		}
@@ -270,18 +309,53 @@ func TestFull(t *testing.T) {
 	if _, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0]}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), ErrBusy.Error()) {
 		t.Error(err)
 	}
-	if err := all[0].Close(); err != nil { // it makes room
-		t.Error(err)
-	}
-	for range MaxPending - 1 {
+	for range MaxPending {
 		c, err := l.Accept(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		closeLater(t, c)
 	}
-	for _, c := range all[1:] {
+	for _, c := range all {
 		closeLater(t, c)
+	}
+}
+
+// TestClosedBeforeAccept checks that Accept returns a connection that the peer has closed, and that the peer's message
+// can still be received.
+func TestClosedBeforeAccept(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	l, p := w.listen(w.config(1, verbs.QPTypeRC))
+	a, err := Dial(t.Context(), p.Dial(), w.config(0, verbs.QPTypeRC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post(t, a, []byte("the last word"))
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	var waiting *Conn
+	waitUntil(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.pending) == 1 {
+			waiting = l.pending[0].conn
+		}
+		return waiting != nil
+	})
+	<-waiting.Done()
+	b, err := l.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, b)
+	if err := b.Err(); !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
+	}
+	receive(t, b, []byte("the last word"))
+	var wcs [1]verbs.WC
+	if _, err := b.RecvCQ().Wait(t.Context(), wcs[:]); !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -56,6 +58,17 @@ func newWorldOf(t *testing.T, o *rdmatest.Options, d rdmatest.DeviceOptions) *wo
 		w.pds[i] = openPD(t, w.fabric.Host(i))
 	}
 	return w
+}
+
+// inBubble runs a test in a bubble of testing/synctest: no good-bye is late there, however busy the machine is. At the
+// end it waits for the streams that are still being closed.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { time.Sleep(leaveTimeout) })
+			test(t)
+		})
+	}
 }
 
 func openPD(t *testing.T, h *rdmatest.Host) *uverbs.PD {
@@ -146,26 +159,43 @@ func (w *world) mustConnect(kind verbs.QPType) (dialled, accepted *Conn) {
 func send(t *testing.T, from, to *Conn) {
 	t.Helper()
 	message := bytes.Repeat([]byte("x"), size)
+	post(t, from, message)
+	receive(t, to, message)
+}
+
+// post sends a message, and waits until it has been delivered.
+func post(t *testing.T, from *Conn, message []byte) {
+	t.Helper()
 	mr := regionOf(from)
-	copy(mr.Bytes(), message)
-	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{mr.SGE(0, size)}}
-	front := 0
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{mr.SGE(0, copy(mr.Bytes(), message))}}
 	if p := from.Peer(); p != nil {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = p.AH, p.QPN, p.QKey
-	}
-	if from.Local().Type == verbs.QPTypeUD {
-		front = uverbs.GRHSize
 	}
 	if _, err := from.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 		t.Fatal(err)
 	}
+	complete(t, from.SendCQ())
+}
+
+// receive waits for a message.
+func receive(t *testing.T, to *Conn, message []byte) {
+	t.Helper()
+	front := 0
+	if to.Local().Type == verbs.QPTypeUD {
+		front = uverbs.GRHSize
+	}
+	wc := complete(t, to.RecvCQ())
+	if got := regionOf(to).Bytes()[space+front:][:len(message)]; int(wc.ByteLen) != front+len(message) || !bytes.Equal(got, message) {
+		t.Errorf("%d bytes arrived: %q", wc.ByteLen, got)
+	}
+}
+
+// complete waits for a completion.
+func complete(t *testing.T, cq *uverbs.CQ) verbs.WC {
+	t.Helper()
 	var wcs [1]verbs.WC
-	for _, cq := range []*uverbs.CQ{from.SendCQ(), to.RecvCQ()} {
-		if _, err := cq.Wait(t.Context(), wcs[:]); err != nil || wcs[0].Err() != nil {
-			t.Fatal(err, wcs[0].Err())
-		}
+	if _, err := cq.Wait(t.Context(), wcs[:]); err != nil || wcs[0].Err() != nil {
+		t.Fatal(err, wcs[0].Err())
 	}
-	if got := regionOf(to).Bytes()[space+front:][:size]; int(wcs[0].ByteLen) != front+size || !bytes.Equal(got, message) {
-		t.Errorf("%d bytes arrived: %q", wcs[0].ByteLen, got)
-	}
+	return wcs[0]
 }

@@ -95,8 +95,9 @@ type TransportOptions struct {
 	AckTimeout time.Duration
 
 	// RetryCount is how often an unacknowledged packet is sent again, from 1 to 7. The dialling side sets it for both
-	// ends. Zero stands for 7, and a negative number for no retries. iWARP has none, and datagrams are not
-	// acknowledged. See [ConnParam].
+	// ends. Zero stands for 7, and a negative number for no retries. On rxe, 7 stands for no limit: an operation whose
+	// peer has vanished then never fails by itself. iWARP has none, and datagrams are not acknowledged. See
+	// [ConnParam].
 	RetryCount int
 
 	// TOS is the IPv4 type of service or IPv6 traffic class of packets. Over RoCE, the dialling side sets it for both

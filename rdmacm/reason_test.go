@@ -36,10 +36,15 @@ func TestReasons(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					served := make(chan struct{})
 					go func() {
+						defer close(served)
 						for {
 							r, err := l.Next(t.Context())
-							if errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) { // the latter once the test has ended
+							if err != nil {
+								if !errors.Is(err, net.ErrClosed) {
+									t.Error(err)
+								}
 								return
 							}
 							if test.answer != nil {
@@ -60,6 +65,7 @@ func TestReasons(t *testing.T) {
 					if err := l.Close(); err != nil {
 						t.Error(err)
 					}
+					<-served
 				})
 			})
 		}

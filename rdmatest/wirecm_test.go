@@ -109,6 +109,8 @@ func TestWireConnectLoss(t *testing.T) {
 			<-accepted.Done()
 			<-dialled.Done()
 			time.Sleep(time.Minute) // of the bubble's time
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			if resolves := kind == ibcm.DREQ || kind == ibcm.DREP; lost[false] != 1 || (lost[true] == 1) != resolves {
 				t.Errorf("message %#x: %v were lost", kind, lost)
 			}
@@ -134,6 +136,8 @@ func TestWireServerEnds(t *testing.T) {
 		<-dialled.Done()
 		<-accepted.Done()
 		time.Sleep(time.Minute) // of the bubble's time
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if ends != 1 {
 			t.Errorf("%d messages end the connection", ends)
 		}
@@ -187,9 +191,12 @@ func TestWireNobody(t *testing.T) {
 			answer(nobody, ibcm.RTU, msg.LocalID)
 		}
 		from := fabrics[0].Host(0).Context(t.Context())
-		if _, err := rdmacm.Dial(from, "203.0.113.7:7471"); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), ": resolve address: ") || asked < 2 {
+		_, err := rdmacm.Dial(from, "203.0.113.7:7471")
+		c.mu.Lock()
+		if !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), ": resolve address: ") || asked < 2 {
 			t.Errorf("after %d requests: %v", asked, err)
 		}
+		c.mu.Unlock()
 		// A program that doesn't wait for the event, and a host that answers twice.
 		ch := closed(t, must(rdmacm.NewEventChannelFor(fabrics[0].Host(0).Device(0).Addrs()[0]))(t))
 		id := closed(t, must(ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC))(t))
@@ -246,7 +253,10 @@ func TestWireUnanswered(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(fabrics[0].Host(0).Context(t.Context()), 5*time.Minute)
 		defer cancel()
-		if _, err := rdmacm.Dial(ctx, fabrics[1].Host(0).Addr()+":7471"); !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
+		_, err := rdmacm.Dial(ctx, fabrics[1].Host(0).Addr()+":7471")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !errors.Is(err, syscall.ETIMEDOUT) || requests != 16 {
 			t.Errorf("after %d requests: %v", requests, err)
 		}
 	})
@@ -403,6 +413,8 @@ func TestWireSlowClient(t *testing.T) {
 		if err := <-accepted; !errors.As(err, &rejected) {
 			t.Error(err)
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if kinds[ibcm.MRA] == 0 || kinds[ibcm.REJ] == 0 {
 			t.Error(kinds)
 		}
@@ -549,16 +561,19 @@ func TestWireForged(t *testing.T) {
 			return false
 		}
 		dialled, accepted := meetOverWire(t, fabrics)
-		rtu, _ := isMAD(genuine[0])
+		c.mu.Lock()
+		first := genuine[0]
+		c.mu.Unlock()
+		rtu, _ := isMAD(first)
 		send := func(src netip.Addr, change func(*ibcm.Message)) {
 			msg := rtu
 			msg.Kind, msg.Private = ibcm.REJ, nil
 			change(&msg)
-			d := genuine[0]
+			d := first
 			d.Src = src
 			c.to[d.Dst](packetToCM(d, msg.Marshal()))
 		}
-		peer := genuine[0].Src
+		peer := first.Src
 		send(netip.MustParseAddr("203.0.113.7"), func(*ibcm.Message) {})
 		send(peer, func(m *ibcm.Message) { m.LocalID++ })
 		send(peer, func(m *ibcm.Message) { m.LocalID = 0 })
@@ -571,7 +586,7 @@ func TestWireForged(t *testing.T) {
 		}
 		// Another answer to the request, which has been answered.
 		rep := ibcm.Message{Kind: ibcm.REP, LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, QPN: accepted.QP().QPN() + 1}
-		back := rdmatest.Datagram{Src: genuine[0].Dst, Dst: peer, SrcPort: genuine[0].SrcPort}
+		back := rdmatest.Datagram{Src: first.Dst, Dst: peer, SrcPort: first.SrcPort}
 		c.to[peer](packetToCM(back, rep.Marshal()))
 		if err := dialled.Disconnect(); err != nil {
 			t.Error(err)

@@ -400,7 +400,7 @@ func TestStreamAllocs(t *testing.T) {
 	s, l := testStream(false)
 	l.words = make([]word, 0, 1000)
 	b := make([]byte, 1)
-	if n := testing.AllocsPerRun(10, func() {
+	if n := testing.AllocsPerRun(1000, func() {
 		l.words = l.words[:0]
 		s.arrived(newWord(opData, 1))
 		_, _ = s.read(b)

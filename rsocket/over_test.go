@@ -72,8 +72,7 @@ func TestStrangersOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := <-accepted // a connection whose peer closes it before that is dropped
-	if err := errors.Join(c.Close(), served.Close(), l.Close()); err != nil {
+	if err := errors.Join(c.Close(), (<-accepted).Close(), l.Close()); err != nil {
 		t.Error(err)
 	}
 	var op *net.OpError
@@ -82,6 +81,36 @@ func TestStrangersOver(t *testing.T) {
 	}
 	if l.Addr().String() != p.Addr().String() {
 		t.Error(l.Addr())
+	}
+}
+
+// TestClosedBeforeAcceptOver checks that what a peer has written can be read, also if the peer has left before Accept.
+func TestClosedBeforeAcceptOver(t *testing.T) {
+	f := newFabric(t, rdmatest.RXE).streams()
+	l, err := f.listen(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := f.dial(t.Context(), l, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Write([]byte("the last word")); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(a.Close(), a.Shutdown(t.Context())); err != nil {
+		t.Error(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); err != nil || string(got) != "the last word" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

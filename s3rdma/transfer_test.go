@@ -12,7 +12,7 @@ import (
 // TestPutGet moves objects of 1 byte to 64 MiB both ways.
 func TestPutGet(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		// A busy machine may need longer than the defaults for 64 MiB.
+		// A busy machine may need longer than a minute for 64 MiB.
 		_, url := w.serve(func(c *ServerConfig) { c.PrepareTimeout, c.TransferTimeout = time.Hour, time.Hour })
 		c := w.transport(func(c *TransportConfig) { c.Timeout = time.Hour })
 		sizes := []int{1, 64 << 10, 1<<20 + 1}

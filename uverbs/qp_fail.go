@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/hooks"
@@ -61,6 +62,9 @@ func reportFailures(failures []failure, qp *QP) {
 		}
 	}
 	for _, f := range failures {
+		if f.qp.flushedByErr && !f.qp.hasFailed() {
+			f.qp.awaitErr()
+		}
 		f.qp.onError(f.generation)
 		f.qp.errorOnce.report()
 	}
@@ -183,15 +187,33 @@ func (qp *QP) moveToErr() error {
 // the QP's state, unless the QP has never been in RESET since it was created.
 func (qp *QP) onFatalEvent() {
 	generation := qp.generation.Load()
-	if generation == 0 || qp.inError() {
+	if qp.flushedByErr && qp.awaitErr() || generation == 0 || qp.inError() {
 		qp.onError(generation)
 	}
 }
 
-// inError reports whether the QP has failed according to the kernel, or the kernel does not know. Linux 6.1's siw
-// reports RESET for every QP.
-func (qp *QP) inError() bool {
-	attr, err := qp.Query()
+// awaitErr waits at most 100 ms until the kernel has moved a QP to ERR because of a failure, and reports whether it has.
+// rxe tells of a request that it refuses before it answers the peer, by a failed receive or, since Linux 7.3, by an
+// event. In ERR it answers nothing, so a move in between would let the peer repeat its request until its retries are
+// exhausted.
+func (qp *QP) awaitErr() bool {
+	for range 100 {
+		qp.rq.Lock() // keeps the handle: Close takes it first
+		failed := qp.closed || qp.isErr(qp.issueQuery())
+		qp.rq.Unlock()
+		if failed {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// inError reports whether the QP has failed according to the kernel, or the kernel does not know.
+func (qp *QP) inError() bool { return qp.isErr(qp.Query()) }
+
+// isErr returns what the answer to a query means for inError. Linux 6.1's siw reports RESET for every QP.
+func (qp *QP) isErr(attr *verbs.QPAttr, err error) bool {
 	switch {
 	case err != nil:
 		return true

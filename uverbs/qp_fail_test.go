@@ -48,6 +48,46 @@ func TestFailedCompletion(t *testing.T) {
 	}
 }
 
+// TestFailureBeforeErr checks that a QP whose failure an event or a completion tells before the kernel has moved it to
+// ERR is moved only after that: rxe answers the peer in between.
+func TestFailureBeforeErr(t *testing.T) {
+	for name, tell := range map[string]func(w *spyWorld){
+		"event": func(w *spyWorld) {
+			w.file.Async(w.file.QueuePairs()[0].Cookie, uint32(verbs.EventQPAccessErr))
+			if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp {
+				t.Error(e, err)
+			}
+		},
+		"completion": func(w *spyWorld) {
+			w.cqs[0].push(bad(w.qp.QPN(), 1))
+			if got := w.pollAll(t); !slices.Equal(got, []uint64{1}) {
+				t.Errorf("polled %d", got)
+			}
+		},
+	} {
+		w := newSpyWorld(t, false)
+		if err := w.qp.Init(nil); err != nil {
+			t.Fatal(err)
+		}
+		w.file.Tamper = func(call string, r *ioctl.Request) {
+			if call != "QUERY_QP" {
+				return
+			}
+			state := verbs.QPStateRTS
+			if w.calls = append(w.calls, "query"); slices.Equal(w.calls[len(w.calls)-3:], []string{"query", "query", "query"}) {
+				state = verbs.QPStateErr
+			}
+			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &abi.IbUverbsQueryQpResp{QpState: uint8(state)})
+		}
+		begun := len(w.calls)
+		tell(w)
+		got := slices.DeleteFunc(w.calls[begun:], func(call string) bool { return call == "poll" })
+		if want := []string{"query", "query", "query", "before modify", "after modify", "INIT to ERR", "flush"}; !slices.Equal(got, want) {
+			t.Errorf("%s: calls %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestQueryMask checks that a query asks for the attributes that the provider names.
 func TestQueryMask(t *testing.T) {
 	w := newSpyWorld(t, false)

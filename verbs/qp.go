@@ -149,7 +149,7 @@ type QPAttr struct {
 	MaxRDAtomic     uint8  // reads and atomics in flight, as initiator
 	MaxDestRDAtomic uint8  // and as responder
 	Port            int    // from 1; the kernel takes 255 at most
-	RetryCnt        uint8  // number of retries after a timeout, 0 to 7
+	RetryCnt        uint8  // number of retries after a timeout, 0 to 7; on rxe, 7 means without limit
 	RNRRetry        uint8  // number of retries after receiver-not-ready, 0 to 6; 7 means without limit, on rxe only if RetryCnt is 7, too
 
 	// AckTimeout is how long the QP waits for an acknowledgement before it sends a packet

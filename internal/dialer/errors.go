@@ -2,18 +2,33 @@ package dialer
 
 import (
 	"context"
+	"errors"
+	"net"
 	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // Temporary is an error after which the same call may succeed, such as one of Accept that concerns only one
-// peer. A verbs.Error with this cause reports so.
+// peer. A verbs.Error with this cause reports so. It does not match net.ErrClosed, even if its cause does: a peer whose
+// stream or connection has been closed must not end a loop that calls Accept.
 type Temporary struct{ Err error }
 
 func (e Temporary) Error() string   { return e.Err.Error() }
-func (e Temporary) Unwrap() error   { return e.Err }
 func (e Temporary) Temporary() bool { return true }
+
+func (e Temporary) Unwrap() error {
+	if errors.Is(e.Err, net.ErrClosed) {
+		return open{e.Err}
+	}
+	return e.Err
+}
+
+// open matches all that its error matches, but for net.ErrClosed.
+type open struct{ error }
+
+func (e open) Is(target error) bool { return target != net.ErrClosed && errors.Is(e.error, target) }
+func (e open) As(target any) bool   { return errors.As(e.error, target) }
 
 // GoesOn reports whether a net.Listener continues after an error of its Accept. If so, it pauses first, as package
 // net/http does, because this machine may be short of something.

@@ -202,6 +202,7 @@ func (k *Kernel) stored(key int64) func(mmap.Store) {
 	c, _ := k.Model.(copier)
 	b, _ := k.Model.(loader)
 	return func(s mmap.Store) {
+		defer crash()
 		if s.Kind == mmap.LoadBarrier {
 			if b != nil {
 				b.LoadBarrier()

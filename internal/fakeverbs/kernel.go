@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -116,6 +117,7 @@ func New(driver uint32) *Kernel { return NewDevice(driver).Open() }
 
 // Ioctl handles a request.
 func (k *Kernel) Ioctl(r *ioctl.Request) error {
+	defer crash()
 	k.mu.Lock()
 	defer k.unlock()
 	if k.closed {
@@ -164,6 +166,17 @@ func (k *Kernel) method(r *ioctl.Request) (*Method, error) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
 	return m, m.check(r, k.Own)
+}
+
+// crash ends the program if a call of a provider panics here. The provider may hold the lock of a queue, and package
+// testing runs cleanups before it prints a panic: a cleanup that wants the lock would wait for it forever. crash is
+// deferred.
+func crash() {
+	if p := recover(); p != nil {
+		stack := debug.Stack()
+		go panic(fmt.Sprintf("%v\n\n%s", p, stack))
+		select {}
+	}
 }
 
 // Map maps memory that a create call has offered.

@@ -2,11 +2,15 @@ package fakeverbs
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
 )
 
 // TestStrict sends requests that the kernel would refuse.
@@ -51,6 +55,37 @@ func TestStrict(t *testing.T) {
 		}
 		if err := k.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestPanic checks that a panic of the device ends the program although a cleanup of the test waits, as for a lock that
+// the panicking call holds.
+func TestPanic(t *testing.T) {
+	if os.Getenv("GOVERBS_QEMU_USER") != "" {
+		t.Skip("qemu-user does not run another program that it should emulate")
+	}
+	const child = "GOVERBS_TEST_PANIC"
+	calls := map[string]func(k *Kernel){
+		"ioctl": func(k *Kernel) {
+			_ = ioctl.New(abi.RDMA_DRIVER_UNKNOWN, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT).Do(k)
+		},
+		"write": func(k *Kernel) { _ = k.Command(nil) },
+		"store": func(k *Kernel) { k.stored(0)(mmap.Store{}) },
+	}
+	if call := calls[os.Getenv(child)]; call != nil {
+		t.Cleanup(func() { select {} })
+		k := New(abi.RDMA_DRIVER_UNKNOWN)
+		k.Tick = func() { panic("of the device") }
+		call(k)
+		t.Fatal("it goes on")
+	}
+	for name := range calls {
+		c := exec.Command(os.Args[0], "-test.run=^TestPanic$", "-test.timeout=1m")
+		c.Env = append(os.Environ(), child+"="+name)
+		out, err := c.CombinedOutput()
+		if s := string(out); err == nil || !strings.Contains(s, "panic: of the device") || !strings.Contains(s, "kernel_test.go:") {
+			t.Errorf("%s: %v\n%s", name, err, s)
 		}
 	}
 }

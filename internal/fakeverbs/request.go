@@ -390,6 +390,7 @@ func HasRoom(r *ioctl.Request, n int) bool {
 // Command handles a command from write(2), as ib_uverbs_write does. It supports doorbells and arming. It
 // doesn't allocate.
 func (k *Kernel) Command(wire []byte) error {
+	defer crash()
 	k.mu.Lock()
 	defer k.unlock()
 	switch {

@@ -87,10 +87,13 @@ func toyLimits() fakeverbs.Limits {
 	return l
 }
 
+func init() {
+	fakeverbs.Register(&fakeverbs.Driver{ID: toyDriver, Limits: toyLimits, New: func(*fakeverbs.Kernel) fakeverbs.Model { return toy{} }})
+}
+
 // TestToyDevice adds a device that no other file of the module knows, and sends a message over it. It shows
 // that a new device adds files and changes none.
 func TestToyDevice(t *testing.T) {
-	fakeverbs.Register(&fakeverbs.Driver{ID: toyDriver, Limits: toyLimits, New: func(*fakeverbs.Kernel) fakeverbs.Model { return toy{} }})
 	k := fakeverbs.NewDevice(toyDriver).Open()
 	do := func(r *ioctl.Request) {
 		t.Helper()

@@ -70,7 +70,7 @@ func (c *cxx) serve(l net.Listener) {
 		if err != nil {
 			return
 		}
-		_ = s.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = s.SetReadDeadline(time.Now().Add(time.Minute))
 		if k, body, ok := c.read(s); ok {
 			_, _ = s.Write(frame(k, c.answer(k, body)))
 			if n, _ := s.Read(make([]byte, 1)); n != 0 {

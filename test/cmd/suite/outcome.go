@@ -45,8 +45,8 @@ const mostAgain = 3
 
 // again returns the options of a second run, and false if there should be none. The row runs again because of tests that
 // fail seldom: one of thousands in each run would hide all others. The table names the tests. make stress looks for them,
-// and runs nothing again. Only the failed tests run, unless one of them ended the program that has more, or failed within
-// a command that others follow.
+// and runs nothing again. In a row of one command that caches nothing, only the failed tests run, unless one of them ended a
+// program that has more.
 func (o *outcome) again(before options) (options, bool) {
 	var names []string
 	whole := !o.row.single

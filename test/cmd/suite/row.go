@@ -16,7 +16,7 @@ type row struct {
 	vars    []string
 	release bool // of make test-all, not of make test
 	beside  bool // gives way to the rows that have guests
-	single  bool // is one go test: some of its tests can run without the others
+	single  bool // one command that go test has no cached results for: failed tests run again without the others
 }
 
 // rows are all rows, in the order to start them: the longest first.
@@ -38,16 +38,16 @@ func allRows() []row {
 		}
 		all = append(all, row{name: "vm-" + series, target: "vm", vars: vars, release: i > 0, single: true})
 	}
-	all = append(all, row{name: "race", target: "race", vars: []string{"RACE=$(RACE_LIBRARY)"}, beside: true, single: true})
+	all = append(all, row{name: "race", target: "race", vars: []string{"RACE=$(RACE_LIBRARY)"}, beside: true})
 	for _, target := range []string{"sandbox", "lint", "unit", "vmrace", "exporter-test"} {
-		all = append(all, row{name: target, target: target, beside: target != "vmrace", single: target == "unit" || target == "vmrace"})
+		all = append(all, row{name: target, target: target, beside: target != "vmrace", single: target == "vmrace"})
 	}
 	all = append(all,
 		row{name: "vmlong", target: "vmlong", vars: []string{"KERNELS=" + rig.Series[0], "GUESTS=1"}, release: true, single: true},
-		row{name: "race-rest", target: "race", vars: []string{"RACE=$(RACE_REST)"}, release: true, beside: true, single: true})
+		row{name: "race-rest", target: "race", vars: []string{"RACE=$(RACE_REST)"}, release: true, beside: true})
 	for _, target := range []string{"peers", "bench-check", "platforms", "arm64", "rig", "fabric", "abi"} {
 		all = append(all, row{name: target, target: target, release: true, beside: target != "bench-check" && target != "rig",
-			single: target == "arm64" || target == "fabric"})
+			single: target == "arm64"})
 	}
 	return all
 }

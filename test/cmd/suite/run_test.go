@@ -84,8 +84,8 @@ func TestFresh(t *testing.T) {
 }
 
 // TestAgain checks that a row in which one test fails runs a second time, and the table names the test; and that a row
-// fails if the test fails again, many tests fail, or the command fails without a test. Of a row that is one go test only the
-// failed tests run again, unless the program died.
+// fails if the test fails again, many tests fail, or the command fails without a test. Of a row without a cache only the failed
+// tests run again, unless the program died.
 func TestAgain(t *testing.T) {
 	code, out, _ := inMake(t, "peers")
 	if code != 0 {
