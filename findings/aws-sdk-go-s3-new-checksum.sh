@@ -2,10 +2,10 @@
 # aws-sdk-go-v2's s3.New neither sends nor checks a checksum, though "when supported" is the default.
 #
 # github.com/aws/aws-sdk-go-v2/service/s3 v1.114.10. The documentation of aws.Config calls WhenSupported the
-# default of RequestChecksumCalculation and ResponseChecksumValidation. It is that of config.LoadDefaultConfig only.
-# In s3.Options and aws.Config the zero value means unset, and then a PUT
-# has no checksum and a GET doesn't compare the data with the one in the answer. Programs that talk to
-# a server of their own often make the client in this way.
+# default of RequestChecksumCalculation and ResponseChecksumValidation. But the zero value of these
+# fields, in aws.Config as in s3.Options, means unset, and a client made from it gives a PUT no checksum and doesn't
+# compare a GET's data with the one in the answer. Programs that talk to a server of their own
+# often make the client in this way.
 #
 # Seen, the checksum of a PUT, and the error of a GET whose answer has a wrong CRC32:
 #   s3.New: "", <nil>
