@@ -156,6 +156,12 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%v, want %s", s.Reason, test.want)
 		}
 	}
+	_, url = w.serve(func(c *ServerConfig) { c.MaxTransfer = 99 })
+	for _, method := range []string{http.MethodPut, http.MethodGet} { // the server answers 413 first
+		if w.do(c, w.request(method, url+"/b/k", data)); !strings.Contains(c.Stats().Reason.Error(), "413") {
+			t.Errorf("%v", c.Stats().Reason)
+		}
+	}
 	body := w.request(http.MethodPut, url+"/b/k", data)
 	body.Body, body.ContentLength = http.NoBody, 5
 	if _, err := planOf(body, data); !errors.As(err, new(declined)) || !strings.Contains(err.Error(), "a body of 5 bytes") {
