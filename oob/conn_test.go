@@ -133,6 +133,34 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
+// TestOptions checks that the queue pair has the options of its end, and lets the peer do what its type can.
+func TestOptions(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for kind, access := range map[verbs.QPType]verbs.Access{
+		verbs.QPTypeRC: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
+		verbs.QPTypeUC: verbs.AccessRemoteWrite,
+	} {
+		cfg := w.config(0, kind)
+		cfg.TOS, cfg.AckTimeout, cfg.RetryCount = 0x68, time.Second, 3
+		a, b, err1, err2 := w.connect(cfg, w.config(1, kind))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, a)
+		closeLater(t, b)
+		attr, err := a.QP().Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr.Access != access || attr.AH.TrafficClass != 0x68 {
+			t.Errorf("%v: access %v, traffic class %#x", kind, attr.Access, attr.AH.TrafficClass)
+		}
+		if kind == verbs.QPTypeRC && (attr.RetryCnt != 3 || attr.AckTimeout != 4096<<18*time.Nanosecond) {
+			t.Errorf("%d retries after %v", attr.RetryCnt, attr.AckTimeout)
+		}
+	}
+}
+
 // TestReads checks that the end that serves fewer READs decides.
 func TestReads(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
@@ -451,6 +479,11 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: answered", name)
 		}
 	}
+	long := w.config(0, 0)
+	long.Prepare = func(c *Conn) error { c.SetPrivateData(make([]byte, MaxPrivateData+1)); return nil }
+	if _, err := Offer(long); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "private data") {
+		t.Error(err)
+	}
 	if _, err := Dial(t.Context(), nil, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("no stream to dial over: %v", err)
 	}
@@ -537,11 +570,15 @@ func TestRecentNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-b.Done()
+	end := time.Now()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]; !ok {
-		t.Error("the number is forgotten")
+	recent.mu.Lock()
+	until := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]
+	recent.mu.Unlock()
+	if until.Before(end.Add(2 * time.Second)) { // 8 times 4 times 67 ms
+		t.Errorf("the number is forgotten after %v", until.Sub(end))
 	}
 	cq, err := b.Device().CreateCQ(16, nil)
 	if err != nil {
