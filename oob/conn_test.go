@@ -141,7 +141,7 @@ func TestOptions(t *testing.T) {
 		verbs.QPTypeUC: verbs.AccessRemoteWrite,
 	} {
 		cfg := w.config(0, kind)
-		cfg.TOS, cfg.AckTimeout, cfg.RetryCount = 0x68, time.Second, 3
+		cfg.TOS, cfg.AckTimeout, cfg.RetryCount, cfg.MTU = 0x68, time.Second, 3, verbs.MTU4096 // the port has 1024
 		a, b, err1, err2 := w.connect(cfg, w.config(1, kind))
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
@@ -152,8 +152,8 @@ func TestOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if attr.Access != access || attr.AH.TrafficClass != 0x68 {
-			t.Errorf("%v: access %v, traffic class %#x", kind, attr.Access, attr.AH.TrafficClass)
+		if attr.Access != access || attr.AH.TrafficClass != 0x68 || a.Local().MTU != verbs.MTU1024 || attr.PathMTU != a.MTU() {
+			t.Errorf("%v: access %v, traffic class %#x, MTU %d", kind, attr.Access, attr.AH.TrafficClass, a.Local().MTU.Bytes())
 		}
 		if kind == verbs.QPTypeRC && (attr.RetryCnt != 3 || attr.AckTimeout != 4096<<18*time.Nanosecond) {
 			t.Errorf("%d retries after %v", attr.RetryCnt, attr.AckTimeout)
@@ -304,6 +304,25 @@ func TestQueuePairFails(t *testing.T) {
 	}
 	<-a.Done()
 	if err := a.Err(); !errors.Is(err, verbs.StatusRetryExcErr) || a.Explain(io.EOF) != err {
+		t.Error(err)
+	}
+}
+
+// TestDatagramFails checks that a work request of UD that fails does not end the connection.
+func TestDatagramFails(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	a, _ := w.mustConnect(verbs.QPTypeUD)
+	w.fabric.Host(0).Device(0).FailSend(0, verbs.StatusLocQPOpErr)
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{regionOf(a).SGE(0, 1)},
+		AH: a.Peer().AH, RemoteQPN: a.Peer().QPN, RemoteQKey: a.Peer().QKey}
+	if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
+		t.Fatal(err)
+	}
+	var wcs [1]verbs.WC
+	if _, err := a.SendCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].Status != verbs.StatusLocQPOpErr {
+		t.Error(err, wcs)
+	}
+	if err := a.Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -504,6 +523,36 @@ func TestIWARP(t *testing.T) {
 	}
 }
 
+// TestPanic checks that nothing is left of an attempt in which a function of the program panics.
+func TestPanic(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	for name, hook := range map[string]func(*Config){
+		"Authorize": func(c *Config) {
+			c.Authorize = func(context.Context, io.ReadWriteCloser, *Endpoint) error { panic("Authorize") }
+		},
+		"Prepare": func(c *Config) { c.Prepare = func(*Conn) error { panic("Prepare") } },
+	} {
+		cfg := w.config(1, 0)
+		hook(cfg)
+		near, far := net.Pipe()
+		_, _, err, _ := w.over(near, far, func(ctx context.Context) (*Conn, error) { return Dial(ctx, near, w.config(0, 0)) },
+			func(ctx context.Context) (_ *Conn, err error) {
+				defer func() {
+					if p := recover(); p != name {
+						t.Errorf("%s: %v", name, p)
+					}
+				}()
+				return Accept(ctx, far, cfg)
+			})
+		if err == nil {
+			t.Errorf("%s: connected", name)
+		}
+		if left := w.fabric.Host(1).Device(0).Objects(); len(left) != 1 { // the protection domain
+			t.Errorf("%s: left: %q", name, left)
+		}
+	}
+}
+
 // TestAttemptFails checks that whichever call of the kernel fails, nothing is left.
 func TestAttemptFails(t *testing.T) {
 	for _, call := range []rdmatest.Call{rdmatest.CallQueryPort, rdmatest.CallCreateChannel, rdmatest.CallCreateCQ, rdmatest.CallCreateQP, rdmatest.CallModifyQP} {
@@ -606,6 +655,12 @@ func TestRecentNumbers(t *testing.T) {
 	numbers.add("rxe9", 8, time.Hour)
 	if !numbers.until[recentQPN{"rxe9", 7}].IsZero() {
 		t.Error("old numbers are kept")
+	}
+	for n := range uint32(mostRecent + 9) {
+		numbers.add("rxe9", 9+n, time.Hour)
+	}
+	if n := len(numbers.until); n > mostRecent {
+		t.Errorf("%d numbers are kept", n)
 	}
 }
 
