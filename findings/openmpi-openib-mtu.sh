@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ompi_info lists btl_openib_mtu only where it has been set.
 #
-# Open MPI 4.1.4 (Debian 12). The MTU of the openib component is one of five names. Its default, 0, for
-# "not set", has none, and ompi_info leaves out a parameter whose value has no name. So somebody
-# who looks for the parameter, or for its valid values, finds nothing at the highest level of detail. The
-# numbers that do work are those of the InfiniBand specification: 4 is 2048 bytes, and 2048 is an error.
+# Open MPI 4.1.4 (Debian 12). As long as nobody sets the MTU of the openib component, ompi_info leaves
+# the parameter out, even at the highest level of detail, while it lists the others. So somebody who
+# looks for its name or its valid values finds nothing. Once it is set, it is there. The numbers
+# are those of the InfiniBand specification: 4 is 2048 bytes, and 2048 is an error, which lists the values.
 #
 # Seen, the lines of ompi_info --param btl openib --level 9 about the MTU:
 #   not set:
