@@ -248,7 +248,7 @@ func TestEnds(t *testing.T) {
 		"garbage":    func(c *Conn) error { return c.stream.send(&frame{kind: kindReady}) },
 	} {
 		for device, kind := range map[string]verbs.QPType{"mlx5": verbs.QPTypeRC, "efa": verbs.QPTypeSRD} {
-			t.Run(name+"/"+device, func(t *testing.T) {
+			t.Run(name+"/"+device, inBubble(func(t *testing.T) {
 				w := newWorld(t, devices[device])
 				a, b := w.mustConnect(kind)
 				if err := end(a); err != nil {
@@ -284,7 +284,7 @@ func TestEnds(t *testing.T) {
 				if err := b.Close(); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("closed twice: %v", err)
 				}
-			})
+			}))
 		}
 	}
 }
@@ -575,7 +575,9 @@ func TestAttemptFails(t *testing.T) {
 }
 
 // TestTLS connects over TLS, which both ends check before the queue pair may receive.
-func TestTLS(t *testing.T) {
+func TestTLS(t *testing.T) { inBubble(testTLS)(t) }
+
+func testTLS(t *testing.T) {
 	server, client := certificates(t)
 	w := newWorld(t, devices["rxe"])
 	near, far := net.Pipe()
@@ -666,7 +668,9 @@ func TestRecentNumbers(t *testing.T) {
 
 // TestForgottenNumbers checks that once both ends have said good-bye, the numbers of their queue
 // pairs may be used again.
-func TestForgottenNumbers(t *testing.T) {
+func TestForgottenNumbers(t *testing.T) { inBubble(testForgottenNumbers)(t) }
+
+func testForgottenNumbers(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	a, b := w.mustConnect(verbs.QPTypeRC)
 	if err := a.Close(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -58,6 +60,17 @@ func newWorldOf(t *testing.T, o *rdmatest.Options, d rdmatest.DeviceOptions) *wo
 	return w
 }
 
+// inBubble runs a test in a bubble of testing/synctest: no good-bye is late there, however busy the machine is. At the
+// end it waits for the streams that are still being closed.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { time.Sleep(leaveTimeout) })
+			test(t)
+		})
+	}
+}
+
 func openPD(t *testing.T, h *rdmatest.Host) *uverbs.PD {
 	t.Helper()
 	dev, err := uverbs.Open(h.Device(0).Name())
@@ -81,9 +94,9 @@ func closeLater(t *testing.T, c io.Closer) {
 	})
 }
 
-// config is that of an end that has posted one receive.
+// config is that of an end that has posted one receive. It is patient, because the machine may be busy.
 func (w *world) config(end int, kind verbs.QPType) *Config {
-	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: kind}, Prepare: prepare}
+	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: kind}, Prepare: prepare, Timeout: time.Minute}
 }
 
 const (

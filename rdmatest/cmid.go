@@ -40,6 +40,8 @@ type cmID struct {
 	backlog  int   // of a listener: how many connect requests may wait for its program
 	timeout  uint8 // for acknowledgements: suggested by the peer for a child, set by the program for others
 	timeSet  bool  // the program set it
+	tos      uint8 // traffic class that the program set
+	class    uint8 // traffic class of the route
 	joins    []*join
 	reported uint32 // number of events that the program received
 }
@@ -174,6 +176,9 @@ func (id *cmID) resolveRoute() error {
 		return syscall.EINVAL
 	}
 	id.routed = true
+	if id.d.verbs.IsRoCE() {
+		id.class = id.tos
+	}
 	id.report(abi.RDMA_CM_EVENT_ROUTE_RESOLVED, 0, nil)
 	return nil
 }
@@ -275,8 +280,8 @@ func (id *cmID) acknowledgement() uint8 {
 // pathRecord is the size of struct ib_path_rec_data.
 const pathRecord = 88
 
-// setOption sets how long to wait for acknowledgements. It ignores the other options, which have
-// no effect in the model.
+// setOption sets the traffic class, or how long to wait for acknowledgements. It ignores the other options, which
+// have no effect in the model.
 func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 	size := map[uint32]int{abi.RDMA_OPTION_ID_TOS: 1, abi.RDMA_OPTION_ID_REUSEADDR: 4, abi.RDMA_OPTION_ID_AFONLY: 4, abi.RDMA_OPTION_ID_ACK_TIMEOUT: 1}
 	switch {
@@ -292,6 +297,8 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 		o.Optname == abi.RDMA_OPTION_ID_AFONLY && (id.listens || id.to != nil),
 		o.Optname == abi.RDMA_OPTION_ID_ACK_TIMEOUT && id.datagram:
 		return syscall.EINVAL
+	case o.Optname == abi.RDMA_OPTION_ID_TOS:
+		id.tos = value[0]
 	case o.Optname == abi.RDMA_OPTION_ID_ACK_TIMEOUT:
 		id.timeout, id.timeSet = value[0], true
 	}

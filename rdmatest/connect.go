@@ -187,7 +187,7 @@ func (m *manager) createChild(l, client *cmID) *cmID {
 	server := m.create(l.channel, abi.RdmaUcmCreateId{})
 	server.datagram, server.child, server.begun, server.d, server.to = l.datagram, true, true, l.d, client.d
 	server.src, server.dst, server.peer, client.peer = client.dst, client.src, client, server
-	server.state, server.timeout = connReqRcvd, ackTimeout(client.d.verbs.AckDelay(), client.lifetime())
+	server.state, server.class, server.timeout = connReqRcvd, client.class, ackTimeout(client.d.verbs.AckDelay(), client.lifetime())
 	return server
 }
 
@@ -584,7 +584,7 @@ func (id *cmID) found(ud *abi.RdmaUcmUdParam) {
 // address returns the attributes of an address handle for a GID.
 func (id *cmID) address(dgid [16]byte) (a abi.IbUverbsAhAttr) {
 	local, _ := id.gids()
-	a.Grh.Dgid, a.Grh.SgidIndex, a.Grh.HopLimit, a.IsGlobal, a.PortNum = dgid, id.d.gidIndex(local), 64, 1, 1
+	a.Grh.Dgid, a.Grh.SgidIndex, a.Grh.TrafficClass, a.Grh.HopLimit, a.IsGlobal, a.PortNum = dgid, id.d.gidIndex(local), id.class, 64, 1, 1
 	if to := id.m.f.byGID(dgid); to != nil {
 		a.Dlid = to.base()
 	}
@@ -620,6 +620,9 @@ func (m *manager) join(id *cmID, r abi.RdmaUcmJoinMcast, out []byte) error {
 	}
 	id.joins = append(id.joins, j)
 	ud := abi.RdmaUcmUdParam{QpNum: everybody, Qkey: udpQKey, AhAttr: id.address(j.group)}
+	if id.d.verbs.IsRoCE() {
+		ud.AhAttr.Grh.HopLimit, ud.AhAttr.Grh.TrafficClass = 1, 0 // C: cma_iboe_join_multicast
+	}
 	resp := id.event(abi.RDMA_CM_EVENT_MULTICAST_JOIN, 0, abi.Bytes(&ud))
 	resp.Uid, resp.Id = j.uid, j.handle
 	id.channel.report(event{id: id, join: j, resp: resp})

@@ -179,16 +179,42 @@ func header(from *Device, k *packet) []byte {
 	if isIPv4(from, to) {
 		return headerIPv4(src[12:], to.Grh.Dgid[12:], to.Grh.TrafficClass, to.Grh.HopLimit, k.udpLen())
 	}
-	binary.BigEndian.PutUint32(b, 6<<28|uint32(to.Grh.TrafficClass)<<20|to.Grh.FlowLabel&(1<<20-1))
-	b[6], b[7] = 0x1b, to.Grh.HopLimit
-	return slices.Concat(b[:8], src[:], to.Grh.Dgid[:])
+	var next, size = byte(bth), uint16(0)
+	if from.verbs.IsRoCE() {
+		next, size = udp, k.udpLen()
+	}
+	return headerIPv6(src[:], to.Grh.Dgid[:], to.Grh.TrafficClass, from.flowLabel(&to.Grh), next, to.Grh.HopLimit, size)
+}
+
+// The protocols that follow an IPv6 header or GRH.
+const (
+	udp = 17   // of RoCE v2
+	bth = 0x1b // of InfiniBand
+)
+
+// headerIPv6 returns the 40 bytes in front of a datagram in an IPv6 packet, or with a GRH, which has the same fields.
+func headerIPv6(src, dst []byte, class uint8, label uint32, next, hops uint8, size uint16) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, grhSize), 6<<28|uint32(class)<<20|label)
+	b = binary.BigEndian.AppendUint16(b, size)
+	return slices.Concat(b, []byte{next, hops}, src, dst)
+}
+
+// flowLabelMask has the bits of a flow label.
+const flowLabelMask = 1<<20 - 1
+
+// flowLabel returns the flow label of the device's packets. rxe always sends 0. C: prepare_ipv6_hdr
+func (d *Device) flowLabel(to *abi.IbUverbsGlobalRoute) uint32 {
+	if d.info.softRoCE {
+		return 0
+	}
+	return to.FlowLabel & flowLabelMask
 }
 
 // headerIPv4 returns the 40 bytes in front of a datagram in an IPv4 packet.
 func headerIPv4(src, dst []byte, class, hops uint8, size uint16) []byte {
 	b := make([]byte, grhSize)
 	ip := b[20:]
-	ip[0], ip[1], ip[8], ip[9] = 0x45, class, hops, 17
+	ip[0], ip[1], ip[8], ip[9] = 0x45, class, hops, udp
 	binary.BigEndian.PutUint16(ip[2:], 20+size)
 	copy(ip[12:], src)
 	copy(ip[16:], dst)

@@ -3,7 +3,6 @@ package rdmatest
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -17,7 +16,12 @@ type Datagram struct {
 	Src, Dst netip.Addr
 	Member   netip.Addr // if Dst is a group and the datagram arrives: the address of the member that receives it
 	SrcPort  uint16
-	Payload  []byte // from the BTH to the ICRC
+
+	TrafficClass uint8  // the type of service of IPv4
+	HopLimit     uint8  // the time to live of IPv4; 0: the outside chooses it
+	FlowLabel    uint32 // of IPv6, 20 bits
+
+	Payload []byte // from the BTH to the ICRC
 }
 
 // ConnectWire connects the devices whose packets of RoCE v2 are modeled, which docs/sandbox.md lists, to a network
@@ -84,15 +88,19 @@ func (f *Fabric) isRemote(p *pair) bool {
 		return false
 	}
 	p.remote = &remote{mtu: 128 << a.PathMtu, qpn: a.DestQpNum, responder: responder{expected: a.RqPsn & mask24}}
-	p.remote.route = p.d.route(a.Dest.SgidIndex, a.Dest.Dgid)
+	p.remote.route = p.d.route(&abi.IbUverbsGlobalRoute{Dgid: a.Dest.Dgid, FlowLabel: a.Dest.FlowLabel, SgidIndex: a.Dest.SgidIndex, HopLimit: a.Dest.HopLimit, TrafficClass: a.Dest.TrafficClass})
 	return true
 }
 
 // route returns the route from an address of the device to one outside.
-func (d *Device) route(index uint8, dgid [16]byte) roce.Route {
+func (d *Device) route(to *abi.IbUverbsGlobalRoute) roce.Route {
 	gids := d.gidTable()
-	src := gids[min(int(index), len(gids)-1)]
-	return roce.Route{Src: netip.AddrFrom16(src).Unmap(), Dst: netip.AddrFrom16(dgid).Unmap(), SrcPort: roce.Port}
+	src := gids[min(int(to.SgidIndex), len(gids)-1)]
+	r := roce.Route{Src: netip.AddrFrom16(src).Unmap(), Dst: netip.AddrFrom16(to.Dgid).Unmap(), SrcPort: roce.Port, TrafficClass: to.TrafficClass, HopLimit: to.HopLimit}
+	if r.Dst.Is6() {
+		r.FlowLabel = d.flowLabel(to)
+	}
+	return r
 }
 
 // defaultPKey is the partition of all queue pairs.
@@ -111,12 +119,12 @@ func (f *Fabric) emit(from *Device, route roce.Route, p *roce.Packet) {
 func seal(route roce.Route, p *roce.Packet) Datagram {
 	p.PKey = defaultPKey
 	b := route.AppendICRC(p.Append(make([]byte, 0, len(p.Payload)+64)))
-	return Datagram{Src: route.Src, Dst: route.Dst, SrcPort: route.SrcPort, Payload: b}
+	return Datagram{Src: route.Src, Dst: route.Dst, SrcPort: route.SrcPort, TrafficClass: route.TrafficClass, HopLimit: route.HopLimit, FlowLabel: route.FlowLabel, Payload: b}
 }
 
 // arrived handles a datagram from the network outside.
 func (f *Fabric) arrived(g Datagram) {
-	route := roce.Route{Src: g.Src.Unmap(), Dst: g.Dst.Unmap(), SrcPort: g.SrcPort}
+	route := roce.Route{Src: g.Src.Unmap(), Dst: g.Dst.Unmap(), SrcPort: g.SrcPort, TrafficClass: g.TrafficClass, HopLimit: g.HopLimit, FlowLabel: g.FlowLabel}
 	if route.Src.Is4() != route.Dst.Is4() || len(g.Payload) > roce.MostPacket {
 		return
 	}
@@ -180,7 +188,7 @@ func (f *Fabric) sendOut(l letter) {
 	if hasImm(l.k.w) {
 		p.Opcode, p.Imm = roce.ServiceUD<<5|roce.SendOnlyImm, l.k.w.Imm
 	}
-	f.emit(d, d.route(to.AH.Attr.Grh.SgidIndex, to.AH.Attr.Grh.Dgid), &p)
+	f.emit(d, d.route(&to.AH.Attr.Grh), &p)
 }
 
 // receiveFrom delivers a datagram from the network outside, whose packet has size bytes.
@@ -196,14 +204,11 @@ func (f *Fabric) receiveFrom(route roce.Route, pkt *roce.Packet, qp *fakeverbs.Q
 	if pkt.Solicited {
 		k.w.Flags = abi.IB_SEND_SOLICITED
 	}
-	const hops = 64 // a socket does not show those that are left
 	a := arrival{k: k, qkey: pkt.QKey, qpn: pkt.SrcQPN, udp: true, ipv4: route.Src.Is4()}
 	if a.ipv4 {
-		a.header = headerIPv4(route.Src.AsSlice(), route.Dst.AsSlice(), 0, hops, uint16(8+size))
+		a.header = headerIPv4(route.Src.AsSlice(), route.Dst.AsSlice(), route.TrafficClass, route.HopLimit, uint16(8+size))
 	} else {
-		a.header = binary.BigEndian.AppendUint32(nil, 6<<28)
-		a.header = binary.BigEndian.AppendUint16(a.header, uint16(8+size))
-		a.header = slices.Concat(a.header, []byte{0x1b, hops}, route.Src.AsSlice(), route.Dst.AsSlice())
+		a.header = headerIPv6(route.Src.AsSlice(), route.Dst.AsSlice(), route.TrafficClass, route.FlowLabel&flowLabelMask, udp, route.HopLimit, uint16(8+size))
 	}
 	f.receiveAt(a, qp)
 }

@@ -74,10 +74,15 @@ func (c *cable) carry(d rdmatest.Datagram, receive func(rdmatest.Datagram)) {
 
 // lay returns two fabrics of one host each, with a cable between them.
 func lay(t *testing.T, kind rdmatest.Kind, bad float64) (fabrics [2]*rdmatest.Fabric, c *cable) {
+	return layAt(t, kind, bad, [2][]netip.Addr{})
+}
+
+// layAt is lay for hosts with these addresses.
+func layAt(t *testing.T, kind rdmatest.Kind, bad float64, addrs [2][]netip.Addr) (fabrics [2]*rdmatest.Fabric, c *cable) {
 	const seed = 7
 	c = &cable{random: rand.New(rand.NewPCG(seed, seed)), bad: bad, to: make(map[netip.Addr]func(rdmatest.Datagram)), members: make(map[netip.Addr][]netip.Addr)}
 	for i := range fabrics {
-		fabrics[i] = rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 1)})
+		fabrics[i] = rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{{Addrs: addrs[i]}}}}})
 		c.to[fabrics[i].Host(0).Device(0).Addrs()[0]] = fabrics[i].ConnectWire(c.send, c.join)
 	}
 	return fabrics, c
@@ -408,6 +413,69 @@ func TestWireUD(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Traffic class, hop limit and flow label of an address leave with the packets, and the receiver of a datagram sees those
+// with which it arrives. rxe sends no flow label, and IPv4 has none.
+func TestWireHeader(t *testing.T) {
+	for _, k := range onWire {
+		for name, addrs := range map[string][2][]netip.Addr{"IPv4": {}, "IPv6": {{netip.MustParseAddr("2001:db8::1")}, {netip.MustParseAddr("2001:db8::2")}}} {
+			t.Run(k.String()+" "+name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { headersCross(t, k, addrs) }) })
+		}
+	}
+}
+
+func headersCross(t *testing.T, k rdmatest.Kind, addrs [2][]netip.Addr) {
+	const class, label, hops = 0xb9, 0xfedcb, 64
+	fabrics, c := layAt(t, k, 0, addrs)
+	wantLabel := uint32(label)
+	if k == rdmatest.RXE || addrs[0] == nil {
+		wantLabel = 0
+	}
+	var crossed []rdmatest.Datagram
+	c.loses = func(d rdmatest.Datagram) bool {
+		crossed = append(crossed, d)
+		if d.TrafficClass == class { // through a router
+			receive := c.to[d.Dst]
+			d.TrafficClass, d.HopLimit = d.TrafficClass&^3|3, d.HopLimit-1
+			time.AfterFunc(time.Microsecond, func() { receive(d) })
+			return true
+		}
+		return false
+	}
+	a, b := farPair(t, fabrics, verbs.QPTypeUD, nil)
+	to := verbs.AHAttr{Port: 1, Global: true, DGID: b.gid.GID, SGIDIndex: a.gid.Index, TrafficClass: class, FlowLabel: label, HopLimit: hops}
+	b.receive(1, 0, 1000)
+	wr := a.to(b.node, verbs.OpSend, 10)
+	wr.AH = must(a.pd.CreateAH(&to))(t)
+	a.post(wr)
+	if wc := b.next(); wc.Status != verbs.StatusSuccess {
+		t.Fatal(wc)
+	}
+	h, err := uverbs.ParseGRH(b.mr.Bytes()[:uverbs.GRHSize])
+	if want := (uverbs.GRH{SGID: a.gid.GID, DGID: b.gid.GID, Type: verbs.GIDTypeRoCEv2, TrafficClass: class | 3, FlowLabel: wantLabel, HopLimit: hops - 1}); err != nil || h != want {
+		t.Errorf("%+v, want %+v: %v", h, want, err)
+	}
+	a, b = newFar(t, fabrics[0], verbs.QPTypeRC), newFar(t, fabrics[1], verbs.QPTypeRC)
+	a.connect(b.node, func(q *verbs.QPAttr) { q.AH.TrafficClass, q.AH.FlowLabel = class, label })
+	b.connect(a.node, nil)
+	b.receive(1, 0, 1000)
+	a.post(a.to(b.node, verbs.OpSend, 10))
+	if wc := a.next(); wc.Status != verbs.StatusSuccess {
+		t.Fatal(wc)
+	}
+	if len(crossed) != 3 {
+		t.Fatalf("%d packets", len(crossed))
+	}
+	for i, d := range crossed {
+		want := rdmatest.Datagram{TrafficClass: class, FlowLabel: wantLabel}
+		if answer := i == 2; answer {
+			want = rdmatest.Datagram{}
+		}
+		if d.TrafficClass != want.TrafficClass || d.FlowLabel != want.FlowLabel || d.HopLimit != hops {
+			t.Errorf("%d: %+v", i, d)
+		}
 	}
 }
 

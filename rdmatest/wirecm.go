@@ -64,7 +64,7 @@ func (id *cmID) key() farKey {
 // mail sends a message to the peer that the ID stands for.
 func (id *cmID) mail(msg *ibcm.Message) {
 	msg.TID, msg.LocalID, msg.RemoteID = id.far.tid, id.far.own, id.far.theirs
-	r := roce.Route{Src: id.dst.Addr().Unmap(), Dst: id.src.Addr().Unmap(), SrcPort: roce.Port}
+	r := roce.Route{Src: id.dst.Addr().Unmap(), Dst: id.src.Addr().Unmap(), SrcPort: roce.Port, TrafficClass: id.class, HopLimit: 64}
 	p := roce.Packet{Opcode: roce.ServiceUD<<5 | roce.SendOnly, DestQPN: ibcm.QP, SrcQPN: ibcm.QP, QKey: ibcm.QKey, Payload: msg.Marshal()}
 	id.m.f.uplink(seal(r, &p))
 }
@@ -110,7 +110,8 @@ func (id *cmID) sendRequest(p *abi.RdmaUcmConnParam) {
 		msg.Kind, msg.Space = ibcm.SIDRREQ, ibcm.SpaceUDP
 	}
 	id.describe(&msg, p)
-	msg.RetryCount, msg.MTU, msg.HopLimit = min(p.RetryCount, 7), id.far.mtu, 64
+	id.class = id.peer.class
+	msg.RetryCount, msg.MTU, msg.FlowLabel, msg.TrafficClass, msg.HopLimit = min(p.RetryCount, 7), id.far.mtu, id.peer.flowLabel(), id.class, 64
 	msg.AckTimeout = ackTimeout(id.d.verbs.AckDelay(), id.peer.lifetime())
 	msg.LocalGID, msg.RemoteGID = id.dst.Addr().As16(), id.src.Addr().As16()
 	id.mail(&msg)
@@ -226,7 +227,7 @@ func (m *manager) foundOutside(id *cmID, msg *ibcm.Message, p abi.RdmaUcmConnPar
 // stranger returns an ID that stands for the sender of a message of an unknown connection.
 func (m *manager) stranger(d *Device, route roce.Route, msg *ibcm.Message) *cmID {
 	return &cmID{m: m, d: d, to: d, src: netip.AddrPortFrom(route.Src, msg.Src.Port()), dst: netip.AddrPortFrom(route.Dst, msg.Port), state: connReqSent,
-		datagram: msg.Kind == ibcm.SIDRREQ, qpn: msg.QPN, far: &farEnd{own: msg.RemoteID, theirs: msg.LocalID, tid: msg.TID, psn: msg.PSN, mtu: msg.MTU}}
+		class: msg.TrafficClass, datagram: msg.Kind == ibcm.SIDRREQ, qpn: msg.QPN, far: &farEnd{own: msg.RemoteID, theirs: msg.LocalID, tid: msg.TID, psn: msg.PSN, mtu: msg.MTU}}
 }
 
 // addressee returns the ID that a message is for, if it comes from the ID's peer, or nil.

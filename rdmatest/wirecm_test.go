@@ -20,6 +20,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// dialledClass is the traffic class of the connections that meetOverWire makes.
+const dialledClass = 0x28
+
 // meetOverWire returns the ends of a connection between two fabrics.
 func meetOverWire(t *testing.T, fabrics [2]*rdmatest.Fabric) (dialled, accepted *rdmacm.Conn) {
 	t.Helper()
@@ -30,7 +33,7 @@ func meetOverWire(t *testing.T, fabrics [2]*rdmatest.Fabric) (dialled, accepted 
 		accepted, err = l.Accept(context.Background())
 		done <- err
 	}()
-	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("hello")}}
+	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("hello"), TransportOptions: rdmacm.TransportOptions{TOS: dialledClass}}}
 	dialled, err := d.Dial(fabrics[0].Host(0).Context(t.Context()), l.Addr().String())
 	if err := errors.Join(err, <-done, l.Close()); err != nil {
 		t.Fatal(err)
@@ -57,7 +60,20 @@ func isPing(msg *ibcm.Message) bool {
 
 // A connection between two fabrics carries data both ways, and one end learns that the other has ended it.
 func TestWireConnect(t *testing.T) {
-	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, _ *cable) {
+	overWire(t, func(t *testing.T, fabrics [2]*rdmatest.Fabric, c *cable) {
+		c.loses = func(d rdmatest.Datagram) bool {
+			msg, ok := isMAD(d)
+			if ok && (isPing(&msg) || msg.Kind == ibcm.DREP) { // of no connection
+				return false
+			}
+			if d.TrafficClass != dialledClass || d.HopLimit != 64 {
+				t.Errorf("%v: traffic class %#x, hop limit %d", msg.Kind, d.TrafficClass, d.HopLimit)
+			}
+			if label := (uint32(msg.Src.Port())*31 + uint32(msg.Port)) % (1 << 20); msg.Kind == ibcm.REQ && (msg.TrafficClass != dialledClass || msg.FlowLabel != label) {
+				t.Errorf("%+v, want flow label %#x", msg, label)
+			}
+			return false
+		}
 		dialled, accepted := meetOverWire(t, fabrics)
 		if !bytes.HasPrefix(accepted.PrivateData(), []byte("hello\x00")) || !bytes.HasPrefix(dialled.PrivateData(), []byte("welcome\x00")) {
 			t.Errorf("private data: %q, %q", accepted.PrivateData(), dialled.PrivateData())
@@ -528,7 +544,7 @@ func TestWireMulticast(t *testing.T) {
 					t.Error(err)
 				}
 				h, err := uverbs.ParseGRH(mr.Bytes()[:uverbs.GRHSize])
-				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group {
+				if !arrived(receiver) || !arrived(other) || string(mr.Bytes()[uverbs.GRHSize:][:4]) != "data" || err != nil || h.DGID.Addr() != group || h.HopLimit != 1 || h.TrafficClass != 0 {
 					t.Errorf("%+v, %v", h, err)
 				}
 				defer func() {

@@ -57,8 +57,9 @@ const (
 // A Transport belongs below the signing of requests, where the HTTP client of an SDK is.
 // Its methods may be called concurrently.
 type Transport struct {
-	cfg  TransportConfig
-	side *side
+	cfg   TransportConfig
+	side  *side
+	pause time.Duration // connectPause, or what a test sets
 
 	mu     sync.Mutex // guards the fields below
 	stats  TransportStats
@@ -99,7 +100,7 @@ func NewTransport(cfg *TransportConfig) (*Transport, error) {
 	if cfg == nil || cfg.Sign == nil {
 		return nil, new(Link).failed(op, "transport", fmt.Errorf("TransportConfig.Sign is nil: %w", syscall.EINVAL))
 	}
-	t := &Transport{cfg: *cfg, plain: make(map[string]time.Time), peers: make(map[string]netip.Addr)}
+	t := &Transport{cfg: *cfg, pause: connectPause, plain: make(map[string]time.Time), peers: make(map[string]netip.Addr)}
 	var err error
 	if t.side, err = newSide(cfg.Link); err != nil {
 		return nil, cfg.failed(op, "transport", err)
@@ -290,6 +291,7 @@ type transfer struct {
 	plan *plan
 	pair *pair
 	mr   *uverbs.MR
+	sent bool // the write of a PUT is posted
 }
 
 // close makes sure that the server can't reach the memory any more.
@@ -352,17 +354,18 @@ func (x *transfer) prepare(first *prepare) (*prepared, *http.Response, error) {
 		return nil, nil, err
 	}
 	speaks := resp.Header.Get(headerProtocol) == protocol
-	if resp.StatusCode == http.StatusOK && speaks {
+	status := resp.StatusCode
+	if status == http.StatusOK && speaks {
 		p, err := parsePrepared(resp.Header, x.req.Method)
 		return p, nil, err
 	}
-	if speaks && resp.StatusCode >= http.StatusBadRequest && resp.StatusCode != http.StatusNotImplemented {
+	if speaks && status >= http.StatusBadRequest && status != http.StatusNotImplemented && status != http.StatusRequestEntityTooLarge {
 		return nil, resp, nil
 	}
-	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented {
+	if status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented {
 		x.t.remember(x.req.URL.Host)
 	}
-	// An answer without the protocol's name may be that of a server that took the path for a bucket. Plain HTTP says
+	// An object may be too large for RDMA only. An answer without the protocol's name may be that of a server that took the path for a bucket. Plain HTTP says
 	// what is wrong.
 	return nil, nil, decline("the server answered %s to a request of %s", quote(resp.Status), protocol)
 }
@@ -419,6 +422,7 @@ func (x *transfer) data(p *prepared, first *prepare) (*http.Response, error) {
 		}
 	}
 	var err error
+	var arrived int64
 	if x.mr, err = x.t.side.PD.RegMR(x.plan.data, access); err != nil {
 		return nil, err
 	}
@@ -443,7 +447,7 @@ func (x *transfer) data(p *prepared, first *prepare) (*http.Response, error) {
 	if x.plan.put {
 		err = x.put(waiting, p, first.cookie)
 	} else {
-		err = x.get(waiting, first.cookie)
+		arrived, err = x.pair.arrival(waiting, first.cookie)
 	}
 	early := err != nil && waiting.Err() == nil
 	if early {
@@ -459,14 +463,10 @@ func (x *transfer) data(p *prepared, first *prepare) (*http.Response, error) {
 		return a.resp, nil
 	case !x.plan.put && err != nil:
 		return nil, fmt.Errorf("the server reports that it has written, but nothing has arrived: %w", err)
+	case x.plan.put && !x.sent:
+		return nil, violation("the server reports that it has the data, but nothing has been sent")
 	}
-	return x.finish(p, a.resp, first.cookie)
-}
-
-// get waits for the server's write.
-func (x *transfer) get(ctx context.Context, cookie uint32) error {
-	_, err := x.pair.arrival(ctx, cookie)
-	return err
+	return x.finish(p, a.resp, first.cookie, arrived)
 }
 
 // put writes the data. The server's answer says whether they have arrived, so an acknowledgement that was lost does no
@@ -474,7 +474,7 @@ func (x *transfer) get(ctx context.Context, cookie uint32) error {
 func (x *transfer) put(ctx context.Context, p *prepared, cookie uint32) error {
 	if !p.connected {
 		select {
-		case <-time.After(connectPause):
+		case <-time.After(x.t.pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -482,6 +482,7 @@ func (x *transfer) put(ctx context.Context, p *prepared, cookie uint32) error {
 	if err := x.pair.write(x.mr, len(x.plan.data), p.addr, p.rkey, cookie); err != nil {
 		return err
 	}
+	x.sent = true
 	if _, err := x.pair.wait(ctx); err != nil && !errors.Is(err, verbs.StatusRetryExcErr) {
 		return err
 	}
@@ -489,8 +490,8 @@ func (x *transfer) put(ctx context.Context, p *prepared, cookie uint32) error {
 	return ctx.Err()
 }
 
-// finish checks the server's answer, and makes the response of it.
-func (x *transfer) finish(p *prepared, resp *http.Response, cookie uint32) (*http.Response, error) {
+// finish checks the server's answer, and makes the response of it. arrived is the length of the server's last write.
+func (x *transfer) finish(p *prepared, resp *http.Response, cookie uint32, arrived int64) (*http.Response, error) {
 	r, err := parseResult(resp.Header)
 	size := int64(len(x.plan.data))
 	switch {
@@ -502,6 +503,10 @@ func (x *transfer) finish(p *prepared, resp *http.Response, cookie uint32) (*htt
 		return nil, violation("the answer belongs to another transfer")
 	case r.bytes > size, r.bytes < size && x.plan.put, r.bytes == 0:
 		return nil, violation("the answer says that %d bytes of %d were moved", r.bytes, size)
+	case r.bytes < arrived:
+		return nil, violation("the answer says that %d bytes were moved, but %d have arrived", r.bytes, arrived)
+	case !x.plan.put && p.objectSize >= 0 && r.bytes != min(size, p.objectSize-x.plan.offset):
+		return nil, violation("the answer says that %d bytes were moved of an object of %d", r.bytes, p.objectSize)
 	}
 	data := x.plan.data[:r.bytes]
 	if want := x.plan.header.Get(checksumCRC64); r.checksum != "" {

@@ -40,8 +40,8 @@ func (t *dcToken) String() string {
 // parseDCToken parses a token. Some clients append a semicolon, and some the address and size of a part.
 func parseDCToken(s string) (t dcToken, err error) {
 	s = strings.TrimSuffix(s, ";")
-	part := ""
-	if len(s) > dcTokenSize && s[dcTokenSize] == ':' {
+	part, narrowed := "", len(s) > dcTokenSize && s[dcTokenSize] == ':'
+	if narrowed {
 		s, part = s[:dcTokenSize], s[dcTokenSize+1:]
 	}
 	if len(s) != dcTokenSize {
@@ -79,14 +79,14 @@ func parseDCToken(s string) (t dcToken, err error) {
 	case t.addr+uint64(t.length) < t.addr:
 		return t, violation("the token has %d bytes at %#x", t.length, t.addr)
 	}
-	return t, t.narrow(part)
+	if narrowed {
+		err = t.narrow(part)
+	}
+	return t, err
 }
 
-// narrow restricts the memory to a part of it, which is "address:size" or empty.
+// narrow restricts the memory to a part of it, which is "address:size".
 func (t *dcToken) narrow(part string) error {
-	if part == "" {
-		return nil
-	}
 	a, n, _ := strings.Cut(part, ":")
 	if len(a) != 16 || len(n) != 16 {
 		return violation("the token has a strange address or size after it")

@@ -26,6 +26,9 @@ func (t *Transport) offer(ctx context.Context, req *http.Request, b []byte) (res
 	case put && length != int64(len(b)):
 		return nil, decline("a body of %d bytes, but a buffer of %d", length, len(b))
 	}
+	if first, last, err := parseRange(req.Header.Get("Range")); err == nil && !put && last-first < int64(len(b)) {
+		b = b[:last-first+1] // a server can neither write more nor report more
+	}
 	access, local := verbs.AccessRemoteWrite, verbs.AccessLocalWrite|verbs.AccessRemoteWrite
 	if put {
 		access, local = verbs.AccessRemoteRead, verbs.AccessRemoteRead

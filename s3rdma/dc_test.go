@@ -143,6 +143,25 @@ func TestDCJudgement(t *testing.T) {
 	}
 }
 
+// TestDCRange checks that a server can't report more bytes than the range has.
+func TestDCRange(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for _, reported := range []string{"11", "10"} {
+		url := w.listen(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if token, err := parseDCToken(r.Header.Get(headerToken)); err != nil || token.length != 10 {
+				t.Errorf("%+v, %v", token, err)
+			}
+			rw.Header().Set(headerReply, "206")
+			rw.Header().Set(headerBytes, reported)
+			rw.WriteHeader(http.StatusPartialContent)
+		}))
+		resp, err := w.dcTransport().RoundTrip(w.request(http.MethodGet, url+"/b/k", make([]byte, 1000), "Range", "bytes=90-99"))
+		if reported == "11" && !errors.Is(err, ErrProtocol) || reported == "10" && (err != nil || resp.ContentLength != 10) {
+			t.Errorf("%s bytes: %v, %v", reported, resp, err)
+		}
+	}
+}
+
 // TestDCChecksum puts an object with the caller's checksum, beside which S3 refuses another.
 func TestDCChecksum(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
@@ -226,6 +245,7 @@ func TestDCPeer(t *testing.T) {
 	}{
 		{"80 characters", text[:80], 400, nil},
 		{"82 characters", text + "0", 400, nil},
+		{"82 characters, of which the last is a colon", text + ":", 400, nil},
 		{"a length beyond 4 GiB", text[:17] + "1" + text[17:], 400, nil},
 		{"a part beyond 4 GiB", text + ":" + text[:16] + ":0000000100000000", 400, nil},
 		{"a wrong digit", "g" + text[1:], 400, nil},

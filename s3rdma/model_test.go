@@ -27,6 +27,7 @@ type modelServer struct {
 	pd    *uverbs.PD
 	spoil map[string]func(h http.Header) // by the request's name
 	hang  chan struct{}                  // it moves nothing and doesn't answer until this is closed
+	eager bool                           // it moves nothing and reports success
 
 	side    *side
 	pair    *pair
@@ -152,7 +153,8 @@ func (m *modelServer) ready(r *http.Request, h http.Header) int {
 		<-m.hang
 		return http.StatusRequestTimeout
 	}
-	if err := m.move(r.Context(), addr, rkey, cookie); err != nil {
+	if m.eager {
+	} else if err := m.move(r.Context(), addr, rkey, cookie); err != nil {
 		m.w.t.Log(err)
 		return http.StatusBadGateway
 	}
@@ -269,6 +271,7 @@ func TestLies(t *testing.T) {
 		{"a negative size", "prepare", set(headerObjectSize, "-1")},
 		{"two sessions", "prepare", func(h http.Header) { h.Add(headerSession, strings.Repeat("cd", 16)) }},
 		{"too many bytes", "ready", set(headerBytes, "1001")},
+		{"fewer bytes", "ready", set(headerBytes, "999")},
 		{"2 GiB", "ready", set(headerBytes, "2147483648")},
 		{"no bytes", "ready", set(headerBytes, "0")},
 		{"no number", "ready", set(headerBytes, "+5")},
@@ -300,7 +303,22 @@ func TestLies(t *testing.T) {
 		})
 	}
 	w := newWorld(t, devices["rxe"])
+	w.put("b/k", fill(999, 0))
 	m := newModelServer(w)
+	m.spoil["prepare"] = set(headerObjectSize, "1000")
+	if _, err := w.transport(nil).RoundTrip(w.request(http.MethodGet, w.listen(m)+"/b/k", make([]byte, 1000))); !errors.Is(err, ErrProtocol) {
+		t.Errorf("an object with a byte too few: %v", err)
+	}
+	w = newWorld(t, devices["rxe"])
+	m = newModelServer(w)
+	m.eager = true
+	c := w.transport(nil)
+	c.pause = time.Hour
+	if _, err := c.RoundTrip(w.request(http.MethodPut, w.listen(m)+"/b/k", make([]byte, 1000))); !errors.Is(err, ErrProtocol) {
+		t.Errorf("success before the data were sent: %v", err)
+	}
+	w = newWorld(t, devices["rxe"])
+	m = newModelServer(w)
 	m.spoil["ready"] = set(headerChecksum, crc64Prefix+crc64Of([]byte("other")))
 	url := w.listen(m)
 	w.put("b/k", fill(1000, 0))
@@ -473,8 +491,8 @@ func TestBadPrepare(t *testing.T) {
 		{headerSize, "2147483648", http.StatusBadRequest},
 		{headerSize, "99999999999999999999", http.StatusBadRequest},
 		{headerSize, "1048577", http.StatusRequestEntityTooLarge},
-		{headerSize, "1048576", http.StatusTooManyRequests},
-		{headerOffset, "1", http.StatusBadRequest}, // of a PUT
+		{headerSize, "524289", http.StatusRequestEntityTooLarge}, // more than a principal may have
+		{headerOffset, "1", http.StatusBadRequest},               // of a PUT
 		{headerOffset, "9223372036854775807", http.StatusBadRequest},
 	} {
 		h := c.prepare("PUT")
@@ -571,11 +589,50 @@ func TestBadReady(t *testing.T) {
 	}
 }
 
+// TestStaging fills the memory of a principal, and that of the server.
+func TestStaging(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	_, url := w.serve(func(c *ServerConfig) {
+		c.MaxStaging, c.MaxPrincipalStaging, c.PrepareTimeout = 12<<10, 8<<10, time.Hour
+	})
+	c := newModelClient(w, url, 4096)
+	for i, who := range []*Credentials{alice, alice, alice, bob, bob} {
+		resp := w.post(url, "prepare", who, c.prepare("PUT"))
+		if want := []int{200, 200, 429, 200, 429}[i]; resp.StatusCode != want {
+			t.Errorf("%d: %s, want %d", i, resp.Status, want)
+		}
+	}
+}
+
+// TestReadyTwice sends the second request again while the first one stores the data.
+func TestReadyTwice(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	var url string
+	var h http.Header
+	_, url = w.serve(func(c *ServerConfig) {
+		c.Store = func(ctx context.Context, x *Transfer, data []byte) (*Info, error) {
+			if resp := w.post(url, "ready", alice, h); resp.StatusCode != http.StatusConflict {
+				t.Error(resp.Status)
+			}
+			return w.store(ctx, x, data)
+		}
+	})
+	c := newModelClient(w, url, 1000)
+	p, second := c.begin("PUT")
+	h = second
+	if err := c.pair.write(c.mr, len(c.buf), p.addr, p.rkey, 0xc0ffee01); err != nil {
+		t.Fatal(err)
+	}
+	if resp := w.post(url, "ready", alice, h); resp.StatusCode != http.StatusNoContent || !bytes.Equal(w.object("b/k"), c.buf) {
+		t.Error(resp.Status)
+	}
+}
+
 // TestLimits fills the places of a principal, and those of the server.
 func TestLimits(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
 	s, url := w.serve(func(c *ServerConfig) {
-		c.MaxSessions, c.MaxPrincipalSessions = 3, 2
+		c.MaxSessions, c.MaxPrincipalSessions, c.PrepareTimeout = 3, 2, time.Hour
 	})
 	c := newModelClient(w, url, 1000)
 	var sessions []string
@@ -614,7 +671,7 @@ func TestLimits(t *testing.T) {
 // TestDeadlines has clients that go away after each step.
 func TestDeadlines(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
-	_, url := w.serve(func(c *ServerConfig) { c.TransferTimeout = time.Millisecond })
+	_, url := w.serve(func(c *ServerConfig) { c.PrepareTimeout, c.TransferTimeout = time.Hour, time.Millisecond })
 	c := newModelClient(w, url, 1000)
 	_, h := c.begin("PUT") // and writes nothing
 	if resp := w.post(url, "ready", alice, h); resp.StatusCode != http.StatusRequestTimeout {

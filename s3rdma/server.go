@@ -56,7 +56,9 @@ type ServerConfig struct {
 	// dynamically connected transport of mlx5. Zero declines their requests: a GET goes to Next, and a PUT gets 501.
 	DCKey uint64
 
-	// MaxTransfer is the largest number of bytes of a transfer. Zero stands for 64 MiB, and the most is [MaxSize].
+	// MaxTransfer is the largest number of bytes of a transfer. Zero stands for 64 MiB. The most is [MaxSize], and the
+	// largest power of two within MaxStaging and MaxPrincipalStaging. A [Transport] whose request is larger uses plain
+	// HTTP.
 	MaxTransfer int64
 	// MaxSessions limits the transfers under way, and MaxPrincipalSessions those of one principal. Zeros stand for 1024
 	// and 64.
@@ -174,9 +176,10 @@ func NewServer(cfg *ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: *cfg, sessions: make(map[string]*session), principals: make(map[string]*usage)}
 	c := &s.cfg
-	c.MaxTransfer = min(cmp.Or(c.MaxTransfer, 64<<20), MaxSize)
 	c.MaxSessions, c.MaxPrincipalSessions = cmp.Or(c.MaxSessions, 1024), cmp.Or(c.MaxPrincipalSessions, 64)
 	c.MaxStaging, c.MaxPrincipalStaging = cmp.Or(c.MaxStaging, 1<<30), cmp.Or(c.MaxPrincipalStaging, 256<<20)
+	room := uint64(max(min(c.MaxStaging, c.MaxPrincipalStaging), 0))
+	c.MaxTransfer = min(cmp.Or(c.MaxTransfer, 64<<20), MaxSize, int64(uint64(1)<<bits.Len64(room)>>1)) // allocate rounds up
 	c.PrepareTimeout, c.TransferTimeout = cmp.Or(c.PrepareTimeout, 10*time.Second), cmp.Or(c.TransferTimeout, 30*time.Second)
 	if c.AllowPeer == nil {
 		c.AllowPeer = onlySender

@@ -12,8 +12,9 @@ import (
 // TestPutGet moves objects of 1 byte to 64 MiB both ways.
 func TestPutGet(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		_, url := w.serve(nil)
-		c := w.transport(func(c *TransportConfig) { c.Timeout = time.Hour }) // a busy machine may need longer than the default for 64 MiB
+		// A busy machine may need longer than a minute for 64 MiB.
+		_, url := w.serve(func(c *ServerConfig) { c.PrepareTimeout, c.TransferTimeout = time.Hour, time.Hour })
+		c := w.transport(func(c *TransportConfig) { c.Timeout = time.Hour })
 		sizes := []int{1, 64 << 10, 1<<20 + 1}
 		if !testing.Short() && !strings.HasSuffix(t.Name(), "erdma-roce") {
 			sizes = append(sizes, 64<<20)
@@ -153,6 +154,12 @@ func TestPlain(t *testing.T) {
 		w.do(c, test.req)
 		if s := c.Stats(); s.Plain != before+1 || s.Reason == nil || !strings.Contains(s.Reason.Error(), test.want) {
 			t.Errorf("%v, want %s", s.Reason, test.want)
+		}
+	}
+	_, url = w.serve(func(c *ServerConfig) { c.MaxTransfer = 99 })
+	for _, method := range []string{http.MethodPut, http.MethodGet} { // the server answers 413 first
+		if w.do(c, w.request(method, url+"/b/k", data)); !strings.Contains(c.Stats().Reason.Error(), "413") {
+			t.Errorf("%v", c.Stats().Reason)
 		}
 	}
 	body := w.request(http.MethodPut, url+"/b/k", data)

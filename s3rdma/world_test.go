@@ -148,7 +148,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func (w *world) serve(edit func(*ServerConfig)) (*Server, string) {
 	w.t.Helper()
 	cfg := &ServerConfig{Link: Link{PD: w.pds[1]}, Authorize: w.authorize, Open: w.open, Store: w.store, Next: w,
-		PrepareTimeout: time.Hour, TransferTimeout: time.Hour, // a busy machine may need longer than the defaults
+		PrepareTimeout: time.Minute, TransferTimeout: time.Minute, // a busy machine may need longer than the defaults
 		AllowPeer: func(*http.Request, netip.Addr) error { return nil },
 		Done: func(_ *Transfer, _ int64, err error) {
 			w.mu.Lock()

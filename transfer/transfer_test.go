@@ -222,6 +222,42 @@ func TestLies(t *testing.T) {
 	})
 }
 
+// TestDeregistered checks that memory which the peer deregisters while a batch is in progress costs one operation of
+// it. The other operation is performed, and so is the batch beside it.
+func TestDeregistered(t *testing.T) {
+	each(t, func(t *testing.T, options rdmatest.DeviceOptions) {
+		w := newWorld(t, options, 1, 1)
+		client, server := w.engine(0, "", nil), w.engine(1, "server", nil)
+		const size = 2 * slots * smallSlice // more than is posted at once
+		ours, gone, kept := w.register(client, 2*size), w.register(server, size), w.register(server, 2*size)
+		p, there, left := w.open(client, "server"), w.remote(kept), w.remote(gone)
+		for _, opcode := range []verbs.Opcode{verbs.OpRDMAWrite, verbs.OpRDMARead} {
+			fill(ours.Bytes(), int(opcode)+1)
+			fill(kept.Bytes(), int(opcode)+2)
+			_, resume := w.fabric.Pause()
+			ops := []Op{{Opcode: opcode, Local: ours.Span(size, size), Remote: left}, {Opcode: opcode, Local: ours.Span(0, size/2), Remote: there}}
+			b, err := p.Submit(t.Context(), ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			beside, err := p.Submit(t.Context(), []Op{{Opcode: opcode, Local: ours.Span(size/2, size/2), Remote: there, Offset: size / 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := gone.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+			resume()
+			if err := b.Wait(); !errors.Is(err, verbs.StatusRemAccessErr) && !errors.Is(err, verbs.StatusRemInvReqErr) || ops[0].Err == nil || ops[1].Err != nil {
+				t.Errorf("%v: %v, the operations: %v, %v", opcode, err, ops[0].Err, ops[1].Err)
+			}
+			if err := beside.Wait(); err != nil || !bytes.Equal(ours.Bytes()[:size], kept.Bytes()[:size]) {
+				t.Errorf("%v beside it: %v", opcode, err)
+			}
+		}
+	})
+}
+
 // TestRestart checks that batches to a peer that has died fail. One that was restarted with its name
 // is not taken for the old one.
 func TestRestart(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/goverbs/goverbs/s3rdma"
@@ -115,11 +114,24 @@ func (c *client) get(ctx context.Context, url, file string) (n int, err error) {
 		return 0, fmt.Errorf("HEAD %s: the answer has no length", url)
 	}
 	size, etag := int(head.ContentLength), head.Header.Get("ETag")
-	f, err := os.Create(file)
+	incomplete := file
+	if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() { // no terminal or pipe
+		incomplete += ".part"
+	}
+	f, err := os.Create(incomplete)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() {
+		err = errors.Join(err, f.Close())
+		switch {
+		case incomplete == file:
+		case err != nil:
+			err = errors.Join(err, os.Remove(incomplete))
+		default:
+			err = os.Rename(incomplete, file)
+		}
+	}()
 	buf := make([]byte, piece)
 	for n < size {
 		part := buf[:min(piece, size-n)]
@@ -129,7 +141,9 @@ func (c *client) get(ctx context.Context, url, file string) (n int, err error) {
 		}
 		if resp.Header.Get("ETag") != etag {
 			err = errors.New("the object has been replaced meanwhile")
-		} else if part, err = readAll(resp, part); err == nil {
+		} else if resp.StatusCode != http.StatusPartialContent && len(part) < size {
+			err = errors.New("the server ignores ranges")
+		} else if _, err = io.ReadFull(resp.Body, part); err == nil { // which copies nothing if the data came by RDMA
 			_, err = f.Write(part)
 		}
 		if err = errors.Join(err, resp.Body.Close()); err != nil {
@@ -139,15 +153,6 @@ func (c *client) get(ctx context.Context, url, file string) (n int, err error) {
 		progress(n, size)
 	}
 	return n, nil
-}
-
-// readAll returns the body, which is in the buffer already if it came by RDMA.
-func readAll(resp *http.Response, buf []byte) ([]byte, error) {
-	if resp.Header.Get("X-Amz-Rdma-Bytes-Transferred") == strconv.Itoa(len(buf)) {
-		return buf, nil
-	}
-	_, err := io.ReadFull(resp.Body, buf)
-	return buf, err
 }
 
 // progress shows how much has arrived, if somebody looks.

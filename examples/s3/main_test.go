@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -101,6 +105,157 @@ func TestOddServers(t *testing.T) {
 		if _, err := os.Stat(file); err == nil {
 			t.Errorf("%q: a file was written", answer)
 		}
+	}
+}
+
+// TestIncomplete checks that a GET that fails in the middle changes no file.
+func TestIncomplete(t *testing.T) {
+	sent := false
+	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Amz-Rdma-Bytes-Transferred", strconv.Itoa(piece)) // which is not so
+		switch {
+		case r.Method == http.MethodHead:
+			w.Header().Set("Content-Length", strconv.Itoa(2*piece))
+		case !sent:
+			sent = true
+			w.Header().Set("Content-Length", strconv.Itoa(piece))
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = w.Write(bytes.Repeat([]byte("new"), piece)[:piece])
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer l.Close()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if how, err := copyFile(t.Context(), "", 0, creds, l.URL+"/b/k", file); err == nil || !sent {
+		t.Error(how)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "old" {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Error(names, err)
+	}
+	l = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(2*piece))
+		_, _ = w.Write(make([]byte, 2*piece))
+	}))
+	defer l.Close()
+	if how, err := copyFile(t.Context(), "", 0, creds, l.URL+"/b/k", file); err == nil || !strings.Contains(err.Error(), "ignores ranges") {
+		t.Error(how, err)
+	}
+	l = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Amz-Rdma-Bytes-Transferred", "3")
+		w.Header().Set("Content-Length", "3")
+		_, _ = w.Write([]byte("new"))
+	}))
+	defer l.Close()
+	if how, err := copyFile(t.Context(), "", 0, creds, l.URL+"/b/k", file); err != nil {
+		t.Error(how, err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "new" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestLog checks that a client's text does not control the server's terminal.
+func TestLog(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	t.Run("", func(t *testing.T) { // the server has ended after it
+		url := start(t, fabric.Host(1).Device(0).Name(), 0, t.TempDir())
+		link, closeLink, err := openLink(fabric.Host(0).Device(0).Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeLink()
+		rdma, err := s3rdma.NewTransport(&s3rdma.TransportConfig{Link: link, Sign: creds.Sign})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rdma.Close()
+		for _, b := range [][]byte{make([]byte, 3), nil} { // by RDMA, and by plain HTTP
+			req, err := http.NewRequestWithContext(s3rdma.WithBuffer(t.Context(), b), http.MethodGet, url+"/b/%1b[2Jk", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := creds.Sign(req); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rdma.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Body.Close(); resp.StatusCode != http.StatusNotFound {
+				t.Error(resp.Status)
+			}
+		}
+		if rdma.Stats().Plain != 1 {
+			t.Errorf("%+v", rdma.Stats())
+		}
+	})
+	if text := logged.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestHeaders checks that the server refuses what it can't do, by RDMA and by plain HTTP.
+func TestHeaders(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	dir := t.TempDir()
+	url := start(t, fabric.Host(1).Device(0).Name(), s3rdma.DefaultDCKey, dir)
+	link, closeLink, err := openLink(fabric.Host(0).Device(0).Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeLink()
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	rdma, err := s3rdma.NewTransport(&s3rdma.TransportConfig{Link: link, Base: base, Sign: creds.Sign, DCKey: s3rdma.DefaultDCKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdma.Close()
+	ask := func(method, name, value string, b []byte) int {
+		t.Helper()
+		var body io.Reader
+		if method == http.MethodPut {
+			body = bytes.NewReader(b)
+		}
+		req, err := http.NewRequestWithContext(s3rdma.WithBuffer(t.Context(), b), method, url+"/b/k", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if req.Header.Set(name, value); creds.Sign(req) != nil {
+			t.Fatal("not signed")
+		}
+		resp, err := rdma.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	old := []byte("old")
+	if status := ask(http.MethodPut, "Accept", "*/*", old); status != http.StatusOK || rdma.Stats().Puts != 1 {
+		t.Fatal(status)
+	}
+	for _, name := range []string{"If-None-Match", "X-Amz-Copy-Source", "X-Amz-Meta-Colour", "X-Amz-Server-Side-Encryption"} {
+		if status := ask(http.MethodPut, name, "*", []byte("new")); status != http.StatusNotImplemented {
+			t.Errorf("PUT, %s: %d", name, status)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "b/k")); err != nil || !bytes.Equal(got, old) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if status := ask(http.MethodGet, "If-None-Match", "*", make([]byte, 3)); status != http.StatusNotModified {
+		t.Errorf("GET: %d", status)
 	}
 }
 

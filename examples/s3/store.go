@@ -28,10 +28,25 @@ type store struct {
 const uploads = ".uploads"
 
 func (s *store) authorize(r *http.Request, t *s3rdma.Transfer) (string, error) {
+	if err := s.creds.Verify(r); err != nil {
+		return "", err
+	}
 	if len(t.Query) > 0 {
 		return "", fmt.Errorf("a query: %w", errors.ErrUnsupported)
 	}
-	return s.creds.AccessKey, s.creds.Verify(r)
+	return s.creds.AccessKey, checkHeader(t.Header)
+}
+
+// checkHeader refuses requests for more than the data. Clients send those to GET an object again by plain HTTP.
+func checkHeader(h http.Header) error {
+	for name := range h {
+		for _, prefix := range []string{"If-", "X-Amz-Copy-Source", "X-Amz-Meta-", "X-Amz-Server-Side-Encryption"} {
+			if strings.HasPrefix(name, prefix) {
+				return fmt.Errorf("the header %q: %w", name, errors.ErrUnsupported)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *store) open(_ context.Context, t *s3rdma.Transfer) (io.ReadCloser, *s3rdma.Info, error) {
@@ -130,7 +145,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		return
 	}
-	log.Printf("%s %q: %v", r.Method, name, err)
+	log.Printf("%s %q: %q", r.Method, name, err)
 	status := http.StatusInternalServerError
 	for cause, s := range map[error]int{fs.ErrPermission: http.StatusForbidden, fs.ErrNotExist: http.StatusNotFound, errors.ErrUnsupported: http.StatusNotImplemented} {
 		if errors.Is(err, cause) {
@@ -144,6 +159,9 @@ func (s *store) put(w http.ResponseWriter, r *http.Request, name string) error {
 	want := r.Header.Get("X-Amz-Content-Sha256")
 	if r.URL.RawQuery != "" || strings.HasPrefix(want, "STREAMING-") {
 		return fmt.Errorf("a query, or a body in chunks: %w", errors.ErrUnsupported)
+	}
+	if err := checkHeader(r.Header); err != nil {
+		return err
 	}
 	info, err := s.write(name, func(f *os.File) error {
 		sum := sha256.New()

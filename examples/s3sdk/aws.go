@@ -68,7 +68,10 @@ func (c awsSDK) size(ctx context.Context, bucket, key string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return aws.ToInt64(out.ContentLength), nil
+	if out.ContentLength == nil {
+		return -1, nil
+	}
+	return *out.ContentLength, nil
 }
 
 // fill reads a body. If it came by RDMA, it is in b already, and this copies each byte to where it is.

@@ -13,6 +13,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	_ "github.com/goverbs/goverbs/provider/all"
@@ -27,6 +28,7 @@ type sdk interface {
 	multipart(ctx context.Context, bucket, key string, parts [][]byte) error
 	// get reads an object from an offset on until b is full. It returns the number of bytes at the beginning of b.
 	get(ctx context.Context, bucket, key string, offset int64, b []byte) (int, error)
+	// size returns -1 if the server does not report the size.
 	size(ctx context.Context, bucket, key string) (int64, error)
 }
 
@@ -82,7 +84,7 @@ func run(device, url, name string, dcKey uint64, verb, bucket, key, file string)
 		err = errors.New("want put or get")
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %q", verb, err) // which has the server's text
 	}
 	s := t.Stats()
 	fmt.Printf("%d bytes in %d requests by RDMA, %d by plain HTTP\n", s.Bytes, s.Gets+s.Puts, s.Plain)
@@ -112,13 +114,18 @@ func download(ctx context.Context, c sdk, bucket, key, file string) error {
 	if err != nil {
 		return err
 	}
-	b := make([]byte, size)
-	for at := 0; at < len(b); {
-		n, err := c.get(ctx, bucket, key, int64(at), b[at:min(at+partSize, len(b))])
+	if size < 0 {
+		return errors.New("the server does not report the object's size")
+	}
+	var b []byte // grows with what arrives, because the server may report any size
+	for int64(len(b)) < size {
+		at, part := len(b), int(min(size-int64(len(b)), partSize))
+		b = slices.Grow(b, part)
+		n, err := c.get(ctx, bucket, key, int64(at), b[at:at+part])
 		if err != nil {
 			return err
 		}
-		at += n
+		b = b[:at+n]
 	}
 	return os.WriteFile(file, b, 0o666)
 }

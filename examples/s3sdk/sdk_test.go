@@ -252,6 +252,57 @@ func TestSDKs(t *testing.T) {
 	}
 }
 
+// TestReportedSizes has a server report sizes that no object has.
+func TestReportedSizes(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", creds.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", creds.SecretKey)
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	for _, size := range []string{"", "9000000000000000000"} {
+		l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodHead {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Last-Modified", time.Unix(1e9, 0).UTC().Format(http.TimeFormat))
+			w.Header().Set("ETag", `"x"`)
+			if w.Header().Set("Content-Length", size); size == "" {
+				w.Header().Set("Transfer-Encoding", "chunked")
+				w.Header().Del("Content-Length")
+			}
+		}))
+		for name := range sdks {
+			file := filepath.Join(t.TempDir(), "file")
+			if err := run(fabric.Host(0).Device(0).Name(), l.URL, name, 0, "get", "bucket", "key", file); err == nil {
+				t.Errorf("%s, size %q: no error", name, size)
+			}
+			if _, err := os.Stat(file); err == nil {
+				t.Errorf("%s, size %q: a file was written", name, size)
+			}
+		}
+		l.Close()
+	}
+}
+
+// TestOddStatus checks that the text of an answer does not control the terminal.
+func TestOddStatus(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = conn.Write([]byte("HTTP/1.1 418 \x1b[2Jgone\r\nContent-Length: 0\r\n\r\n"))
+		conn.Close()
+	}))
+	defer l.Close()
+	for name := range sdks {
+		if err := run(fabric.Host(0).Device(0).Name(), l.URL, name, 0, "get", "bucket", "key", filepath.Join(t.TempDir(), "x")); err == nil || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("%s: %q", name, err)
+		}
+	}
+}
+
 // TestProgram copies a file of two parts to a server and back.
 func TestProgram(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", creds.AccessKey)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,8 +12,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/rsocket"
 )
 
 // TestFetch serves a directory on one host and fetches a file of it on another.
@@ -43,6 +47,35 @@ func TestFetch(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestSlowHeader checks that a client that never ends its request loses its connection.
+func TestSlowHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		address := rdmatest.NewWith(t, nil).Host(1).Addr() + ":8080"
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- serve(ctx, address, t.TempDir(), nil) }()
+		synctest.Wait()
+		c, err := rsocket.Dial(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := io.WriteString(c, "GET /page.txt HTTP/1.1\r\n"); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("still connected after a minute")
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestMetrics scrapes a server that has served a file, and checks the page with promtool if that is there, as

@@ -59,6 +59,8 @@ type Message struct {
 	MTU                                uint8 // of enum ib_mtu
 	AckTimeout, AckDelay               uint8
 	LocalGID, RemoteGID                [16]byte
+	FlowLabel                          uint32 // of both ends' packets, like the next two
+	TrafficClass                       uint8
 	HopLimit                           uint8
 
 	Of      uint8 // the message that a MRA or REJ answers: 0: REQ, 1: REP, 2: another one
@@ -157,7 +159,9 @@ func (m *Message) fields(c codec) {
 		constant(c, 54, 0, 16, permissiveLID)
 		c.gid(56, &m.LocalGID)
 		c.gid(72, &m.RemoteGID)
+		field(c, 88, 0, 20, &m.FlowLabel)
 		constant(c, 91, 2, 6, rate)
+		field(c, 92, 0, 8, &m.TrafficClass)
 		field(c, 93, 0, 8, &m.HopLimit)
 		field(c, 95, 0, 5, &m.AckTimeout)
 	case MRA:

@@ -48,8 +48,8 @@ func TestLinux(t *testing.T) {
 		kinds[m.Kind] = true
 		got := m.Marshal()
 		if m.Kind == ibcm.REQ {
-			const path = 24 + 88 // of the primary path: flow label and rate
-			copy(got[path:path+4], want[path:])
+			const rate = 24 + 91
+			got[rate] = want[rate]
 			if m.Space != ibcm.SpaceTCP || !m.Src.IsValid() || m.LocalGID != m.Src.Addr().As16() || m.RemoteGID != m.Dst.As16() {
 				t.Errorf("%+v", m)
 			}
@@ -83,6 +83,46 @@ func TestAgain(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(first, second) {
 			t.Errorf("%+v, %v\nafter\n%+v", second, err, first)
 		}
+	}
+}
+
+// Fields have their place and width, with other bits around them.
+func TestFields(t *testing.T) {
+	read := func(kind ibcm.Kind, set func(b []byte)) ibcm.Message {
+		t.Helper()
+		m := ibcm.Message{Kind: kind, Src: netip.MustParseAddrPort("192.0.2.1:5"), Dst: netip.MustParseAddr("192.0.2.2")}
+		b := m.Marshal()
+		set(b[24:])
+		m, err := ibcm.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	ones := func(b []byte) {
+		for i := range b[:96] {
+			b[i] = 0xff
+		}
+	}
+	m := read(ibcm.REQ, ones)
+	if got, want := [...]uint8{m.Transport, m.FlowControl, m.RetryCount, m.MTU, m.RNRRetry, m.SRQ, m.AckTimeout}, [...]uint8{3, 1, 7, 15, 7, 1, 31}; got != want || m.QPN != 1<<24-1 || m.PSN != 1<<24-1 || m.FlowLabel != 1<<20-1 {
+		t.Errorf("REQ: %v, want %v: %+v", got, want, m)
+	}
+	m = read(ibcm.REP, ones)
+	if got, want := [...]uint8{m.AckDelay, m.FlowControl, m.RNRRetry, m.SRQ}, [...]uint8{31, 1, 7, 1}; got != want {
+		t.Errorf("REP: %v, want %v", got, want)
+	}
+	m, refusal := read(ibcm.MRA, ones), read(ibcm.REJ, ones)
+	if got, want := [...]uint8{m.Of, m.Timeout, refusal.Of}, [...]uint8{3, 31, 3}; got != want {
+		t.Errorf("MRA and REJ: %v, want %v", got, want)
+	}
+	m = read(ibcm.REQ, func(b []byte) { copy(b[88:], []byte{0x12, 0x34, 0x5f, 0xff, 0x67, 0x89, 0xff, 0xaf}) })
+	if m.FlowLabel != 0x12345 || m.TrafficClass != 0x67 || m.HopLimit != 0x89 || m.AckTimeout != 0xaf>>3 {
+		t.Errorf("%+v", m)
+	}
+	m = read(ibcm.REP, func(b []byte) { copy(b[24:], []byte{1, 2, 0x1f, 0x20}) })
+	if m.ResponderResources != 1 || m.InitiatorDepth != 2 || m.AckDelay != 3 || m.FlowControl != 1 || m.RNRRetry != 1 || m.SRQ != 0 {
+		t.Errorf("%+v", m)
 	}
 }
 

@@ -36,6 +36,11 @@ const udpSize = 8
 type Route struct {
 	Src, Dst netip.Addr
 	SrcPort  uint16
+
+	// Routers may change these fields of the IP header, so the ICRC does not cover them.
+	TrafficClass uint8
+	HopLimit     uint8
+	FlowLabel    uint32 // of IPv6
 }
 
 // headers returns the headers of IP and UDP of a packet with size bytes from its BTH to its ICRC, as Linux sends it

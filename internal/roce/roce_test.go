@@ -54,6 +54,16 @@ func TestPackets(t *testing.T) {
 	}
 }
 
+// Reserved bits of a BTH are ignored.
+func TestReserved(t *testing.T) {
+	want := Packet{Opcode: Acknowledge, DestQPN: 5, PSN: 6}
+	b := want.Append(nil)
+	b[4], b[8] = 0xff, 0x7f // before the numbers of the queue pair and of the packet
+	if got, err := Parse(b); err != nil || got.AckRequest || got.DestQPN != want.DestQPN || got.PSN != want.PSN {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Packets that are cut, or have a version, service, operation or length that RoCE hasn't, are refused.
 func TestDamaged(t *testing.T) {
 	write := Packet{Opcode: WriteOnly, Payload: make([]byte, MostPayload)}
@@ -107,6 +117,12 @@ func TestICRC(t *testing.T) {
 			}
 		}
 	}
+	for _, fragments := range []uint16{1, 0x100, 0x2000, 0x8000} { // any bit but that of an unfragmented packet
+		ip, udp := r.headers(len(b)+ICRCSize, dontFragment^fragments)
+		if _, ok := r.Check(binary.LittleEndian.AppendUint32(bytes.Clone(b), ICRC(ip, append(udp, b...), udpSize))); ok {
+			t.Errorf("fragments %#x: correct", fragments)
+		}
+	}
 	r6 := Route{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: Port}
 	whole := r6.AppendICRC(bytes.Clone(b))
 	if _, ok := r6.Check(whole); !ok {
@@ -115,6 +131,37 @@ func TestICRC(t *testing.T) {
 	whole[20] ^= 1
 	if _, ok := r6.Check(whole); ok {
 		t.Error("IPv6: a damaged packet is correct")
+	}
+}
+
+// What routers change does not change the ICRC.
+func TestVariant(t *testing.T) {
+	packet := (&Packet{Opcode: SendOnly, PKey: 0xffff, DestQPN: 17, PSN: 5, Payload: []byte("data")}).Append(nil)
+	for _, r := range []Route{{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2")}, {Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2")}} {
+		ip, udp := r.headers(len(packet)+ICRCSize, dontFragment)
+		b := append(udp, packet...)
+		want := ICRC(ip, b, udpSize)
+		variant := map[int]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff} // traffic class, flow label, hop limit
+		if r.Dst.Is4() {
+			variant = map[int]byte{1: 0xff, 8: 0xff, 10: 0xff, 11: 0xff} // type of service, time to live, checksum
+		}
+		for at := range ip {
+			for bit := range 8 {
+				ip[at] ^= 1 << bit
+				if same := ICRC(ip, b, udpSize) == want; at > 0 && same != (variant[at]>>bit&1 == 1) || at == 0 && bit < 4 && r.Dst.Is6() && !same {
+					t.Errorf("%v: bit %d of byte %d: %v", r.Dst, bit, at, same)
+				}
+				ip[at] ^= 1 << bit
+			}
+		}
+		for bit := range 8 * len(b) {
+			b[bit/8] ^= 1 << (bit % 8)
+			same := ICRC(ip, b, udpSize) == want
+			if at := bit / 8; same != (at == 6 || at == 7 || at == udpSize+4) { // UDP's checksum, congestion bits of the BTH
+				t.Errorf("%v: bit %d of byte %d behind the IP header: %v", r.Dst, bit%8, at, same)
+			}
+			b[bit/8] ^= 1 << (bit % 8)
+		}
 	}
 }
 

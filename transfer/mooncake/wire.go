@@ -215,6 +215,16 @@ func (b buffer) size() int {
 	return len(text) + 1
 }
 
+// identity returns bytes that another buffer has only if its operations have the same addresses and keys.
+func (b *buffer) identity() string {
+	id := binary.BigEndian.AppendUint64(make([]byte, 0, 16+4*len(b.RKeys)), b.Addr)
+	id = binary.BigEndian.AppendUint64(id, b.Length)
+	for _, k := range b.RKeys {
+		id = binary.BigEndian.AppendUint32(id, k)
+	}
+	return string(id)
+}
+
 // check checks all that does not depend on a device.
 func (d *descriptor) check() error {
 	if err := d.checkProtocol(); err != nil {
@@ -251,6 +261,9 @@ func (d *descriptor) check() error {
 }
 
 func (d *descriptor) checkProtocol() error {
+	if len(d.Protocol) > maxName {
+		return violation("the segment's protocol has %d bytes", len(d.Protocol))
+	}
 	var one string
 	if json.Unmarshal(d.Protocol, &one) == nil && one == protocolRDMA {
 		return nil
@@ -276,15 +289,11 @@ func (d *descriptor) has(old *descriptor) bool {
 	if !slices.EqualFunc(d.Devices, old.Devices, func(a, b device) bool { return a.Name == b.Name }) {
 		return false
 	}
-	for i := range old.Buffers {
-		want := &old.Buffers[i]
-		if !slices.ContainsFunc(d.Buffers, func(b buffer) bool {
-			return b.Addr == want.Addr && b.Length == want.Length && slices.Equal(b.RKeys, want.RKeys)
-		}) {
-			return false
-		}
+	now := make(map[string]bool, len(d.Buffers))
+	for i := range d.Buffers {
+		now[d.Buffers[i].identity()] = true
 	}
-	return true
+	return !slices.ContainsFunc(old.Buffers, func(b buffer) bool { return !now[b.identity()] })
 }
 
 // handshake is the request of a connection, and the answer.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -103,18 +104,57 @@ var lies = map[string]struct{ old, replacement, want string }{
 // TestArrays checks that a message of any elements takes no more memory than one with as many as are
 // allowed.
 func TestArrays(t *testing.T) {
-	for element, want := range map[string]string{"{}": "more than 65536 elements", "0": `member "buffers" is no`, "null": "more than 65536 elements"} {
-		b := []byte(`{"buffers":[` + strings.Repeat(element+",", 4<<20) + element + `]}`)
+	for _, c := range []struct{ member, element, want string }{
+		{"buffers", "{}", "more than 65536 elements"},
+		{"buffers", "0", `member "buffers" is no`},
+		{"buffers", "null", "more than 65536 elements"},
+		{"protocol", `""`, "protocol has 6291460 bytes"},
+	} {
+		b := []byte(`{"` + c.member + `":[` + strings.Repeat(c.element+",", 2<<20) + c.element + `]}`)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := decode(b, new(descriptor))
+		var d descriptor
+		err := decode(b, &d)
+		if err == nil {
+			err = d.check()
+		}
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", element, err)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.element, err)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
-			t.Errorf("%s: %d MiB for %d MiB of text", element, n>>20, len(b)>>20)
+			t.Errorf("%s: %d MiB for %d MiB of text", c.element, n>>20, len(b)>>20)
 		}
+	}
+}
+
+// TestSameBuffers checks that a descriptor with as many buffers as are allowed, in another order, is known again, and
+// one is not in which a buffer has changed.
+func TestSameBuffers(t *testing.T) {
+	var old, now descriptor
+	for i := range maxBuffers {
+		old.Buffers = append(old.Buffers, buffer{Addr: uint64(i+1) << 12, Length: 1 << 12, RKeys: []uint32{uint32(i), 7}})
+	}
+	now.Buffers = slices.Clone(old.Buffers)
+	slices.Reverse(now.Buffers)
+	if !now.has(&old) {
+		t.Error("the same buffers in another order")
+	}
+	for name, b := range map[string]buffer{
+		"address": {Addr: 1, Length: 1 << 12, RKeys: []uint32{0, 7}},
+		"length":  {Addr: 1 << 12, Length: 1<<12 + 1, RKeys: []uint32{0, 7}},
+		"key":     {Addr: 1 << 12, Length: 1 << 12, RKeys: []uint32{0, 8}},
+	} {
+		if now.Buffers[maxBuffers-1] = b; now.has(&old) {
+			t.Errorf("another %s was not noticed", name)
+		}
+	}
+	now.Buffers = append(now.Buffers, old.Buffers[0])
+	if !now.has(&old) {
+		t.Error("a buffer more")
+	}
+	if devices := (&descriptor{Devices: []device{{Name: "mlx5_0"}}, Buffers: old.Buffers}); devices.has(&old) {
+		t.Error("a device more was not noticed")
 	}
 }
 

@@ -71,7 +71,7 @@ const (
 
 // finding is the result of a check, with a remedy.
 type finding struct {
-	check  string // its name, which consult fills in
+	check  string // its name, which Run fills in
 	level  level
 	text   string
 	remedy string

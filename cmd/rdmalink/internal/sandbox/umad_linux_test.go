@@ -121,7 +121,7 @@ func testOldHeader(t *testing.T) {
 	old[21], old[22] = byte(mad.ClassDirected), 1
 	wants(t, "REGISTER_AGENT", umadControl(fd, umadRegister, old), nil)
 	b := make([]byte, umadOldHeader+mad.Size)
-	binary.NativeEndian.PutUint32(b[8:], 1000)
+	binary.NativeEndian.PutUint32(b[8:], 60_000)
 	binary.BigEndian.PutUint16(b[28:], mad.PermissiveLID)
 	d := mad.MAD(b[umadOldHeader:])
 	d.SetTID(0xabcdef0112345678)
@@ -175,7 +175,7 @@ func newRequest(class mad.Class, method mad.Method, attr mad.AttrID, lid uint16,
 func testRMPP(t *testing.T) {
 	fd := openNode(t, "umad0")
 	wants(t, "REGISTER_AGENT2", umadControl(fd, umadRegister2, agent2(mad.ClassSA, 1, 0)), nil)
-	b, _ := newRequest(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 1, 1000)
+	b, _ := newRequest(mad.ClassSA, mad.GetTable, mad.AttrNodeRecord, 1, 60_000)
 	if _, err := unix.Write(fd, b); err != nil {
 		t.Fatal(err)
 	}

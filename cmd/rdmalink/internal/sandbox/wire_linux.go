@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/roce"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -23,6 +25,7 @@ type wire struct {
 	sealer  *roce.Sealer // nil without key
 	failing sync.Once    // an error of sending is printed
 	out     cli.Output
+	control []byte // of the last datagram that was sent
 
 	receive func(rdmatest.Datagram)
 
@@ -79,11 +82,12 @@ func prepare(c *net.UDPConn, a netip.Addr) error {
 	var set error
 	err = raw.Control(func(fd uintptr) {
 		if a.Is4() {
-			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+			set = errors.Join(unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO), showIPv4(int(fd)))
 			return
 		}
 		index, err := interfaceOf(a)
-		set = errors.Join(err, unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO), acceptUnchecked(int(fd)),
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, autoFlowLabel, 0)
+		set = errors.Join(err, showIPv6(int(fd)), unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO), acceptUnchecked(int(fd)),
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index))
 	})
 	return errors.Join(err, set)
@@ -127,7 +131,7 @@ func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
 	if group.Is4() {
 		at = &unix.SockaddrInet4{Addr: group.As4(), Port: roce.Port}
 		join = func(fd int) error {
-			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, only),
+			return errors.Join(showIPv4(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, only),
 				unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: group.As4(), Interface: own.As4()}))
 		}
 	} else {
@@ -137,7 +141,7 @@ func listenGroup(own, group netip.Addr) (*net.UDPConn, error) {
 		}
 		family, at = unix.AF_INET6, &unix.SockaddrInet6{Addr: group.As16(), Port: roce.Port, ZoneId: uint32(index)}
 		join = func(fd int) error {
-			return errors.Join(acceptUnchecked(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, only),
+			return errors.Join(acceptUnchecked(fd), showIPv6(fd), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, only),
 				unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)}))
 		}
 	}
@@ -186,11 +190,78 @@ func acceptUnchecked(fd int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noChecksumReceived, 1)
 }
 
+// showIPv4 makes a socket return the type of service and time to live of what it receives.
+func showIPv4(fd int) error {
+	return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVTOS, 1), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVTTL, 1))
+}
+
+const (
+	flowInfo      = 11 // IPV6_FLOWINFO, which has the flow label
+	autoFlowLabel = 70 // IPV6_AUTOFLOWLABEL: the kernel makes a label of a flow that has none
+)
+
+// showIPv6 makes a socket return the traffic class and hop limit of what it receives, and the flow label, which not
+// every kernel knows.
+func showIPv6(fd int) error {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, flowInfo, 1)
+	return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1))
+}
+
+// readHeader sets the fields of d that control messages tell of its IP header.
+func readHeader(d *rdmatest.Datagram, control []byte) {
+	d.TrafficClass, d.HopLimit, d.FlowLabel = 0, 0, 0
+	for len(control) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return
+		}
+		control = rest
+		at := [2]int32{h.Level, h.Type}
+		switch {
+		case at == [2]int32{unix.IPPROTO_IP, unix.IP_TOS} && len(data) >= 1:
+			d.TrafficClass = data[0]
+		case len(data) < 4:
+		case at == [2]int32{unix.IPPROTO_IP, unix.IP_TTL}, at == [2]int32{unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT}:
+			d.HopLimit = uint8(binary.NativeEndian.Uint32(data))
+		case at == [2]int32{unix.IPPROTO_IPV6, unix.IPV6_TCLASS}:
+			d.TrafficClass = uint8(binary.NativeEndian.Uint32(data))
+		case at == [2]int32{unix.IPPROTO_IPV6, flowInfo}:
+			d.FlowLabel = binary.BigEndian.Uint32(data) & (1<<20 - 1) // the other bits are the traffic class
+		}
+	}
+}
+
+// appendHeader appends the control messages that make the kernel send d with its IP header. Where d has no hop limit, it
+// has the socket's.
+func appendHeader(b []byte, d *rdmatest.Datagram) []byte {
+	level, class, hops := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_TCLASS), int32(unix.IPV6_HOPLIMIT)
+	if d.Dst.Is4() {
+		level, class, hops = unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
+	}
+	b = appendControl(b, level, class, binary.NativeEndian.AppendUint32(nil, uint32(d.TrafficClass)))
+	if d.HopLimit > 0 {
+		b = appendControl(b, level, hops, binary.NativeEndian.AppendUint32(nil, uint32(d.HopLimit)))
+	}
+	if d.FlowLabel > 0 && d.Dst.Is6() {
+		b = appendControl(b, level, flowInfo, binary.BigEndian.AppendUint32(nil, d.FlowLabel))
+	}
+	return b
+}
+
+// appendControl appends a control message with an option of 4 bytes.
+func appendControl(b []byte, level, typ int32, value []byte) []byte {
+	h := unix.Cmsghdr{Level: level, Type: typ}
+	h.SetLen(unix.CmsgLen(len(value)))
+	b = append(append(b, abi.Bytes(&h)...), value...)
+	return append(b, make([]byte, unix.CmsgSpace(len(value))-unix.CmsgLen(len(value)))...)
+}
+
 // serve receives datagrams for the destination of d.
 func (w *wire) serve(c *net.UDPConn, d rdmatest.Datagram) {
 	opener := roce.NewOpener(w.key)
+	control := make([]byte, 128)
 	for b := make([]byte, roce.MostPacket+roce.SealSize+1); ; {
-		n, from, err := c.ReadFromUDPAddrPort(b)
+		n, controls, _, from, err := c.ReadMsgUDPAddrPort(b, control)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -198,6 +269,7 @@ func (w *wire) serve(c *net.UDPConn, d rdmatest.Datagram) {
 			continue
 		}
 		d.Src, d.SrcPort, d.Payload = from.Addr().Unmap(), from.Port(), b[:n]
+		readHeader(&d, control[:controls])
 		if w.key != nil {
 			if d.Payload, err = opener.Open(route(d), d.Payload, time.Now()); err != nil {
 				w.drop(d.Src, err)
@@ -230,7 +302,8 @@ func (w *wire) send(d rdmatest.Datagram) {
 	if w.sealer != nil {
 		d.Payload = w.sealer.Seal(route(d), d.Payload, time.Now())
 	}
-	if _, err := c.WriteToUDPAddrPort(d.Payload, netip.AddrPortFrom(d.Dst, roce.Port)); err != nil && !errors.Is(err, net.ErrClosed) {
+	w.control = appendHeader(w.control[:0], &d)
+	if _, _, err := c.WriteMsgUDPAddrPort(d.Payload, w.control, netip.AddrPortFrom(d.Dst, roce.Port)); err != nil && !errors.Is(err, net.ErrClosed) {
 		w.failing.Do(func() { w.out.Note("--wire: %v (later errors of this kind are not reported)", err) })
 	}
 }

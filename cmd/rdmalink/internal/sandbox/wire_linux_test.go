@@ -182,3 +182,34 @@ func TestWireGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestWireHeader checks that traffic class, hop limit and flow label cross the network.
+func TestWireHeader(t *testing.T) {
+	for _, own := range []netip.Addr{netip.MustParseAddr("127.46.3.1"), netip.IPv6Loopback()} {
+		w, err := openWire([]netip.Addr{own}, nil, cli.Output{Stderr: t.Output()})
+		if err != nil {
+			if own.Is6() {
+				t.Skip(err)
+			}
+			t.Fatal(err)
+		}
+		t.Cleanup(w.close)
+		got := make(chan rdmatest.Datagram)
+		w.receive = func(d rdmatest.Datagram) { got <- d }
+		go w.serve(w.sockets[own], rdmatest.Datagram{Dst: own})
+		for _, sent := range []rdmatest.Datagram{{TrafficClass: 0xff, HopLimit: 3}, {HopLimit: 255, FlowLabel: 0xfedcb}, {TrafficClass: 0x28, HopLimit: 1, FlowLabel: 1}, {HopLimit: 64}, {}} {
+			sent.Src, sent.Dst, sent.SrcPort = own, own, roce.Port
+			w.send(sent)
+			d := <-got
+			if sent.HopLimit == 0 {
+				sent.HopLimit = d.HopLimit // the machine's, which is not 0
+			}
+			if own.Is4() {
+				sent.FlowLabel = 0
+			}
+			if d.TrafficClass != sent.TrafficClass || d.HopLimit != sent.HopLimit || d.HopLimit == 0 || d.FlowLabel != sent.FlowLabel {
+				t.Errorf("%v: %+v arrived as %+v", own, sent, d)
+			}
+		}
+	}
+}
