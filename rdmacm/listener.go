@@ -35,7 +35,7 @@ type ListenConfig struct {
 	// while this process does not run. It drops those beyond, which InfiniBand and RoCE
 	// send again, and iWARP rejects. A dial over iWARP waits a fixed time for the answer, 10 seconds over siw
 	// and 20 over erdma (MPAREQ_TIMEOUT in the kernel), so it fails with ETIMEDOUT if a burst takes the
-	// listener longer.
+	// listener longer. Package redial repeats such dials.
 	Backlog int
 
 	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request to its
