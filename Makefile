@@ -177,7 +177,7 @@ unit: ## tests and fuzz seeds that need no kernel, no root and no network
 # The emulator has the host's kernel below it. -short leaves out what takes minutes there: most
 # mutations of providers and the long models. The target platforms vets for arm64.
 arm64: qemu-user ## unit tests of the library as arm64 programs, under qemu-user
-	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 15m $(TESTFLAGS) \
+	CI= GOARCH=arm64 GOVERBS_QEMU_USER=1 $(GO) test -exec qemu-aarch64-static -short -vet=off -timeout 20m $(TESTFLAGS) \
 		./mmap ./uverbs/... ./provider/... ./rdmatest ./rdmacm ./rsocket ./valkeyrdma ./msg ./internal/wait
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short

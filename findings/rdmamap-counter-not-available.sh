@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # rdmamap reports 0 for a counter that the device can't read.
 #
-# github.com/Mellanox/rdmamap v1.1.0. A port without the performance attribute that a counter comes from has
-# "N/A (no PMA)" in the counter's file. GetRdmaSysfsStats can return an error, and yet such a counter
-# has the value 0 like one that counted nothing: what can't be known looks healthy.
+# github.com/Mellanox/rdmamap v1.1.0. Where a port lacks the performance attribute that a counter
+# comes from, Linux's file of that counter says "N/A (no PMA)". GetRdmaSysfsStats could leave the counter out or
+# return an error. It reports the value 0, like that of a counter which counted nothing.
 #
 # Seen:
 #   link_downed 0

@@ -2,8 +2,8 @@
 # tshark shows half of a block of a multicast forwarding table.
 #
 # tshark 4.0.17 (Debian 12). A block of a switch's MulticastForwardingTable has 32 port masks of 16
-# bits, one a MLID. tshark lists the first 16. The others are neither fields nor counted as undecoded
-# bytes, so a filter on infiniband.multicastforwardingtable.portmask misses half of the groups.
+# bits, one a MLID. tshark lists the first 16. The others are no fields, so a filter on
+# infiniband.multicastforwardingtable.portmask misses half of the groups.
 #
 # Seen, for a block with the masks 0x8001 to 0x8020:
 #   masks: 16, first 0x8001, last 0x8010

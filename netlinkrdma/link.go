@@ -122,5 +122,5 @@ func (c *Client) DeleteLink(device uint32) error {
 	_, err := c.call(operation{"delete link of", numbered(device)}, Request{
 		Op: abi.RDMA_NLDEV_CMD_DELLINK, Attrs: []Attr{byIndex(device)},
 	})
-	return err
+	return hint(err, syscall.EINVAL, "it belongs to hardware, or went away: only siw and rxe links can be deleted")
 }

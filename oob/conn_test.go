@@ -123,13 +123,41 @@ func TestAgreement(t *testing.T) {
 		if c.MTU() != verbs.MTU256 || attr.PathMTU != verbs.MTU256 {
 			t.Errorf("MTU %d, the queue pair's %d", c.MTU().Bytes(), attr.PathMTU.Bytes())
 		}
-		if int(attr.MaxRDAtomic) != c.InitiatorDepth() || c.InitiatorDepth() < 2 || attr.AH.HopLimit != hopLimit {
-			t.Errorf("%d READs, the queue pair's %d, hop limit %d", c.InitiatorDepth(), attr.MaxRDAtomic, attr.AH.HopLimit)
+		if int(attr.MaxRDAtomic) != c.InitiatorDepth() || c.InitiatorDepth() < 2 {
+			t.Errorf("%d READs, the queue pair's %d", c.InitiatorDepth(), attr.MaxRDAtomic)
 		}
 	}
 	la, lb := a.Local(), b.Local()
 	if la.psn == lb.psn || la.nonce == lb.nonce || la.Instance != lb.Instance || lb.answers != 0 || a.Remote().answers != la.nonce {
 		t.Errorf("%+v and %+v", la, lb)
+	}
+}
+
+// TestOptions checks that the queue pair has the options of its end, and lets the peer do what its type can.
+func TestOptions(t *testing.T) {
+	w := newWorld(t, devices["mlx5"])
+	for kind, access := range map[verbs.QPType]verbs.Access{
+		verbs.QPTypeRC: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
+		verbs.QPTypeUC: verbs.AccessRemoteWrite,
+	} {
+		cfg := w.config(0, kind)
+		cfg.TOS, cfg.AckTimeout, cfg.RetryCount, cfg.MTU = 0x68, time.Second, 3, verbs.MTU4096 // the port has 1024
+		a, b, err1, err2 := w.connect(cfg, w.config(1, kind))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, a)
+		closeLater(t, b)
+		attr, err := a.QP().Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr.Access != access || attr.AH.TrafficClass != 0x68 || a.Local().MTU != verbs.MTU1024 || attr.PathMTU != a.MTU() {
+			t.Errorf("%v: access %v, traffic class %#x, MTU %d", kind, attr.Access, attr.AH.TrafficClass, a.Local().MTU.Bytes())
+		}
+		if kind == verbs.QPTypeRC && (attr.RetryCnt != 3 || attr.AckTimeout != 4096<<18*time.Nanosecond) {
+			t.Errorf("%d retries after %v", attr.RetryCnt, attr.AckTimeout)
+		}
 	}
 }
 
@@ -158,6 +186,39 @@ func TestReads(t *testing.T) {
 	}
 	if err := errors.Join(half.Close(), b.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOtherSubnet checks that the path to a peer in another subnet of InfiniBand has the peer's GID, and a hop limit.
+// Within the subnet, the LID suffices. Over RoCE, Linux sets the hop limit itself.
+func TestOtherSubnet(t *testing.T) {
+	w := newWorld(t, devices["InfiniBand"])
+	half, err := Offer(w.config(0, verbs.QPTypeRC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, half)
+	offer, err := parse(half.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []bool{false, true} {
+		if other {
+			offer.endpoint.GID[7]++
+		}
+		b, _, err := Answer(t.Context(), offer.bytes(), w.config(1, verbs.QPTypeRC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeLater(t, b)
+		attr, err := b.QP().Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ah := attr.AH
+		if ah.Global != other || !other && ah.DLID != offer.endpoint.LID || other && (ah.DGID != offer.endpoint.GID || ah.HopLimit != 64) {
+			t.Errorf("other subnet %v: %+v", other, ah)
+		}
 	}
 }
 
@@ -243,6 +304,25 @@ func TestQueuePairFails(t *testing.T) {
 	}
 	<-a.Done()
 	if err := a.Err(); !errors.Is(err, verbs.StatusRetryExcErr) || a.Explain(io.EOF) != err {
+		t.Error(err)
+	}
+}
+
+// TestDatagramFails checks that a work request of UD that fails does not end the connection.
+func TestDatagramFails(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	a, _ := w.mustConnect(verbs.QPTypeUD)
+	w.fabric.Host(0).Device(0).FailSend(0, verbs.StatusLocQPOpErr)
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{regionOf(a).SGE(0, 1)},
+		AH: a.Peer().AH, RemoteQPN: a.Peer().QPN, RemoteQKey: a.Peer().QKey}
+	if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
+		t.Fatal(err)
+	}
+	var wcs [1]verbs.WC
+	if _, err := a.SendCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].Status != verbs.StatusLocQPOpErr {
+		t.Error(err, wcs)
+	}
+	if err := a.Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -418,6 +498,11 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: answered", name)
 		}
 	}
+	long := w.config(0, 0)
+	long.Prepare = func(c *Conn) error { c.SetPrivateData(make([]byte, MaxPrivateData+1)); return nil }
+	if _, err := Offer(long); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "private data") {
+		t.Error(err)
+	}
 	if _, err := Dial(t.Context(), nil, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("no stream to dial over: %v", err)
 	}
@@ -435,6 +520,36 @@ func TestIWARP(t *testing.T) {
 	_, err := Offer(&Config{PD: openPD(t, fabric.Host(0))})
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "rdmacm") {
 		t.Error(err)
+	}
+}
+
+// TestPanic checks that nothing is left of an attempt in which a function of the program panics.
+func TestPanic(t *testing.T) {
+	w := newWorld(t, devices["rxe"])
+	for name, hook := range map[string]func(*Config){
+		"Authorize": func(c *Config) {
+			c.Authorize = func(context.Context, io.ReadWriteCloser, *Endpoint) error { panic("Authorize") }
+		},
+		"Prepare": func(c *Config) { c.Prepare = func(*Conn) error { panic("Prepare") } },
+	} {
+		cfg := w.config(1, 0)
+		hook(cfg)
+		near, far := net.Pipe()
+		_, _, err, _ := w.over(near, far, func(ctx context.Context) (*Conn, error) { return Dial(ctx, near, w.config(0, 0)) },
+			func(ctx context.Context) (_ *Conn, err error) {
+				defer func() {
+					if p := recover(); p != name {
+						t.Errorf("%s: %v", name, p)
+					}
+				}()
+				return Accept(ctx, far, cfg)
+			})
+		if err == nil {
+			t.Errorf("%s: connected", name)
+		}
+		if left := w.fabric.Host(1).Device(0).Objects(); len(left) != 1 { // the protection domain
+			t.Errorf("%s: left: %q", name, left)
+		}
 	}
 }
 
@@ -506,14 +621,16 @@ func TestRecentNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-b.Done()
+	end := time.Now()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	recent.mu.Lock()
-	if _, ok := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]; !ok {
-		t.Error("the number is forgotten")
-	}
+	until := recent.until[recentQPN{b.Device().Info().Name, b.local.QPN}]
 	recent.mu.Unlock()
+	if until.Before(end.Add(2 * time.Second)) { // 8 times 4 times 67 ms
+		t.Errorf("the number is forgotten after %v", until.Sub(end))
+	}
 	cq, err := b.Device().CreateCQ(16, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -540,6 +657,12 @@ func TestRecentNumbers(t *testing.T) {
 	numbers.add("rxe9", 8, time.Hour)
 	if !numbers.until[recentQPN{"rxe9", 7}].IsZero() {
 		t.Error("old numbers are kept")
+	}
+	for n := range uint32(mostRecent + 9) {
+		numbers.add("rxe9", 9+n, time.Hour)
+	}
+	if n := len(numbers.until); n > mostRecent {
+		t.Errorf("%d numbers are kept", n)
 	}
 }
 

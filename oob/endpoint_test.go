@@ -113,6 +113,7 @@ func TestBadMessages(t *testing.T) {
 		"multicast":     {change(verbs.QPTypeRC, func(e *Endpoint) { e.GID = verbs.GID{0: 0xff} }), "GID ff00::"},
 		"nonce":         {change(verbs.QPTypeRC, func(e *Endpoint) { e.nonce = 0 }), "nonce 0"},
 		"READs":         {change(verbs.QPTypeRC, func(e *Endpoint) { e.readsIn = 0 }), "no READs"},
+		"reason":        {append([]byte("gvob\x01\x04\x01\x05\x00\x0f\x01\x01"), make([]byte, 257)...), "257 bytes in field 15"},
 		"private data":  {change(verbs.QPTypeRC, func(e *Endpoint) { e.PrivateData = make([]byte, MaxPrivateData+1) }), "32769 bytes in field 14"},
 	} {
 		f, err := parse(c.b)

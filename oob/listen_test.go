@@ -284,13 +284,13 @@ func TestHalfOffered(t *testing.T) {
 	}
 }
 
-// TestFull checks that a backlog full of connections refuses the newest peer.
+// TestFull checks that a backlog full of connections refuses the newest peer, and only so many at a time.
 func TestFull(t *testing.T) {
 	w := newWorld(t, devices["rxe"])
-	l, p := w.listen(&Config{PD: w.pds[1]})
+	l, p := w.listen(&Config{PD: w.pds[1], Timeout: time.Minute})
 	var all []*Conn
 	for range MaxPending {
-		c, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0]})
+		c, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0], Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,9 +306,17 @@ func TestFull(t *testing.T) {
 		}
 		return len(l.pending) == MaxPending
 	})
-	if _, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0]}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), ErrBusy.Error()) {
+	if _, err := Dial(t.Context(), p.Dial(), &Config{PD: w.pds[0], Timeout: time.Minute}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), ErrBusy.Error()) {
 		t.Error(err)
 	}
+	for range 2 * MaxPending { // which do not read why they are refused
+		_ = p.Dial()
+	}
+	l.mu.Lock()
+	if n := l.refused; n > MaxPending {
+		t.Errorf("%d refusals at a time", n)
+	}
+	l.mu.Unlock()
 	for range MaxPending {
 		c, err := l.Accept(t.Context())
 		if err != nil {

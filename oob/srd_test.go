@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
@@ -45,7 +46,7 @@ func pattern(end, i int) []byte { return bytes.Repeat([]byte{byte(100*end + i)},
 
 // srdConfig is the configuration of an end that has announced its memory, and posted all receives.
 func (w *world) srdConfig(end int, e *srdEnd) *Config {
-	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: verbs.QPTypeSRD}, Prepare: func(c *Conn) error {
+	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: verbs.QPTypeSRD}, Timeout: time.Minute, Prepare: func(c *Conn) error {
 		mr, err := c.PD().AllocMR(areas*srdSize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead, nil)
 		if err != nil {
 			return err

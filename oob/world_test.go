@@ -94,9 +94,9 @@ func closeLater(t *testing.T, c io.Closer) {
 	})
 }
 
-// config is that of an end that has posted one receive.
+// config is that of an end that has posted one receive. It is patient, because the machine may be busy.
 func (w *world) config(end int, kind verbs.QPType) *Config {
-	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: kind}, Prepare: prepare}
+	return &Config{PD: w.pds[end], QP: uverbs.QPOptions{Type: kind}, Prepare: prepare, Timeout: time.Minute}
 }
 
 const (

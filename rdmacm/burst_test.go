@@ -88,9 +88,7 @@ func TestConfirmedNotEvicted(t *testing.T) {
 				t.Fatal(h, next, len(unread))
 			}
 			h.r.conn.confirmed.Store(confirms)
-			unread[0]()
-			c.b.advance()
-			synctest.Wait()
+			unread[0]() // decides, because a confirmation may come before Accept is called again
 			if h.evicted == confirms {
 				t.Errorf("confirms: %v, evicted: %v", confirms, h.evicted)
 			}

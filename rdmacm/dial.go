@@ -72,8 +72,8 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 // only when the kernel gives up, after at most two minutes.
 //
 // If the peer rejects the connection because it is busy ([ErrBusy]), Dial pauses and tries again until
-// ctx or Timeout ends, or for 10 seconds if neither has a deadline. It pauses for at most a second, with
-// jitter. Config.Prepare is called for each attempt. A peer over iWARP that gives no reason may be a
+// ctx or Timeout ends, or for 10 seconds after the first rejection if neither has a deadline. It pauses
+// for at most a second, with jitter. Config.Prepare is called for each attempt. A peer over iWARP that gives no reason may be a
 // kernel whose queue is full, so Dial makes up to 6 attempts there, in a third of a second.
 //
 // With Config.QP.Type UD, Dial looks up a datagram service instead and returns a Conn that
@@ -313,12 +313,20 @@ func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, d *Dialer) (*Eve
 // distinguish that from an invalid answer.
 const earlyPeer = "the peer's answer is not valid, or data followed it directly: on iWARP the dialing side must send first"
 
+// noAnswer explains the error of a kernel that has waited for the answer to a connect request.
+const noAnswer = "the peer's machine is gone, or its program is busy or does not call Accept"
+
 // explainAnswer adds the command's hints to the errno of the answer's event.
 func (c *Conn) explainAnswer(err error) error {
-	if errno, ok := err.(syscall.Errno); ok && c.id.isIWARP() {
-		return hinted("connect", c.id, errno, map[syscall.Errno]string{syscall.EINVAL: earlyPeer})
+	errno, ok := err.(syscall.Errno)
+	if !ok {
+		return err
 	}
-	return err
+	hints := map[syscall.Errno]string{syscall.ETIMEDOUT: noAnswer}
+	if c.id.isIWARP() {
+		hints[syscall.EINVAL] = earlyPeer
+	}
+	return hinted("connect", c.id, errno, hints)
 }
 
 func isPortTaken(err error) bool {

@@ -297,18 +297,28 @@ func TestDialAnotherPortFails(t *testing.T) {
 	}
 }
 
-// siw's errno for a peer that sends before it may says nothing to a user.
-func TestDialPeerSpeaksFirst(t *testing.T) {
-	w := newWorld(t, aSIW)
-	w.answers = func(ev *abi.RdmaUcmEventResp) {
-		ev.Event, ev.Status = uint32(EventConnectError), uint32(1<<32-int64(syscall.EINVAL))
+// The errno of an answer that failed says nothing to a user.
+func TestDialExplained(t *testing.T) {
+	for _, test := range []struct {
+		info  uverbs.DeviceInfo
+		event EventType
+		errno syscall.Errno
+		hint  string
+	}{
+		{aSIW, EventConnectError, syscall.EINVAL, earlyPeer},
+		{aSIW, EventConnectError, syscall.ETIMEDOUT, noAnswer},
+		{aRXE, EventUnreachable, syscall.ETIMEDOUT, noAnswer},
+	} {
+		w := newWorld(t, test.info)
+		w.answers = func(ev *abi.RdmaUcmEventResp) {
+			ev.Event, ev.Status = uint32(test.event), uint32(1<<32-int64(test.errno))
+		}
+		_, err := dialAddr(t.Context(), addr4, nil)
+		if want := "dial 10.1.2.3:7471: connect: " + test.errno.Error() + ": " + test.hint; !errors.Is(err, test.errno) || err.Error() != want {
+			t.Error(err)
+		}
+		w.empty()
 	}
-	_, err := dialAddr(t.Context(), addr4, nil)
-	want := "dial 10.1.2.3:7471: connect: invalid argument: " + earlyPeer
-	if !errors.Is(err, syscall.EINVAL) || err.Error() != want {
-		t.Error(err)
-	}
-	w.empty()
 }
 
 // Options of the caller's are set before the address is resolved.

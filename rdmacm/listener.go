@@ -33,8 +33,9 @@ type ListenConfig struct {
 	//
 	// The kernel has a limit too, net.rdma_ucm.max_backlog (1024), for requests that arrive
 	// while this process does not run. It drops those beyond, which InfiniBand and RoCE
-	// send again, and iWARP rejects. A dial over siw waits 5 seconds for the answer (MPAREP_TIMEOUT of
-	// its siw_cm.h), so it fails with ETIMEDOUT if a burst takes the listener longer.
+	// send again, and iWARP rejects. A dial over iWARP waits a fixed time for the answer, 10 seconds over siw
+	// and 20 over erdma (MPAREQ_TIMEOUT in the kernel), so it fails with ETIMEDOUT if a burst takes the
+	// listener longer. Package redial repeats such dials.
 	Backlog int
 
 	// AcceptTimeout bounds how long Listener.Accept spends on one peer, from its request to its
@@ -334,6 +335,7 @@ func (l *Listener) Close() error {
 	for _, p := range left {
 		if p.r != nil {
 			p.r.reject(RejectClosing)
+			l.cfg.Trace.refused(p.r.LocalAddr, p.r.RemoteAddr, net.ErrClosed)
 			l.refuse(p.r.id)
 		}
 	}

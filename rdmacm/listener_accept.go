@@ -96,9 +96,8 @@ type backlog struct {
 	handshakes []*handshake     // oldest first; until Accept returns them
 	sources    map[netip.Addr]*source
 	stats      ListenerStats
-	settling   bool      // settle has been called and its function has not
-	settled    time.Time // all events from before this time have been delivered
-	over       bool      // no more requests or handshakes begin
+	settling   bool // settle has been called and its function has not
+	over       bool // no more requests or handshakes begin
 }
 
 // source counts the requests and handshakes of an address.
@@ -226,8 +225,18 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 		b.change()
 		return h, nil, 0
 	}
+	failed, next := b.fill(false)
+	if failed >= 0 {
+		return &handshake{err: b.take(failed).err}, nil, 0
+	}
+	return nil, b.changed, next
+}
+
+// fill begins as many handshakes as the limits allow. settled means that no event waits. If another handshake may begin
+// later without a change, next is the time until then. failed is the index of the first request that failed, or -1.
+func (b *backlog) fill(settled bool) (failed int, next time.Duration) {
 	if b.over {
-		return nil, b.changed, 0
+		return -1, 0
 	}
 	var scanned []*source
 	defer func() {
@@ -235,21 +244,21 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 			s.scanned = false
 		}
 	}()
+	failed = -1
 	now := time.Now()
 	full := time.Duration(0) // what makeRoom has returned for all addresses below their share, or 0
 	for i := 0; i < len(b.requests); {
 		p := b.requests[i]
-		if p.err != nil {
-			b.take(i)
-			return &handshake{err: p.err}, nil, 0
+		if p.err != nil && failed < 0 {
+			failed = i
 		}
-		if p.source.scanned {
+		if p.err != nil || p.source.scanned {
 			i++
 			continue
 		}
 		wait, crowded := full, p.source.handshakes >= b.share
 		if crowded || full == 0 {
-			wait = b.makeRoom(p.from, crowded, now)
+			wait = b.makeRoom(p.from, crowded, settled, now)
 		}
 		if wait == 0 {
 			full = 0
@@ -266,14 +275,14 @@ func (b *backlog) advance() (h *handshake, changed <-chan struct{}, next time.Du
 		scanned = append(scanned, p.source)
 		i++
 	}
-	return nil, b.changed, next
+	return failed, next
 }
 
 // makeRoom returns 0 if there is room for a handshake with a peer, possibly because it evicted
 // another one. If it may evict one later, it returns the time until then. Otherwise it returns a
 // negative number. crowded means that the peer's address has its share of the places. The result is the
 // same for all others.
-func (b *backlog) makeRoom(from netip.Addr, crowded bool, now time.Time) time.Duration {
+func (b *backlog) makeRoom(from netip.Addr, crowded, settled bool, now time.Time) time.Duration {
 	if !crowded && len(b.handshakes) < b.places {
 		return 0
 	}
@@ -289,12 +298,11 @@ func (b *backlog) makeRoom(from netip.Addr, crowded bool, now time.Time) time.Du
 	if victim == nil {
 		return -1
 	}
-	due := victim.answered.Add(b.confirm / 10)
-	if wait := due.Sub(now); wait > 0 {
+	if wait := victim.answered.Add(b.confirm / 10).Sub(now); wait > 0 {
 		return wait
 	}
-	if b.settle != nil && b.settled.Before(due) {
-		b.settleEvents(now)
+	if !settled && b.settle != nil {
+		b.fillSettled()
 		return -1
 	}
 	b.stats.Evicted++
@@ -304,9 +312,10 @@ func (b *backlog) makeRoom(from netip.Addr, crowded bool, now time.Time) time.Du
 	return 0
 }
 
-// settleEvents waits in the background until the events from before now have been delivered. A
-// peer's confirmation may be one of them, and such a peer must not be evicted.
-func (b *backlog) settleEvents(now time.Time) {
+// fillSettled calls fill in the background, once the events that wait have been delivered. A peer's confirmation may be
+// one of them, and such a peer must not be evicted. Later confirmations must not come between, so fill is called at
+// once.
+func (b *backlog) fillSettled() {
 	if b.settling {
 		return
 	}
@@ -314,7 +323,8 @@ func (b *backlog) settleEvents(now time.Time) {
 	b.settle(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.settling, b.settled = false, now
+		b.settling = false
+		b.fill(true)
 		b.change()
 	})
 }

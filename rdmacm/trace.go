@@ -10,7 +10,7 @@ import (
 
 // Trace is a set of functions that are called while connections are set up and when they end, as those of
 // net/http/httptrace. Any of them may be nil. They may be called concurrently, and they delay the dial or the Accept
-// that calls them.
+// that calls them. None of them may close the Listener, whose Close waits for them.
 type Trace struct {
 	// DialStart is called before each attempt to connect to an address. A dial may try several addresses, and each
 	// several times.
@@ -25,7 +25,7 @@ type Trace struct {
 	// Accepted is called when a Listener has set up a connection, before Accept returns it.
 	Accepted func(local, remote netip.AddrPort)
 	// Refused is called when a Listener has not set up a connection because of err. It matches ErrBusy if the backlog
-	// was full.
+	// was full, and net.ErrClosed if the request waited when the Listener was closed.
 	Refused func(local, remote netip.AddrPort, err error)
 
 	// NoRoom is called when a call of Send or Write of package msg, rsocket or valkeyrdma has to wait, because the peer

@@ -168,8 +168,8 @@ func New[C Conn](dial func(context.Context) (C, error)) *Redialer[C] {
 // again until it succeeds, a permanent error occurs, or ctx ends. Concurrent calls wait for one dial and share its
 // connection.
 //
-// If work returns an error, Do closes the connection, because its state is unknown. The calls of others that use it
-// then fail too. Work that fails and leaves the connection in order, such as a READ that its context ended, returns nil
+// If work returns an error or panics, Do closes the connection, because its state is unknown. The calls of others that
+// use it then fail too. Work that fails and leaves the connection in order, such as a READ that its context ended, returns nil
 // and reports its error otherwise.
 //
 // Errors are of type *Error.
@@ -178,10 +178,16 @@ func (r *Redialer[C]) Do(ctx context.Context, work func(C) error) error {
 	if err != nil {
 		return &Error{Err: failed(err)}
 	}
+	done := false
+	defer func() {
+		if !done {
+			_ = k.end()
+		}
+	}()
 	if err := work(k.conn); err != nil {
-		_ = k.end()
 		return &Error{MayHaveRun: true, Err: failed(err)}
 	}
+	done = true
 	k.worked.Store(true)
 	return nil
 }

@@ -98,6 +98,19 @@ func TestKeepsConnection(t *testing.T) {
 	}
 }
 
+// Work that panics leaves the connection in an unknown state, so the next work gets another one.
+func TestPanic(t *testing.T) {
+	s, r := newFake(t, nil)
+	func() {
+		defer func() { _ = recover() }()
+		_ = r.Do(t.Context(), func(*fakeConn) error { panic("half an answer") })
+	}()
+	if err := r.Do(t.Context(), works); err != nil || s.dials != 2 || s.conns[0].closes != 1 {
+		t.Error(s.dials, "dials:", err)
+	}
+	_ = r.Close()
+}
+
 // Concurrent work shares one dial. The end of one caller's context ends only its own wait.
 func TestSharesDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/dialer"
@@ -20,7 +21,7 @@ type Config struct {
 	// SendBuffer and RecvBuffer are sizes in bytes. Write returns once all data is sent or
 	// in the send buffer. The peer may send as much as fits into the receive buffer before
 	// the program reads it. Zero stands for 128 KiB. Less than 4096 is an error, and so is
-	// an odd RecvBuffer.
+	// more than 1 GiB, or an odd RecvBuffer.
 	SendBuffer, RecvBuffer int
 
 	// SendQueue and RecvQueue are how many messages of data may be under way, or may wait
@@ -66,24 +67,26 @@ const (
 // invalid.
 func (cfg *Config) withDefaults() (Config, error) {
 	c := *cfg
-	for _, p := range []*int{&c.SendBuffer, &c.RecvBuffer} {
-		if *p == 0 {
-			*p = defaultBuffer
+	for _, o := range []struct {
+		name                  string
+		field                 *int
+		standard, least, most int
+	}{
+		{"SendBuffer", &c.SendBuffer, defaultBuffer, leastBuffer, mostBuffer},
+		{"RecvBuffer", &c.RecvBuffer, defaultBuffer, leastBuffer, mostBuffer},
+		{"SendQueue", &c.SendQueue, defaultQueue, leastQueue, mostQueue},
+		{"RecvQueue", &c.RecvQueue, defaultQueue, leastQueue, mostQueue},
+		{"Mappings", &c.Mappings, 0, 0, mostMappings},
+	} {
+		if *o.field == 0 {
+			*o.field = o.standard
 		}
-		if *p < leastBuffer || *p > mostBuffer {
-			return c, dialer.ErrOption
+		if *o.field < o.least || *o.field > o.most {
+			return c, fmt.Errorf("Config.%s is %d, want %d to %d: %w", o.name, *o.field, o.least, o.most, dialer.ErrOption)
 		}
 	}
-	for _, p := range []*int{&c.SendQueue, &c.RecvQueue} {
-		if *p == 0 {
-			*p = defaultQueue
-		}
-		if *p < leastQueue || *p > mostQueue {
-			return c, dialer.ErrOption
-		}
-	}
-	if c.RecvBuffer%2 != 0 || c.Mappings < 0 || c.Mappings > mostMappings {
-		return c, dialer.ErrOption
+	if c.RecvBuffer%2 != 0 {
+		return c, fmt.Errorf("Config.RecvBuffer is %d, want an even number: %w", c.RecvBuffer, dialer.ErrOption)
 	}
 	c.TransportOptions = netconn.WithDefaults(c.TransportOptions)
 	if c.MaxIdleTimeout == 0 {

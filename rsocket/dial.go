@@ -17,7 +17,8 @@ import (
 )
 
 // Dialer connects with options. The zero value is valid. [Dial] uses it. Its methods may be
-// called concurrently, but its fields must not be changed meanwhile.
+// called concurrently, but its fields must not be changed meanwhile. Timeout and FallbackDelay must
+// not be negative.
 type Dialer struct {
 	// Config describes the connection. The other fields concern only the dial.
 	Config

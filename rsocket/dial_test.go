@@ -74,18 +74,22 @@ func TestDialErrors(t *testing.T) {
 		d                Dialer
 		network, address string
 		want             error
+		text             string
 	}{
-		{Dialer{}, "udp", fabricHost + ":1", net.UnknownNetworkError("udp")},
-		{Dialer{}, "rsocket5", fabricHost + ":1", net.UnknownNetworkError("rsocket5")},
-		{Dialer{}, "tcp", fabricHost + ":1", syscall.ECONNREFUSED},
-		{Dialer{Config: Config{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL},
-		{Dialer{Config: Config{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL},
-		{Dialer{Config: Config{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL},
-		{Dialer{LocalAddr: netip.MustParseAddrPort("[::1]:5")}, "tcp6", fabricHost + ":1", nil},
+		{Dialer{}, "udp", fabricHost + ":1", net.UnknownNetworkError("udp"), "udp"},
+		{Dialer{}, "rsocket5", fabricHost + ":1", net.UnknownNetworkError("rsocket5"), "rsocket5"},
+		{Dialer{}, "tcp", fabricHost + ":1", syscall.ECONNREFUSED, "no listener"},
+		{Dialer{Config: Config{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL, "Config.SendQueue is 15, want 16 to 65534"},
+		{Dialer{Config: Config{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL, "Config.RecvBuffer is 5001, want an even"},
+		{Dialer{Config: Config{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL, "Config.SendBuffer is -1, want 4096 to"},
+		{Dialer{Config: Config{Mappings: 129}}, "tcp", fabricHost + ":1", syscall.EINVAL, "Config.Mappings is 129, want 0 to 128"},
+		{Dialer{Timeout: -1}, "tcp", fabricHost + ":1", syscall.EINVAL, "Timeout"},
+		{Dialer{FallbackDelay: -1}, "tcp", fabricHost + ":1", syscall.EINVAL, "FallbackDelay"},
+		{Dialer{LocalAddr: netip.MustParseAddrPort("[::1]:5")}, "tcp6", fabricHost + ":1", nil, ""},
 	} {
 		_, err := test.d.DialContext(t.Context(), test.network, test.address)
 		var op *net.OpError
-		if !errors.As(err, &op) || op.Op != "dial" || test.want != nil && !errors.Is(err, test.want) {
+		if !errors.As(err, &op) || op.Op != "dial" || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
 			t.Errorf("%s %s: %v", test.network, test.address, err)
 		}
 	}

@@ -306,7 +306,7 @@ func (r *rail) complete(wcs []verbs.WC) {
 
 // settle handles the end of a work request.
 func (r *rail) settle(w *piece, _ int, err error) {
-	r.blamed = r.blamed || blamesOperation(err)
+	r.blamed = r.blamed || err != nil && blamesOperation(err)
 	if err != nil && r.to != nil && r.conn != nil {
 		_ = r.conn.Disconnect() // which a failed work request of an RC queue pair does
 	}

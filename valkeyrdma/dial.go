@@ -11,7 +11,8 @@ import (
 )
 
 // Dialer holds options for connecting. The zero value has the defaults, with which [Dial] connects.
-// Its methods may be called concurrently, but its fields must not be changed meanwhile.
+// Its methods may be called concurrently, but its fields must not be changed meanwhile. Timeout and
+// FallbackDelay must not be negative.
 type Dialer struct {
 	// Config configures the connection.
 	Config

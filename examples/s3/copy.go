@@ -141,6 +141,8 @@ func (c *client) get(ctx context.Context, url, file string) (n int, err error) {
 		}
 		if resp.Header.Get("ETag") != etag {
 			err = errors.New("the object has been replaced meanwhile")
+		} else if resp.StatusCode != http.StatusPartialContent && len(part) < size {
+			err = errors.New("the server ignores ranges")
 		} else if _, err = io.ReadFull(resp.Body, part); err == nil { // which copies nothing if the data came by RDMA
 			_, err = f.Write(part)
 		}

@@ -93,7 +93,11 @@ func serve(ctx context.Context, l net.Listener, device, dir string, creds *s3rdm
 		defer closeLink()
 		cfg := &s3rdma.ServerConfig{Link: link, Authorize: files.authorize, Open: files.open, Store: files.store, Next: files, DCKey: dcKey, MaxTransfer: 1 << 30,
 			MaxStaging: 4 << 30, MaxPrincipalStaging: 4 << 30, Done: func(t *s3rdma.Transfer, n int64, err error) {
-				log.Printf("%s %q: %d bytes by RDMA, %v", t.Method, t.Bucket+"/"+t.Key, n, err)
+				if logged := fmt.Sprintf("%s %q by RDMA", t.Method, t.Bucket+"/"+t.Key); err != nil {
+					log.Printf("%s: %q", logged, err) // which has the client's text
+				} else {
+					log.Printf("%s: %d bytes", logged, n)
+				}
 			}}
 		if anyPeer {
 			cfg.AllowPeer = func(*http.Request, netip.Addr) error { return nil }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -118,6 +119,7 @@ func TestIncomplete(t *testing.T) {
 		case !sent:
 			sent = true
 			w.Header().Set("Content-Length", strconv.Itoa(piece))
+			w.WriteHeader(http.StatusPartialContent)
 			_, _ = w.Write(bytes.Repeat([]byte("new"), piece)[:piece])
 		default:
 			panic(http.ErrAbortHandler)
@@ -139,6 +141,14 @@ func TestIncomplete(t *testing.T) {
 		t.Error(names, err)
 	}
 	l = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(2*piece))
+		_, _ = w.Write(make([]byte, 2*piece))
+	}))
+	defer l.Close()
+	if how, err := copyFile(t.Context(), "", 0, creds, l.URL+"/b/k", file); err == nil || !strings.Contains(err.Error(), "ignores ranges") {
+		t.Error(how, err)
+	}
+	l = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Amz-Rdma-Bytes-Transferred", "3")
 		w.Header().Set("Content-Length", "3")
 		_, _ = w.Write([]byte("new"))
@@ -149,6 +159,49 @@ func TestIncomplete(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "new" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestLog checks that a client's text does not control the server's terminal.
+func TestLog(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	t.Run("", func(t *testing.T) { // the server has ended after it
+		url := start(t, fabric.Host(1).Device(0).Name(), 0, t.TempDir())
+		link, closeLink, err := openLink(fabric.Host(0).Device(0).Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeLink()
+		rdma, err := s3rdma.NewTransport(&s3rdma.TransportConfig{Link: link, Sign: creds.Sign})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rdma.Close()
+		for _, b := range [][]byte{make([]byte, 3), nil} { // by RDMA, and by plain HTTP
+			req, err := http.NewRequestWithContext(s3rdma.WithBuffer(t.Context(), b), http.MethodGet, url+"/b/%1b[2Jk", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := creds.Sign(req); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rdma.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Body.Close(); resp.StatusCode != http.StatusNotFound {
+				t.Error(resp.Status)
+			}
+		}
+		if rdma.Stats().Plain != 1 {
+			t.Errorf("%+v", rdma.Stats())
+		}
+	})
+	if text := logged.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		return
 	}
-	log.Printf("%s %q: %v", r.Method, name, err)
+	log.Printf("%s %q: %q", r.Method, name, err)
 	status := http.StatusInternalServerError
 	for cause, s := range map[error]int{fs.ErrPermission: http.StatusForbidden, fs.ErrNotExist: http.StatusNotFound, errors.ErrUnsupported: http.StatusNotImplemented} {
 		if errors.Is(err, cause) {

@@ -283,6 +283,26 @@ func TestReportedSizes(t *testing.T) {
 	}
 }
 
+// TestOddStatus checks that the text of an answer does not control the terminal.
+func TestOddStatus(t *testing.T) {
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.RXE})
+	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = conn.Write([]byte("HTTP/1.1 418 \x1b[2Jgone\r\nContent-Length: 0\r\n\r\n"))
+		conn.Close()
+	}))
+	defer l.Close()
+	for name := range sdks {
+		if err := run(fabric.Host(0).Device(0).Name(), l.URL, name, 0, "get", "bucket", "key", filepath.Join(t.TempDir(), "x")); err == nil || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("%s: %q", name, err)
+		}
+	}
+}
+
 // TestProgram copies a file of two parts to a server and back.
 func TestProgram(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", creds.AccessKey)

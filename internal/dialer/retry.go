@@ -28,7 +28,8 @@ var OfError func(error) Patience
 const (
 	// mostBriefly is how many dials fail before Retry gives up Briefly, after a third of a second.
 	mostBriefly = 6
-	// mostPatiently is how long Retry goes on Patiently without a deadline.
+	// mostPatiently is how long Retry goes on Patiently without a deadline, from the peer's first answer on: a dial may
+	// have waited long for its turn before.
 	mostPatiently = 10 * time.Second
 
 	firstPause, longestPause = 10 * time.Millisecond, time.Second
@@ -56,7 +57,7 @@ type Series struct {
 // RetryIn is Retry as a part of a series that several calls make, one after the other.
 func RetryIn[T any](ctx context.Context, s *Series, patience func(error) Patience, dial func(context.Context) (T, error)) (none T, _ error) {
 	own := context.WithValue(ctx, retrying{}, true)
-	start := time.Now()
+	var asked time.Time // when the peer first asked to try again
 	for n := 1; ; n++ {
 		if ended := sleepUntil(ctx, s.due); ended != nil {
 			return none, s.explain(ended)
@@ -78,7 +79,10 @@ func RetryIn[T any](ctx context.Context, s *Series, patience func(error) Patienc
 				return c, err
 			}
 		case Patiently:
-			if !limited && time.Since(start) > mostPatiently {
+			if asked.IsZero() {
+				asked = time.Now()
+			}
+			if !limited && time.Since(asked) > mostPatiently {
 				return c, err
 			}
 		}

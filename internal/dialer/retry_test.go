@@ -14,9 +14,10 @@ func TestRetry(t *testing.T) {
 	for name, test := range map[string]struct {
 		patience Patience
 		timeout  time.Duration
-		succeeds int // which dial does
-		hangs    int // which dial does
-		dials    int // 0: more than 10
+		succeeds int           // which dial does
+		hangs    int           // which dial does
+		waits    time.Duration // that the first dial does
+		dials    int           // 0: more than 10
 		within   time.Duration
 		ended    bool
 	}{
@@ -24,6 +25,7 @@ func TestRetry(t *testing.T) {
 		"briefly":               {patience: Briefly, dials: mostBriefly, within: time.Second},
 		"a success":             {patience: Briefly, succeeds: 3, dials: 3, within: time.Second},
 		"patiently":             {patience: Patiently, within: mostPatiently + 2*longestPause},
+		"late":                  {patience: Patiently, waits: time.Minute, within: time.Minute + mostPatiently + 2*longestPause},
 		"until the deadline":    {patience: Patiently, timeout: time.Minute, within: time.Minute, ended: true},
 		"an early deadline":     {patience: Briefly, timeout: time.Millisecond, dials: 1, within: time.Millisecond, ended: true},
 		"a success in patience": {patience: Patiently, succeeds: 15, dials: 15, within: time.Minute},
@@ -41,7 +43,10 @@ func TestRetry(t *testing.T) {
 				patience := func(error) Patience { return test.patience }
 				got, err := Retry(ctx, patience, func(ctx context.Context) (int, error) {
 					return Retry(ctx, patience, func(ctx context.Context) (int, error) {
-						switch dials++; dials {
+						if dials++; dials == 1 {
+							time.Sleep(test.waits)
+						}
+						switch dials {
 						case test.succeeds:
 							return 7, nil
 						case test.hangs:

@@ -43,8 +43,15 @@ func OpError(network, op string, local, remote netip.AddrPort, err error) error 
 		if inner.Object == remote.String() || inner.Object == local.String() {
 			e.Err = named{err, inner.Op + " " + inner.Object}
 		}
+	case !hasTimeout(err): // several errors
+		e.Err = named{err, ""}
 	}
 	return e
+}
+
+func hasTimeout(err error) bool {
+	_, ok := err.(interface{ Timeout() bool })
+	return ok
 }
 
 // named is an error whose text leaves out how it begins, because the *net.OpError around it has that.

@@ -2,6 +2,7 @@ package netconn
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -24,6 +25,9 @@ type Dial[C net.Conn] struct {
 // Dial looks up a name and dials its addresses. It returns the connection that is established first. Errors are of type
 // *net.OpError.
 func (d *Dial[C]) Dial(ctx context.Context, network, address string) (c C, err error) {
+	if d.Timeout < 0 || d.FallbackDelay < 0 {
+		return c, d.fail(netip.AddrPort{}, fmt.Errorf("Dialer.Timeout or Dialer.FallbackDelay is negative: %w", dialer.ErrOption))
+	}
 	if d.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Timeout)

@@ -38,11 +38,6 @@ func (k *Kernel) rename(i int, name string) error {
 	}
 	k.Devices[i].Name = name
 	k.notify(netlinkrdma.Event{Type: netlinkrdma.EventRename, DeviceIndex: k.Devices[i].Index, DeviceName: name})
-	for p := range k.Ports {
-		if k.Ports[p].DeviceIndex == k.Devices[i].Index {
-			k.Ports[p].DeviceName = name
-		}
-	}
 	return nil
 }
 

@@ -39,7 +39,7 @@ import (
 // deleting it EventUnregister, and a new name EventRename.
 type Kernel struct {
 	Devices  []netlinkrdma.Device
-	Ports    []netlinkrdma.Port
+	Ports    []netlinkrdma.Port             // with the names of their Devices
 	CharDevs map[uint32]netlinkrdma.CharDev // by device index; answers for all kinds but rdma_cm
 	CM       netlinkrdma.CharDev
 	// Resources are the same for every device. If they are nil, the kernel counts Objects.
@@ -142,6 +142,9 @@ func (k *Kernel) portGet(req netlinkrdma.Request) ([][]byte, error) {
 	})
 	if !req.Dump && len(ports) == 0 {
 		return nil, syscall.EINVAL
+	}
+	for p := range ports {
+		ports[p].DeviceName = k.Devices[i].Name
 	}
 	return all(ports, EncodePort), nil
 }

@@ -83,11 +83,11 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// A port keeps the name of a network device whose index is not given.
+// A port keeps the name of a network device whose index is not given, and has the name of its device.
 func TestPortKeepsName(t *testing.T) {
 	c := netlinkrdma.Client{Kernel: &nltest.Kernel{Devices: []netlinkrdma.Device{{Index: 1, Name: "mlx5_0"}},
-		Ports: []netlinkrdma.Port{{DeviceIndex: 1, DeviceName: "mlx5_0", Index: 1, NetdevName: "eth0"}}}}
-	if ports, err := c.Ports(1); err != nil || len(ports) != 1 || ports[0].NetdevName != "eth0" {
+		Ports: []netlinkrdma.Port{{DeviceIndex: 1, Index: 1, NetdevName: "eth0"}}}}
+	if ports, err := c.Ports(1); err != nil || len(ports) != 1 || ports[0].NetdevName != "eth0" || ports[0].DeviceName != "mlx5_0" {
 		t.Error(ports, err)
 	}
 }

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # mooncake.sh DIR: builds Mooncake's transfer engine in DIR, unless it is there, and runs it against package
-# transfer/mooncake in rdmalink's sandbox. It is no part of CI: it needs the network, and some 15 minutes of a processor.
+# transfer/mooncake in rdmalink's sandbox. It is no part of CI: it needs the network, and some 20 minutes of a processor.
+#
+# PAIRINGS="count-go count-cxx" KINDS="mlx5 rxe" counts the instructions of the initiator with valgrind instead: see
+# docs/mooncake.md. SECONDS_OF_CXX is how long the engine's runs.
 #
 # On Debian 12: apt-get install --no-install-recommends g++ cmake make git libgoogle-glog-dev libgflags-dev libjsoncpp-dev
 # libnuma-dev libcurl4-openssl-dev libyaml-cpp-dev libboost-dev libibverbs-dev libasio-dev libssl-dev pkg-config pybind11-dev python3-dev
@@ -32,7 +35,7 @@ build() {
 	done >"$dir/src/extern/pybind11/CMakeLists.txt"
 	cmake -S "$dir/yalantinglibs" -B "$dir/y" -DCMAKE_INSTALL_PREFIX="$dir/ylt" -DBUILD_EXAMPLES=OFF -DBUILD_BENCHMARK=OFF -DBUILD_UNIT_TESTS=OFF
 	cmake --install "$dir/y"
-	cmake -S "$dir/src/mooncake-transfer-engine" -B "$dir/b" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DCMAKE_PREFIX_PATH="$dir/ylt" \
+	cmake -S "$dir/src/mooncake-transfer-engine" -B "$dir/b" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O2 -DNDEBUG" -DCMAKE_PREFIX_PATH="$dir/ylt" \
 		-DUSE_CUDA=OFF -DUSE_ETCD=OFF -DWITH_METRICS=OFF -DUSE_TENT=OFF -DBUILD_UNIT_TESTS=OFF -DUSE_HTTP=ON
 	nice -n 10 make -C "$dir/b" -j1 transfer_engine_bench transfer_engine_validator
 }
@@ -53,9 +56,13 @@ flags="--metadata_server=P2PHANDSHAKE --protocol=rdma --device_name=$device --lo
 small="$flags --threads=1 --batch_size=16 --block_size=65536 --duration=2"
 log=$dir/target.log
 : >"$log"
+count() { # count NAME COMMAND…
+	valgrind --tool=callgrind --callgrind-out-file="$dir/count.$1" "${@:2}" >"$dir/count.$1.log" 2>&1
+}
+total() { sed -n 's/.*Collected : //p' "$dir/count.$1.log"; }
 trap 'kill $! 2>/dev/null; wait 2>/dev/null' EXIT
 case $pairing in
-cxx-cxx | go-cxx) "$bench" --mode=target $flags >"$log" 2>&1 & ;;
+cxx-cxx | go-cxx | count-cxx) "$bench" --mode=target $flags >"$log" 2>&1 & ;;
 *) "$dir/peer" -device "$device" -name 127.0.0.1:15001 serve >"$log" 2>&1 & ;;
 esac
 for _ in $(seq 300); do
@@ -70,6 +77,26 @@ cxx-cxx | cxx-go)
 	"$bench" --mode=initiator $small --segment_id="$address" --operation=write
 	;;
 validator-go) "$validator" --mode=initiator $small --segment_id="$address" ;;
+count-go) # the difference of two runs; valgrind bears neither the signals of the Go runtime nor the RDTSCP of a contended lock
+	export GODEBUG=asyncpreemptoff=1 GOGC=off
+	for batches in 2 22; do
+		for _ in 1 2 3 4 5; do
+			! count "$device.go.$batches" "$dir/peer" -device "$device" -segment "$address" -batches $batches read || break
+		done
+		grep 'batch count' "$dir/count.$device.go.$batches.log"
+	done
+	echo "$((($(total "$device.go.22") - $(total "$device.go.2")) / 1280)) instructions a READ"
+	;;
+count-cxx) # two of the functions; the threads that poll execute as many as there is time for
+	count "$device.cxx" --fair-sched=yes "$bench" --mode=initiator $flags --threads=1 --batch_size=64 --block_size=65536 --duration="${SECONDS_OF_CXX:-60}" \
+		--segment_id="$address" --operation=read
+	reads=$((64 * $(grep -oE 'batch count [0-9]+' "$dir/count.$device.cxx.log" | cut -d' ' -f3)))
+	callgrind_annotate --inclusive=yes --threshold=100 "$dir/count.$device.cxx" | tr -d , | awk -v reads=$reads '
+		/ \/.*:mooncake::TransferEngine::submitTransfer\(/ && $1 > submit { submit = $1 } # with all that it calls; other lines are parts of it
+		/ \/.*:mooncake::RdmaEndPoint::submitPostSend\(/ && $1 > post { post = $1 }
+		/PROGRAM TOTALS/ { all = $1 }
+		END { printf "%d instructions a READ to submit, %d to post, %d with all threads that poll\n", submit / reads, post / reads, all / reads }'
+	;;
 *) "$dir/peer" -device "$device" -segment "$address" check ;;
 esac
 PAIR
@@ -82,9 +109,9 @@ for kind in $kinds; do
 	*) device=${kind}0 ;;
 	esac
 	for pairing in ${PAIRINGS:-cxx-cxx go-cxx cxx-go validator-go go-go}; do
-		if timeout 120 "$dir/rdmalink" sandbox -d "$kind" -- bash "$dir/pair.sh" "$device" "$pairing" >"$dir/$kind-$pairing.log" 2>&1 &&
+		if timeout 600 "$dir/rdmalink" sandbox -d "$kind" -- bash "$dir/pair.sh" "$device" "$pairing" >"$dir/$kind-$pairing.log" 2>&1 &&
 			! grep -q 'data integrity problem' "$dir/$kind-$pairing.log"; then
-			echo "ok      $kind $pairing $(grep -oE 'throughput [0-9.]+ [A-Za-z/]+|the bytes are equal' "$dir/$kind-$pairing.log" | tail -1)"
+			echo "ok      $kind $pairing $(grep -oE 'throughput [0-9.]+ [A-Za-z/]+|the bytes are equal|[0-9]+ instructions a READ.*' "$dir/$kind-$pairing.log" | tail -1)"
 		else
 			echo "FAILED  $kind $pairing: see $dir/$kind-$pairing.log"
 			failed=1

@@ -2,6 +2,7 @@
 //
 //	mooncake -device rxe0 -name 127.0.0.1:15001 serve
 //	mooncake -device rxe0 -segment 127.0.0.1:15428 check
+//	mooncake -device rxe0 -segment 127.0.0.1:15428 -batches 100 read
 package main
 
 import (
@@ -27,16 +28,17 @@ func main() {
 	name := flag.String("name", "127.0.0.1:15001", "serve: the address and the name of the node")
 	segment := flag.String("segment", "", "check: the name of the other node")
 	size := flag.Int("size", 64<<20, "bytes of memory")
+	batches := flag.Int("batches", 100, "read: how many batches")
 	metadata := flag.String("metadata", "", "URL of the metadata server")
 	flag.Parse()
-	if err := run(flag.Arg(0), *device, *name, *segment, *size, &mooncake.Config{Metadata: *metadata, Notified: func(name, message string) {
+	if err := run(flag.Arg(0), *device, *name, *segment, *size, *batches, &mooncake.Config{Metadata: *metadata, Notified: func(name, message string) {
 		fmt.Printf("notification of %q: %q\n", name, message)
 	}}); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(mode, device, name, segment string, size int, cfg *mooncake.Config) (err error) {
+func run(mode, device, name, segment string, size, batches int, cfg *mooncake.Config) (err error) {
 	dev, err := uverbs.Open(device)
 	if err != nil {
 		return err
@@ -57,8 +59,10 @@ func run(mode, device, name, segment string, size int, cfg *mooncake.Config) (er
 		return serve(ctx, e, region, name, cfg)
 	case "check":
 		return check(ctx, e, region, segment, cfg)
+	case "read":
+		return read(ctx, e, region, segment, batches, cfg)
 	}
-	return fmt.Errorf("%q is neither serve nor check: %w", mode, os.ErrInvalid)
+	return fmt.Errorf("%q is none of serve, check and read: %w", mode, os.ErrInvalid)
 }
 
 func serve(ctx context.Context, e *transfer.Engine, region *transfer.Region, name string, cfg *mooncake.Config) error {
@@ -109,4 +113,37 @@ func check(ctx context.Context, e *transfer.Engine, region *transfer.Region, nam
 	}
 	fmt.Println("the bytes are equal")
 	return s.Notify(ctx, "goverbs", "checked")
+}
+
+const (
+	batchSize = 64
+	blockSize = 64 << 10
+)
+
+// read reads the start of the first buffer in batches, as transfer_engine_bench does with --batch_size=64.
+func read(ctx context.Context, e *transfer.Engine, region *transfer.Region, name string, batches int, cfg *mooncake.Config) error {
+	s, err := mooncake.Open(ctx, e, name, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if len(s.Buffers()) == 0 {
+		return errors.New("the segment has no buffers")
+	}
+	remote := s.Buffers()[0].Remote
+	ops := make([]transfer.Op, batchSize)
+	for range batches {
+		for i := range ops {
+			ops[i] = transfer.Op{Opcode: verbs.OpRDMARead, Local: region.Span(i*blockSize, blockSize), Remote: remote, Offset: uint64(i * blockSize)}
+		}
+		batch, err := s.Submit(ctx, ops)
+		if err != nil {
+			return err
+		}
+		if err := batch.Wait(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("batch count", batches)
+	return nil
 }

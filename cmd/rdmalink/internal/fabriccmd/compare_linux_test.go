@@ -80,6 +80,7 @@ var differences = []difference{
 	{tool: "iblinkinfo", text: "With -D or -G the walk ends after the hops of -n; C's program takes one link beyond them, and prints it, too."},
 	{tool: "iblinkinfo", text: "If a node does not answer, the exit code is 1; that of C's program is 0."},
 	{tool: "iblinkinfo", text: "The options --diff, --diffcheck, --filterdownports and -s (--sm_port) are not there."},
+	{tool: "ibping", text: "If no request is answered, the exit code is 1; that of C's program is 0."},
 	{tool: "ibtracert", text: "The options -f (--force) and --ports-file are not there."},
 	{tool: "perfquery", text: "Traffic counters include the requests of the command itself, so two runs differ.",
 		mask: both(`(?m)^(Port(Xmit|Rcv|Unicast|Multicast)\w*(Data|Pkts):\.+)\d+$`, "${1}N")},

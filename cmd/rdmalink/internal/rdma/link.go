@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
@@ -151,11 +150,5 @@ func delCommand() cli.Command {
 }
 
 func deleteLink(_ context.Context, t *cli.Tool, w *cli.Words) error {
-	return takeDeleted(t, w, func(d uint32) error {
-		err := t.RDMA.DeleteLink(d)
-		if errors.Is(err, syscall.EINVAL) {
-			return fmt.Errorf("delete RDMA device %d: it belongs to hardware, or went away: only siw and rxe links can be deleted (%w)", d, errnoOf(err))
-		}
-		return err
-	})
+	return takeDeleted(t, w, t.RDMA.DeleteLink)
 }

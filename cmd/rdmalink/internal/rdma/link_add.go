@@ -2,10 +2,8 @@ package rdma
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/addlink"
@@ -143,12 +141,4 @@ func refuseUnfit(typ string, dev addlink.Netdev) error {
 the link would come up, but every connection through it would fail. Run first
 %s
 or let rdmalink do that: leave out --keep-netdev`, dev.Name, remedy)
-}
-
-func errnoOf(err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		return errno
-	}
-	return err
 }

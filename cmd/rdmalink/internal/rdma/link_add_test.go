@@ -245,7 +245,7 @@ func TestErrors(t *testing.T) {
 		{"add siw1 type siw netdev vlan5", syscall.EPROTONOSUPPORT, 1, "rdmalink: add link siw1 type siw netdev vlan5: no NETLINK_RDMA here: protocol not supported: on Linux: modprobe ib_core\n"},
 		{"add siw%d type siw netdev vlan5", 0, 1, "rdmalink: add link siw%d type siw netdev vlan5: invalid name: the name contains a percent sign, a slash or a NUL (invalid argument)\n"},
 		{"del siw7", 0, 1, "rdmalink: delete siw7: find RDMA device \"siw7\": no such RDMA device: there are siw0\n"},
-		{"del siw0", syscall.EINVAL, 1, "rdmalink: delete siw0: it belongs to hardware, or went away: only siw and rxe links can be deleted (invalid argument)\n"},
+		{"del siw0", syscall.EINVAL, 1, "rdmalink: delete link of siw0: invalid argument: it belongs to hardware, or went away: only siw and rxe links can be deleted\n"},
 		{"show siw7", 0, 1, "rdmalink: find RDMA device \"siw7\": no such RDMA device: there are siw0\n"},
 		{"show siw0/2", 0, 1, "rdmalink: siw0 has no port 2, it has 1\n"},
 	} {
