@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mdlayher/ndp refuses the messages that hosts send on IPoIB.
+# mdlayher/ndp refuses messages that have a link-layer address of IPoIB.
 #
 # github.com/mdlayher/ndp v1.1.0. The address of an IPoIB interface has 20 bytes, so its link-layer address option has three
 # units of eight bytes, two of them padding (RFC 4391). The package takes options of one unit only. It

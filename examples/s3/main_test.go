@@ -112,7 +112,7 @@ func TestOddServers(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	sent := false
 	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Amz-Rdma-Bytes-Transferred", strconv.Itoa(piece)) // which is not so
+		w.Header().Set("X-Amz-Rdma-Bytes-Transferred", strconv.Itoa(piece)) // which is false
 		switch {
 		case r.Method == http.MethodHead:
 			w.Header().Set("Content-Length", strconv.Itoa(2*piece))
