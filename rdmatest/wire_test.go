@@ -2,12 +2,14 @@ package rdmatest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,8 +189,17 @@ func TestWireRC(t *testing.T) {
 // A connection takes packets only from its peer's address, and of its own service.
 func TestWireStranger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabrics, c := lay(t, rdmatest.RXE, 0)
+		at := func(addrs ...string) (all []netip.Addr) {
+			for _, a := range addrs {
+				all = append(all, netip.MustParseAddr(a))
+			}
+			return all
+		}
+		fabrics, c := layAt(t, rdmatest.RXE, 0, [2][]netip.Addr{at("192.0.2.1"), at("192.0.2.2", "192.0.2.3")})
 		a, b := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		if own := must(a.dev.QueryDevice())(t).NodeGUID; own == must(b.dev.QueryDevice())(t).NodeGUID {
+			t.Errorf("two devices have the GUID %v", own)
+		}
 		var sent []rdmatest.Datagram
 		c.loses = func(d rdmatest.Datagram) bool {
 			sent = append(sent, d)
@@ -201,23 +212,23 @@ func TestWireStranger(t *testing.T) {
 			t.Fatal("nothing was sent")
 		}
 		receive := c.to[sent[0].Dst]
-		forge := func(src netip.Addr, change func(*roce.Packet)) bool {
+		forge := func(src, dst netip.Addr, change func(*roce.Packet)) bool {
 			d := sent[0]
 			r := roce.Route{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}
 			whole, _ := r.Check(d.Payload)
 			p := must(roce.Parse(whole))(t)
 			change(&p)
-			r.Src, d.Src = src, src
+			r.Src, d.Src, r.Dst, d.Dst = src, src, dst, dst
 			d.Payload = r.AppendICRC(p.Append(nil))
 			receive(d)
 			return must(b.cq.Poll(make([]verbs.WC, 1)))(t) == 1
 		}
 		same := func(*roce.Packet) {}
-		peer := sent[0].Src
-		if forge(netip.MustParseAddr("203.0.113.7"), same) || forge(peer, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | p.Op() }) || forge(peer, func(p *roce.Packet) { p.PKey = 0x1234 }) {
+		peer, own := sent[0].Src, sent[0].Dst
+		if forge(netip.MustParseAddr("203.0.113.7"), own, same) || forge(peer, netip.MustParseAddr("192.0.2.3"), same) || forge(peer, own, func(p *roce.Packet) { p.Opcode = roce.ServiceUC<<5 | p.Op() }) || forge(peer, own, func(p *roce.Packet) { p.PKey = 0x1234 }) {
 			t.Error("a forged packet was received")
 		}
-		if !forge(peer, same) {
+		if !forge(peer, own, func(p *roce.Packet) { p.PKey = 0x7fff }) { // a limited member of the same partition
 			t.Error("a genuine packet was not received")
 		}
 	})
@@ -411,6 +422,16 @@ func TestWireUD(t *testing.T) {
 				if err != nil || h.SGID != a.gid.GID || h.DGID != b.gid.GID {
 					t.Error(h, err)
 				}
+				const own = 1 << 31 // the bit that makes cards send the queue pair's own Q_Key
+				b.receive(1, 0, 1000)
+				wr.RemoteQKey = own
+				a.post(wr)
+				a.next()
+				a.next()
+				time.Sleep(time.Second) // of the bubble's time
+				if got := must(b.cq.Poll(make([]verbs.WC, 1)))(t) == 1; got != (k != rdmatest.RXE) {
+					t.Errorf("a Q_Key with the highest bit arrives: %v", got)
+				}
 			})
 		})
 	}
@@ -461,9 +482,10 @@ func headersCross(t *testing.T, k rdmatest.Kind, addrs [2][]netip.Addr) {
 	a.connect(b.node, func(q *verbs.QPAttr) { q.AH.TrafficClass, q.AH.FlowLabel = class, label })
 	b.connect(a.node, nil)
 	b.receive(1, 0, 1000)
+	start := time.Now()
 	a.post(a.to(b.node, verbs.OpSend, 10))
-	if wc := a.next(); wc.Status != verbs.StatusSuccess {
-		t.Fatal(wc)
+	if wc := a.next(); wc.Status != verbs.StatusSuccess || time.Since(start) > time.Millisecond { // of the bubble's time
+		t.Fatalf("%v after %v", wc, time.Since(start))
 	}
 	if len(crossed) != 3 {
 		t.Fatalf("%d packets", len(crossed))
@@ -477,6 +499,275 @@ func headersCross(t *testing.T, k rdmatest.Kind, addrs [2][]netip.Addr) {
 			t.Errorf("%d: %+v", i, d)
 		}
 	}
+}
+
+// Solicited messages raise the event that only they raise.
+func TestWireSolicited(t *testing.T) {
+	for _, k := range onWire {
+		for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
+			t.Run(fmt.Sprint(k, " ", typ), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fabrics, _ := lay(t, k, 0)
+					a, b := farPair(t, fabrics, typ, nil)
+					if err := b.cq.Arm(true); err != nil {
+						t.Fatal(err)
+					}
+					for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited} {
+						b.receive(1, 0, 1000)
+						wr := a.to(b.node, verbs.OpSend, 8)
+						wr.Flags = flags
+						a.post(wr)
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of the bubble's time
+						_, err := b.ch.Get(ctx)
+						cancel()
+						if (err == nil) != (flags != 0) {
+							t.Errorf("flags %v: %v", flags, err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// No more READs and atomic operations are under way than the queue pair may have outstanding.
+func TestWireDepth(t *testing.T) {
+	for _, k := range onWire {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fabrics, c := lay(t, k, 0)
+				const depth = 2
+				a, b := farPair(t, fabrics, verbs.QPTypeRC, func(q *verbs.QPAttr) { q.MaxRDAtomic, q.MaxDestRDAtomic = depth, depth })
+				var sent atomic.Int64
+				c.loses = func(rdmatest.Datagram) bool { sent.Add(1); return false }
+				const n = 5
+				for range n {
+					a.post(verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{a.big.SGE(0, 8)}, RemoteAddr: b.big.Addr(), RKey: b.big.RKey(), CompareAdd: 1})
+				}
+				synctest.Wait()
+				if left := sent.Load(); left != depth {
+					t.Errorf("%d requests have left, want %d", left, depth)
+				}
+				for range n {
+					if wc := a.next(); wc.Status != verbs.StatusSuccess {
+						t.Fatal(wc)
+					}
+				}
+				if got := binary.NativeEndian.Uint64(b.big.Bytes()); got != n {
+					t.Errorf("%d were carried out, want %d", got, n)
+				}
+			})
+		})
+	}
+}
+
+// settle lets a second of a bubble's time pass.
+func settle() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// strangePeer is a peer of a queue pair whose packets a test makes up.
+type strangePeer struct {
+	*far
+	own     netip.Addr
+	receive func(rdmatest.Datagram)
+	sent    []roce.Packet // by the queue pair
+}
+
+func newStrangePeer(t *testing.T) *strangePeer {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Hosts: make([]rdmatest.HostOptions, 1)})
+	s := &strangePeer{own: f.Host(0).Device(0).Addrs()[0]}
+	s.receive = f.ConnectWire(func(d rdmatest.Datagram) {
+		s.sent = append(s.sent, must(roce.Parse(bytes.Clone(d.Payload[:len(d.Payload)-roce.ICRCSize])))(t))
+	}, nil)
+	s.far = newFar(t, f, verbs.QPTypeRC)
+	a := &verbs.QPAttr{DestQPN: 5, PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true, DGID: verbs.GIDFromAddr(strangeAddr), SGIDIndex: s.gid.Index, HopLimit: 64}}
+	if err := s.qp.Connect(a); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var strangeAddr = netip.MustParseAddr("203.0.113.9")
+
+// request sends a request to the queue pair, whose buffer is used again then.
+func (s *strangePeer) request(p roce.Packet) {
+	p.PKey, p.DestQPN = 0xffff, s.qp.QPN()
+	if p.RKey == 0 {
+		p.RKey = s.big.RKey()
+	}
+	r := roce.Route{Src: strangeAddr, Dst: s.own, SrcPort: roce.Port}
+	b := r.AppendICRC(p.Append(nil))
+	s.receive(rdmatest.Datagram{Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, Payload: b})
+	clear(b)
+}
+
+// A gap in the numbers of requests is refused once, until the missing one arrives.
+func TestWireGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangePeer(t)
+		for _, psn := range []uint32{0, 2, 3, 4, 1, 3} {
+			s.request(roce.Packet{Opcode: roce.WriteOnly, AckRequest: true, PSN: psn})
+		}
+		settle()
+		var got []string
+		for _, p := range s.sent {
+			got = append(got, fmt.Sprintf("%d %#x %d", p.PSN, p.Syndrome, p.MSN))
+		}
+		if want := []string{"0 0x1f 1", "1 0x60 1", "1 0x1f 2", "2 0x60 2"}; !slices.Equal(got, want) {
+			t.Errorf("answers %q, want %q", got, want)
+		}
+	})
+}
+
+// A request that arrives again is answered again, and an atomic operation is not carried out twice. Another request with its
+// number has no answer.
+func TestWireRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangePeer(t)
+		at, b := s.big.Addr(), s.big.Bytes()
+		fill(b, 3)
+		binary.NativeEndian.PutUint64(b, 5)
+		read := roce.Packet{Opcode: roce.ReadRequest, VA: at + 8, Length: 512}
+		add := roce.Packet{Opcode: roce.FetchAdd, PSN: 2, VA: at, Swap: 1}
+		for i, c := range []struct {
+			answers int
+			change  func(read, add *roce.Packet)
+			p       *roce.Packet
+		}{
+			{2, nil, &read},
+			{1, nil, &add},
+			{2, nil, &read},
+			{1, nil, &add},
+			{1, func(r, _ *roce.Packet) { r.PSN, r.VA, r.Length = 1, r.VA+256, 256 }, &read}, // the second half
+			{0, func(r, _ *roce.Packet) { r.VA++ }, &read},
+			{0, func(r, _ *roce.Packet) { r.Length++ }, &read},
+			{0, func(r, _ *roce.Packet) { r.RKey = s.mr.RKey() }, &read},
+			{0, func(r, _ *roce.Packet) { r.PSN = 2 }, &read},
+			{0, func(_, a *roce.Packet) { a.PSN = 0 }, &add},
+		} {
+			before, r, a := len(s.sent), read, add
+			if c.change != nil {
+				c.change(&read, &add)
+			}
+			s.request(*c.p)
+			settle()
+			read, add = r, a
+			got := s.sent[before:]
+			if len(got) != c.answers {
+				t.Fatalf("%d: %d answers, want %d", i, len(got), c.answers)
+			}
+			for _, p := range got {
+				if p.Op() == roce.AtomicAcknowledge && p.Original != 5 || p.Op() != roce.AtomicAcknowledge && !bytes.Equal(p.Payload, b[8+256*p.PSN:][:256]) {
+					t.Errorf("%d: %+v", i, p)
+				}
+			}
+		}
+		if v := binary.NativeEndian.Uint64(b); v != 6 {
+			t.Errorf("%d was added", v-5)
+		}
+	})
+}
+
+// Requests that arrive during a READ wait, as many as there is room for. The others are missed.
+func TestWireWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangePeer(t)
+		const mtu, reads, writes, room = 256, 100, 200, 128
+		s.request(roce.Packet{Opcode: roce.ReadRequest, VA: s.big.Addr(), Length: reads * mtu})
+		for i := range writes {
+			s.request(roce.Packet{Opcode: roce.WriteOnly, PSN: uint32(reads + i), VA: s.big.Addr() + uint64(i), Length: 1, Payload: []byte{byte(i + 1)}})
+		}
+		settle()
+		for i, v := range s.big.Bytes()[:writes] {
+			want := byte(i + 1)
+			if i >= room {
+				want = 0
+			}
+			if v != want {
+				t.Fatalf("byte %d is %d, want %d", i, v, want)
+			}
+		}
+		if len(s.sent) != reads {
+			t.Errorf("%d answers", len(s.sent))
+		}
+	})
+}
+
+// A message whose packets do not fit together is refused, and its queue pair ends.
+func TestWireUnfit(t *testing.T) {
+	for name, requests := range map[string][]roce.Packet{
+		"short first packet":     {{Opcode: roce.WriteFirst, Length: 300, Payload: make([]byte, 255)}},
+		"empty last packet":      {{Opcode: roce.SendFirst, Payload: make([]byte, 256)}, {Opcode: roce.SendLast, PSN: 1}},
+		"READ within a message":  {{Opcode: roce.WriteFirst, Length: 300, Payload: make([]byte, 256)}, {Opcode: roce.ReadRequest, PSN: 1, Length: 8}},
+		"WRITE within a message": {{Opcode: roce.WriteFirst, Length: 300, Payload: make([]byte, 256)}, {Opcode: roce.WriteOnly, PSN: 1}},
+		"no first packet":        {{Opcode: roce.WriteLast, Payload: make([]byte, 1)}},
+		"shorter than it says":   {{Opcode: roce.WriteOnly, Length: 2, Payload: make([]byte, 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStrangePeer(t)
+				s.node.receive(1, 0, 1000)
+				for _, p := range requests {
+					p.VA = s.big.Addr()
+					s.request(p)
+				}
+				settle()
+				if len(s.sent) != 1 || s.sent[0].Syndrome != roce.SyndromeNAK|roce.NAKInvalidRequest || must(s.qp.Query())(t).State != verbs.QPStateErr {
+					t.Errorf("%+v", s.sent)
+				}
+			})
+		})
+	}
+}
+
+// The fabric's faults concern what leaves it, and what arrives at a port that is down is dropped.
+func TestWireFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fabrics, c := lay(t, rdmatest.RXE, 0)
+		var left atomic.Int64
+		c.loses = func(rdmatest.Datagram) bool { left.Add(1); return false }
+		a, b := farPair(t, fabrics, verbs.QPTypeUD, nil)
+		from, to := fabrics[0].Host(0).Device(0), fabrics[1].Host(0).Device(0)
+		b.receive(1, 0, 1000)
+		for _, s := range []struct {
+			name         string
+			change       func()
+			leaves, gets bool
+		}{
+			{"none", func() {}, true, true},
+			{"loss", func() { fabrics[0].SetLoss(1) }, false, false},
+			{"no loss", func() { fabrics[0].SetLoss(0) }, true, true},
+			{"own link down", func() { from.SetLink(false) }, false, false},
+			{"own link up", func() { from.SetLink(true) }, true, true},
+			{"peer's link down", func() { to.SetLink(false) }, true, false},
+			{"peer's link up", func() { to.SetLink(true) }, true, true},
+		} {
+			s.change()
+			before := left.Load()
+			a.post(a.to(b.node, verbs.OpSend, 8))
+			if wc := a.next(); wc.Status != verbs.StatusSuccess {
+				t.Error(wc)
+			}
+			settle()
+			got := must(b.cq.Poll(make([]verbs.WC, 1)))(t) == 1
+			if got {
+				b.receive(1, 0, 1000)
+			}
+			if leaves := left.Load() > before; leaves != s.leaves || got != s.gets {
+				t.Errorf("%s: left %v, arrived %v", s.name, leaves, got)
+			}
+		}
+		const size = 100_000
+		fabrics[0].SetBandwidth(size)
+		p, q := farPair(t, fabrics, verbs.QPTypeRC, nil)
+		start := time.Now()
+		p.post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{p.big.SGE(0, size)}, RemoteAddr: q.big.Addr(), RKey: q.big.RKey()})
+		if wc := p.next(); wc.Status != verbs.StatusSuccess || time.Since(start) < time.Second*9/10 {
+			t.Errorf("%v after %v", wc, time.Since(start))
+		}
+	})
 }
 
 // An unreliable connection loses messages whole.

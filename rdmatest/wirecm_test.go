@@ -33,7 +33,7 @@ func meetOverWire(t *testing.T, fabrics [2]*rdmatest.Fabric) (dialled, accepted 
 		accepted, err = l.Accept(context.Background())
 		done <- err
 	}()
-	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("hello"), TransportOptions: rdmacm.TransportOptions{TOS: dialledClass}}}
+	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("hello"), TransportOptions: rdmacm.TransportOptions{TOS: dialledClass}, PeerRNRRetryCount: 5}}
 	dialled, err := d.Dial(fabrics[0].Host(0).Context(t.Context()), l.Addr().String())
 	if err := errors.Join(err, <-done, l.Close()); err != nil {
 		t.Fatal(err)
@@ -80,6 +80,9 @@ func TestWireConnect(t *testing.T) {
 		}
 		if a, b := dialled.LocalAddr(), accepted.RemoteAddr(); a != b {
 			t.Errorf("the peer has the address %v, want %v", b, a)
+		}
+		if a := must(accepted.QP().Query())(t); a.RNRRetry != 5 || a.RetryCnt != 7 {
+			t.Errorf("retries after RNR %d, other ones %d", a.RNRRetry, a.RetryCnt)
 		}
 		for _, e := range [][2]*rdmacm.Conn{{dialled, accepted}, {accepted, dialled}} {
 			mr := region(t, e[1], nil)
