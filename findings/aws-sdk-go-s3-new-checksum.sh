@@ -2,10 +2,9 @@
 # aws-sdk-go-v2's s3.New neither sends nor checks a checksum, though "when supported" is the default.
 #
 # github.com/aws/aws-sdk-go-v2/service/s3 v1.114.10. The documentation of aws.Config calls WhenSupported the
-# default of RequestChecksumCalculation and ResponseChecksumValidation. But the zero value of these
-# fields, in aws.Config as in s3.Options, means unset, and a client made from it gives a PUT no checksum and doesn't
-# compare a GET's data with the one in the answer. Programs that talk to a server of their own
-# often make the client in this way.
+# default of RequestChecksumCalculation and ResponseChecksumValidation. But their zero value, in aws.Config
+# and in s3.Options, means unset. A client made from it sends a PUT without a checksum, and doesn't compare
+# the data of a GET with the checksum in the answer.
 #
 # Seen, the checksum of a PUT, and the error of a GET whose answer has a wrong CRC32:
 #   s3.New: "", <nil>

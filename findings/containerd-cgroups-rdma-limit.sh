@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # containerd's cgroup library drops a limit on RDMA that gives one of the two numbers.
 #
-# github.com/containerd/cgroups/v3 v3.1.3. The OCI runtime specification asks for at least one of
-# hcaHandles and hcaObjects, and the kernel leaves the limit alone that isn't written to rdma.max.
-# ToResources turns such a specification into the resources of cgroup2. A device with both numbers
-# gets its line. One with a single number gets none, so the container has no limit at all, and there
-# is no error. github.com/opencontainers/cgroups v0.1.0 writes the single number.
+# github.com/containerd/cgroups/v3 v3.1.3. The OCI runtime specification asks for at least one of hcaHandles
+# and hcaObjects, and the kernel keeps a limit that isn't written to rdma.max. ToResources turns such a
+# specification into the resources of cgroup2. A device with both numbers gets its line, and one with a single
+# number gets none. There is no error. github.com/opencontainers/cgroups v0.1.0 writes the single number.
 #
 # Seen, the lines for rdma.max:
 #   both: mlx5_0 hca_handle=10 hca_object=2000

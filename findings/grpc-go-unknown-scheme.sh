@@ -2,9 +2,9 @@
 # grpc-go takes a target whose scheme it doesn't know for the name of a host.
 #
 # google.golang.org/grpc v1.79.3. A program that has a dialer for RDMA may call its targets rdma:///HOST:PORT.
-# NewClient accepts that without an error. It puts dns:/// before the whole target and the port 443 behind it, so the first
-# call fails for too many colons, and the dialer is never asked. The error
-# doesn't say that the scheme is unknown. The target HOST:PORT reaches the dialer.
+# NewClient accepts that without an error. It puts dns:/// before the whole target and the port 443 after it,
+# so the first call fails because of too many colons, and the dialer is never asked. The error doesn't say
+# that the scheme is unknown. The target HOST:PORT reaches the dialer.
 #
 # Seen:
 #   10.0.0.1:7471

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ioredis takes a URL whose scheme it doesn't know for the path of a Unix socket.
 #
-# ioredis 6.0.0 (npm). Valkey's own clients know valkey://, and RDMA is often asked for as rdma://. ioredis
-# neither knows these nor refuses them: its options say host "valkey", and the client connects to
-# a Unix socket whose path is all that follows the scheme. The number of the database is part of the path. The
-# error says that a file doesn't exist, and doesn't name the scheme.
+# ioredis 6.0.0 (npm). Valkey's own clients know valkey://. ioredis neither knows this scheme nor refuses it,
+# or rdma://: its options say host "valkey", and the client connects to a Unix socket whose path is everything
+# after the scheme. The number of the database is part of the path. The error says that a file doesn't exist,
+# and doesn't name the scheme.
 #
 # Seen:
 #   redis://127.0.0.1:6399/2: 127.0.0.1 6399 - 2

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # minio-go's GetObject with Checksum set compares nothing unless the server says FULL_OBJECT.
 #
-# github.com/minio/minio-go/v7 v7.4.1. With GetObjectOptions.Checksum the client asks for the
-# object's checksum, and compares the data that it reads with it, but only if the answer also has
-# x-amz-checksum-type: FULL_OBJECT. A server that is older than this header sends the checksum alone. Data that
-# doesn't fit it is then returned without an error, and nothing tells that it was not compared.
+# github.com/minio/minio-go/v7 v7.4.1. With GetObjectOptions.Checksum the client asks for the object's
+# checksum, and compares the data that it reads with it, but only if the answer also has x-amz-checksum-type:
+# FULL_OBJECT. A server older than this header sends only the checksum. Then data that doesn't match it is
+# returned without an error.
 #
 # Seen, for an answer whose CRC32C is not that of its data:
 #   x-amz-checksum-type FULL_OBJECT: checksum mismatch, expected AAAAAA==, got yZRlqg==

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # minio-go turns the token of an RDMA PUT into metadata of the object.
 #
-# github.com/minio/minio-go/v7 v7.4.1. S3 over RDMA names the client's memory in the header x-amz-rdma-token, which
-# a GET gets by GetObjectOptions.Set. PutObject takes headers in UserMetadata: x-amz-acl and those of
-# encryption it sends as they are. The token gets the prefix X-Amz-Meta- without an error, so
-# the server sees an ordinary PUT and stores the address and key of the client's memory with the object.
+# github.com/minio/minio-go/v7 v7.4.1. S3 over RDMA names the client's memory in the header x-amz-rdma-token,
+# which GetObjectOptions.Set adds to a GET. PutObject takes headers in UserMetadata, and sends x-amz-acl
+# unchanged. The token gets the prefix X-Amz-Meta- without an error, so the server sees an ordinary PUT, with
+# the token as metadata of the object.
 #
 # Seen, headers with "token" or "acl" as the server got them:
 #   PUT X-Amz-Acl: private

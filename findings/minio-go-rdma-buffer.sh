@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # minio-go sends an empty object where the program named an RDMA buffer.
 #
-# github.com/minio/minio-go/v7 v7.4.1, without its build tag rdma. PutObjectOptions.RDMABuffer names
-# the memory to send, in place of a reader, and counts only if minio.Options.EnableRDMA is set too.
-# With EnableRDMA the call returns an error, for the program was built without RDMA. Without, it
-# ignores the buffer: it stores an object of no bytes, and succeeds. GetObject ignores its buffer in the
-# same way: the object's bytes are in the reader that it returns.
+# github.com/minio/minio-go/v7 v7.4.1, without its build tag rdma. PutObjectOptions.RDMABuffer names the
+# memory to send, in place of a reader, and is used only if minio.Options.EnableRDMA is set too. With
+# EnableRDMA the call returns an error, because the program was built without RDMA. Without EnableRDMA it
+# ignores the buffer, stores an empty object and succeeds. GetObject ignores its buffer in the same way.
 #
 # Seen, each for a buffer of 11 bytes:
 #   EnableRDMA true: PutObject: RDMA support not compiled in (build with -tags=rdma)

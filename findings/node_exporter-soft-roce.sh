@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # A soft RoCE device takes all InfiniBand cards out of node_exporter, and the log says nothing.
 #
-# prometheus-node-exporter 1.5.0 (Debian 12) on a tree with the files of sysfs. Devices of rxe and siw
-# have no directory "counters" in their ports, because their drivers answer no management datagrams. The
-# collector takes the missing directory for a host without InfiniBand: it exports no device, not even those
-# whose files are complete, and logs nothing at the default level. Only
-# node_scrape_collector_success tells, and it is 0 on every host that has no InfiniBand.
+# prometheus-node-exporter 1.5.0 (Debian 12) on a tree with the files of sysfs. Devices of rxe and siw have no
+# directory "counters" in their ports, because their drivers answer no management datagrams. The collector
+# treats the missing directory like a host without InfiniBand: it exports no device, not even those whose
+# files are complete, and logs nothing at the default level. Only node_scrape_collector_success shows it.
 #
 # Seen:
 #   mlx5_0: success 1, metrics of mlx5_0: 4, warnings about it: 0

@@ -2,9 +2,8 @@
 # nvme-cli does not read back two parameters of a connection that it writes.
 #
 # nvme-cli 2.3 with libnvme 1.3 (Debian 12). The configuration in JSON has the parameters of each connection.
-# "tos", the type of service, chooses the traffic class of an RDMA connection, and "ctrl_loss_tmo" says how
-# long nvme tries to reconnect. "nvme config --modify" writes both. When nvme reads the same file, it
-# takes all parameters but these two, and a command that changes the file drops them.
+# "tos" is the type of service, and "ctrl_loss_tmo" says how long to try to reconnect. "nvme config --modify"
+# writes both. When nvme reads the same file, it drops these two.
 #
 # Seen, the difference between a configuration and what nvme makes of it:
 #   < "ctrl_loss_tmo":9
@@ -17,7 +16,7 @@ for deb in *.deb; do dpkg-deb -x "$deb" .; done
 export LD_LIBRARY_PATH=$(echo usr/lib/*-linux-gnu lib/*-linux-gnu | tr ' ' :)
 mkdir -p sys/class/nvme sys/class/nvme-subsystem # a host without controllers
 nvme() { unshare -rm sh -c 'mount --bind sys /sys && exec usr/sbin/nvme "$@"' nvme "$@"; }
-host=nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5
+host=nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000001
 port="-q $host -n nqn.2014-08.com.example:disk -t rdma -a 192.0.2.1 -s 4420"
 
 echo '[]' >config.json

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # ompi_info lists btl_openib_mtu only where it has been set.
 #
-# Open MPI 4.1.4 (Debian 12). As long as nobody sets the MTU of the openib component, ompi_info leaves
-# the parameter out, even at the highest level of detail, while it lists the others. So somebody who
-# looks for its name or its valid values finds nothing. Once it is set, it is there. The numbers
-# are those of the InfiniBand specification: 4 is 2048 bytes, and 2048 is an error, which lists the values.
+# Open MPI 4.1.4 (Debian 12). Unless the MTU of the openib component is set, ompi_info leaves the parameter
+# out, even at the highest level of detail. So neither its name nor its valid values can be looked up. The
+# values are those of the InfiniBand specification: 4 is 2048 bytes, and 2048 is an error, which lists them.
 #
 # Seen, the lines of ompi_info --param btl openib --level 9 about the MTU:
 #   not set:
@@ -17,7 +16,7 @@ apt-get download -qq openmpi-bin=4.1.4-3+b1 openmpi-common=4.1.4-3 libopenmpi3=4
 for deb in *.deb; do dpkg-deb -x "$deb" .; done
 export LD_LIBRARY_PATH=$(echo usr/lib/*-linux-gnu lib/*-linux-gnu | tr ' ' :)
 export OPAL_PREFIX=$dir/usr OMPI_MCA_mca_base_component_path=$(echo "$dir"/usr/lib/*/openmpi/lib/openmpi3)
-info() { usr/bin/ompi_info --param btl openib --level 9 >list 2>&1; grep -q '"btl_openib_gid_index"' list; grep -oE 'parameter "btl_openib_mtu" [^,]*|Valid values : 1:"256B".*' list || true; }
+info() { usr/bin/ompi_info --param btl openib --level 9 >list 2>&1; grep -q '"btl_openib_gid_index"' list || echo no list; grep -oE 'parameter "btl_openib_mtu" [^,]*|Valid values : 1:"256B".*' list || true; }
 {
 	echo "not set:" $(info)
 	for mtu in 4 2048; do

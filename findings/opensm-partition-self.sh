@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # opensm makes its own port a limited member of the default partition.
 #
-# opensm 3.3.23-2+b1 (Debian 12) on the simulator ibsim 0.10. The manual page says that the port of
-# OpenSM always has full membership in the default partition. A rule ALL=limited takes it away, even
-# behind SELF=full in the same rule, because the last entry that fits a port wins. Limited members can't
-# exchange packets with each other, so on a fabric of such ports nobody reaches the subnet's
-# administration. The log has no error.
+# opensm 3.3.23-2+b1 (Debian 12) on the simulator ibsim 0.10. The manual page says that the port of OpenSM
+# always has full membership in the default partition. A rule ALL=limited takes it away, even after SELF=full
+# in the same rule, because the last entry that matches a port wins. Limited members can't exchange packets
+# with each other. The log has no error.
 #
 # Seen, the first P_Key of the ports of H1, where opensm runs, and of H2:
 #   Default=0x7fff:ALL=limited,SELF=full; 0xffff 0x7fff

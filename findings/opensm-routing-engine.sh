@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # opensm announces a routing engine that it does not have, and routes with another.
 #
-# opensm 3.3.23-2+b1 (Debian 12) on the simulator ibsim 0.10. Most errors on opensm's command line end it: an LMC
-# of 9 does, and so does a priority of 99. A name for -R that is no engine's, here updown for updn, is
-# repeated on standard output as if it were in use. The fabric is routed by Min Hop, and the exit code
-# is 0. Only the log file says that the engine was not found.
+# opensm 3.3.23-2+b1 (Debian 12) on the simulator ibsim 0.10. Most errors on opensm's command line end it,
+# such as an LMC of 9. A name after -R that no engine has, here updown for updn, is repeated on standard
+# output as if it were in use. The fabric is routed by Min Hop, and the exit code is 0. Only the log file says
+# that the engine was not found.
 #
 # Seen:
 #   -l 9: exit code 255, ERROR: LMC must be 7 or less.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # procfs returns no ARP entry at all if one neighbour is on IPoIB.
 #
-# github.com/prometheus/procfs v0.23.0. Linux cuts long hardware addresses in /proc/net/arp: of the 20 bytes of
-# an IPoIB address the file has nine. GatherARPEntries wants a length that net.ParseMAC takes, and 9 is none. It
-# fails for the whole file, so the neighbours on Ethernet of such a host are missing too.
+# github.com/prometheus/procfs v0.23.0. Linux cuts long hardware addresses in /proc/net/arp: the file has nine
+# of the 20 bytes of an IPoIB address. net.ParseMAC refuses nine bytes, and GatherARPEntries then fails for
+# the whole file, so the host's neighbours on Ethernet are missing too.
 #
 # Seen:
 #   Ethernet: [eth0 192.168.1.1], <nil>

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # pyroute2 keeps six bytes of the hardware address of an IPoIB interface.
 #
-# pyroute2 0.7.2-2 (Debian 12). The hardware address of IPoIB has 20 bytes: flags and the number of a QP,
-# and the port's GID. Of a link, pyroute2 decodes the first six. They say nothing of
-# the port: its GID is cut after the prefix's first two bytes. Of the broadcast address it cuts the P_Key, so
-# those of all partitions look the same. Nothing is reported. The same address of a neighbour is
-# decoded whole, but with a warning that its size is invalid and a request to report it.
+# pyroute2 0.7.2-2 (Debian 12). The hardware address of IPoIB has 20 bytes: flags and the number of a QP, and
+# the port's GID. pyroute2 decodes the first six of a link's address, which end within the prefix of the GID,
+# so they don't identify the port. The broadcast address loses its P_Key. There is no error. The same address
+# of a neighbour is decoded whole, but with a warning that its size is invalid and a request to report it.
 #
 # Seen:
 #   link address: 80:00:00:48:fe:80

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # rdma_client calls the absence of RDMA devices a bad value for ai_flags.
 #
-# rdmacm-utils and librdmacm 44.0-2 (Debian 12), on a machine without RDMA devices. rdma_getaddrinfo returns -1
-# for errors that are in errno, and rdma_client, rdma_server and rdma_xclient print gai_strerror of what
-# it returned. For the C library -1 is EAI_BADFLAGS. So the message is about a
-# parameter that was right. Programs that were written after these examples say the same.
+# rdmacm-utils and librdmacm 44.0-2 (Debian 12), on a machine without RDMA devices. rdma_getaddrinfo returns
+# -1 for errors that are in errno, and rdma_client, rdma_server and rdma_xclient print gai_strerror of what it
+# returned. For the C library -1 is EAI_BADFLAGS, so the message is about a parameter that was right.
 #
 # Seen:
 #   rping: No RDMA devices were detected

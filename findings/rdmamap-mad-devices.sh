@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# rdmamap finds the MAD devices of one port only.
+# rdmamap finds only one umad and one issm device of a device with two ports.
 #
-# github.com/Mellanox/rdmamap v1.1.0. Linux makes a umad and an issm device for each InfiniBand port.
-# Device plugins ask GetRdmaCharDevices which files a container needs. For a device with two ports
-# it returns one umad and one issm, which need not be of the same port: those that the directory lists
-# first. A tool in the container can't open the MAD devices of the other port.
+# github.com/Mellanox/rdmamap v1.1.0. Linux makes a umad and an issm device for each InfiniBand port. Device
+# plugins ask GetRdmaCharDevices which files a container needs. For a device with two ports it returns one
+# umad and one issm, so the container lacks the others.
 #
 # Seen, in directories that hold umad0 and umad1, issm0 and issm1 of hca0:
 #   ports: 2

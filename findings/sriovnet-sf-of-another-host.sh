@@ -2,9 +2,9 @@
 # sriovnet takes the representor of another host's subfunction for the uplink's own.
 #
 # github.com/k8snetworkplumbingwg/sriovnet v1.2.0. The DPU's own processor and the host number their
-# subfunctions independently. In phys_port_name the host is a controller: its subfunction 4 is
-# c1pf0sf4, and the DPU's own is pf0sf4. GetSfRepresentor compares the 4 and not the controller. It returns
-# the first such name in the alphabet, which for names made from phys_port_name is the host's. There is no error.
+# subfunctions independently. In phys_port_name the host is a controller: its subfunction 4 is c1pf0sf4, and
+# the DPU's own is pf0sf4. GetSfRepresentor compares the 4 and ignores the controller. It returns the first
+# match in alphabetical order, here the host's. There is no error.
 #
 # Seen, with en3f0pf0sf4 (pf0sf4) and en3f0c1pf0sf4 (c1pf0sf4):
 #   GetSfRepresentor: en3f0c1pf0sf4 <nil>

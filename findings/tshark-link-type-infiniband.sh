@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# tshark has a dissector for InfiniBand packets, and reads no pcap file of them.
+# tshark has a dissector for InfiniBand packets, but can't read pcap files of them.
 #
-# tshark and editcap 4.0.17, tcpdump 4.99.3 (Debian 12). The link type 247 of pcap files is InfiniBand,
-# from the local route header on. tcpdump knows its name, and copies such files. tshark refuses them,
-# although editcap lists the encapsulation, and although tshark decodes the same packet from a file with a
-# link type for private use (147, DLT_USER0) if a preference assigns that to the dissector.
+# tshark and editcap 4.0.17, tcpdump 4.99.3 (Debian 12). The link type 247 of pcap files is InfiniBand, from
+# the local route header on. tcpdump knows its name, and copies such files. tshark refuses them, although
+# editcap lists the encapsulation, and although tshark decodes the same packet from a file with a link type
+# for private use (147, DLT_USER0) if a preference assigns that to the dissector.
 #
 # Seen, for a SEND Only from LID 1 to LID 2 and QP 0x11:
 #   tcpdump: reading from file 247.pcap, link-type INFINIBAND (InfiniBand), snapshot length 65535

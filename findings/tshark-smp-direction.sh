@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # tshark shows the direction bit of a directed route as 0, always.
 #
-# tshark 4.0.17 (Debian 12). The first bit of the status of an SMP with a directed route is 0 on the way to
-# its destination and 1 on the way back. tshark has a field for the bit, which is 0 in both, so a
-# filter on it finds no answer. The field for the rest of the status contains the bit: an answer without
-# an error has the status 0x8000.
+# tshark 4.0.17 (Debian 12). The first bit of the status of an SMP with a directed route is 0 in requests and
+# 1 in answers. tshark has a field for the bit, which is 0 in both. The field for the rest of the status
+# contains the bit: an answer without an error has the status 0x8000.
 #
 # Seen, for the status 0 and 0x8000: the direction bit and the status
 #   0x0000000000000000 0x0000

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tshark shows half of a block of a multicast forwarding table.
 #
-# tshark 4.0.17 (Debian 12). A block of a switch's MulticastForwardingTable has 32 port masks of 16
-# bits, one a MLID. tshark lists the first 16. The others are no fields, so a filter on
+# tshark 4.0.17 (Debian 12). A block of a switch's MulticastForwardingTable has 32 port masks of 16 bits, one
+# a MLID. tshark shows the first 16. There are no fields for the others, so a filter on
 # infiniband.multicastforwardingtable.portmask misses half of the groups.
 #
 # Seen, for a block with the masks 0x8001 to 0x8020:

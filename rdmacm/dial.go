@@ -73,8 +73,9 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 //
 // If the peer rejects the connection because it is busy ([ErrBusy]), Dial pauses and tries again until
 // ctx or Timeout ends, or for 10 seconds after the first rejection if neither has a deadline. It pauses
-// for at most a second, with jitter. Config.Prepare is called for each attempt. A peer over iWARP that gives no reason may be a
-// kernel whose queue is full, so Dial makes up to 6 attempts there, in a third of a second.
+// for at most a second, with jitter. Config.Prepare is called for each attempt. A peer over iWARP that
+// gives no reason may be a kernel whose queue is full, so Dial makes up to 6 attempts there, in a third of
+// a second.
 //
 // With Config.QP.Type UD, Dial looks up a datagram service instead and returns a Conn that
 // has a [Conn.Peer].

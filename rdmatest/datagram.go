@@ -179,7 +179,7 @@ func header(from *Device, k *packet) []byte {
 	if isIPv4(from, to) {
 		return headerIPv4(src[12:], to.Grh.Dgid[12:], to.Grh.TrafficClass, to.Grh.HopLimit, k.udpLen())
 	}
-	var next, size = byte(bth), uint16(0)
+	next, size := byte(bth), uint16(0)
 	if from.verbs.IsRoCE() {
 		next, size = udp, k.udpLen()
 	}

@@ -305,35 +305,43 @@ func TestWireMistakes(t *testing.T) {
 			post   func(a, b *far)
 			status verbs.Status
 			change func(*verbs.QPAttr)
+			tries  int64 // of a SEND of one packet
 		}{
 			{"key", func(a, b *far) {
 				wr := a.to(b.node, verbs.OpRDMAWrite, 3000)
 				wr.RKey ^= 0x100
 				a.post(wr)
-			}, verbs.StatusRemAccessErr, nil},
+			}, verbs.StatusRemAccessErr, nil, 0},
 			{"length", func(a, b *far) {
 				b.receive(1, 0, 10)
 				a.post(a.to(b.node, verbs.OpSend, 3000))
-			}, 0, nil},
-			{"no receive", func(a, b *far) { a.post(a.to(b.node, verbs.OpSend, 3000)) }, verbs.StatusRNRRetryExcErr, func(q *verbs.QPAttr) { q.RNRRetry = 2 }},
+			}, 0, nil, 0},
+			{"no receive", func(a, b *far) { a.post(a.to(b.node, verbs.OpSend, 8)) }, verbs.StatusRNRRetryExcErr, func(q *verbs.QPAttr) { q.RNRRetry = 2 }, 3},
 			{"no answer", func(a, b *far) {
 				if err := b.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 					b.t.Fatal(err)
 				}
-				a.post(a.to(b.node, verbs.OpSend, 3000))
-			}, verbs.StatusRetryExcErr, func(q *verbs.QPAttr) { q.RetryCnt = 3 }},
+				a.post(a.to(b.node, verbs.OpSend, 8))
+			}, verbs.StatusRetryExcErr, func(q *verbs.QPAttr) { q.RetryCnt = 3 }, 4},
 		} {
 			t.Run(k.String()+" "+c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					fabrics, _ := lay(t, k, 0)
+					fabrics, wire := lay(t, k, 0)
+					var tries atomic.Int64
+					wire.loses = func(d rdmatest.Datagram) bool {
+						if d.Payload[0] == roce.SendOnly {
+							tries.Add(1)
+						}
+						return false
+					}
 					a, b := farPair(t, fabrics, verbs.QPTypeRC, c.change)
 					want := c.status
 					if want == 0 {
 						want = map[rdmatest.Kind]verbs.Status{rdmatest.RXE: verbs.StatusRemOpErr, rdmatest.MLX5: verbs.StatusRemInvReqErr}[k]
 					}
 					c.post(a, b)
-					if wc := a.next(); wc.Status != want {
-						t.Error(wc.Status, want)
+					if wc := a.next(); wc.Status != want || tries.Load() != c.tries {
+						t.Errorf("%v after %d tries, want %v after %d", wc.Status, tries.Load(), want, c.tries)
 					}
 				})
 			})
@@ -477,6 +485,14 @@ func headersCross(t *testing.T, k rdmatest.Kind, addrs [2][]netip.Addr) {
 	h, err := uverbs.ParseGRH(b.mr.Bytes()[:uverbs.GRHSize])
 	if want := (uverbs.GRH{SGID: a.gid.GID, DGID: b.gid.GID, Type: verbs.GIDTypeRoCEv2, TrafficClass: class | 3, FlowLabel: wantLabel, HopLimit: hops - 1}); err != nil || h != want {
 		t.Errorf("%+v, want %+v: %v", h, want, err)
+	}
+	const udpLength = 8 + 12 + 8 + 12 + 4 // the data is padded
+	grh := b.mr.Bytes()[:uverbs.GRHSize]
+	if length := binary.BigEndian.Uint16(grh[4:]); addrs[0] != nil && length != udpLength {
+		t.Errorf("payload length %d", length)
+	}
+	if length := binary.BigEndian.Uint16(grh[22:]); addrs[0] == nil && length != 20+udpLength {
+		t.Errorf("total length %d", length)
 	}
 	a, b = newFar(t, fabrics[0], verbs.QPTypeRC), newFar(t, fabrics[1], verbs.QPTypeRC)
 	a.connect(b.node, func(q *verbs.QPAttr) { q.AH.TrafficClass, q.AH.FlowLabel = class, label })
@@ -659,7 +675,7 @@ func TestWireRepeated(t *testing.T) {
 				t.Fatalf("%d: %d answers, want %d", i, len(got), c.answers)
 			}
 			for _, p := range got {
-				if p.Op() == roce.AtomicAcknowledge && p.Original != 5 || p.Op() != roce.AtomicAcknowledge && !bytes.Equal(p.Payload, b[8+256*p.PSN:][:256]) {
+				if p.Op() == roce.AtomicAcknowledge && (p.Original != 5 || p.MSN != 2) || p.Op() != roce.AtomicAcknowledge && !bytes.Equal(p.Payload, b[8+256*p.PSN:][:256]) {
 					t.Errorf("%d: %+v", i, p)
 				}
 			}
@@ -668,6 +684,20 @@ func TestWireRepeated(t *testing.T) {
 			t.Errorf("%d was added", v-5)
 		}
 	})
+}
+
+// An answer to a READ that is too short, or too long, is an error.
+func TestWireAnswerLength(t *testing.T) {
+	for _, length := range []int{99, 101} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStrangePeer(t)
+			s.post(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{s.big.SGE(0, 100)}, RemoteAddr: 1, RKey: 1})
+			s.request(roce.Packet{Opcode: roce.ReadResponseOnly, PSN: s.sent[0].PSN, Payload: make([]byte, length)})
+			if wc := s.next(); wc.Status != verbs.StatusBadRespErr {
+				t.Errorf("%d bytes: %v", length, wc)
+			}
+		})
+	}
 }
 
 // Requests that arrive during a READ wait, as many as there is room for. The others are missed.

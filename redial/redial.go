@@ -169,8 +169,8 @@ func New[C Conn](dial func(context.Context) (C, error)) *Redialer[C] {
 // connection.
 //
 // If work returns an error or panics, Do closes the connection, because its state is unknown. The calls of others that
-// use it then fail too. Work that fails and leaves the connection in order, such as a READ that its context ended, returns nil
-// and reports its error otherwise.
+// use it then fail too. Work that fails and leaves the connection in order, such as a READ that its context ended,
+// returns nil and reports its error otherwise.
 //
 // Errors are of type *Error.
 func (r *Redialer[C]) Do(ctx context.Context, work func(C) error) error {

@@ -153,10 +153,11 @@ func (m *modelServer) ready(r *http.Request, h http.Header) int {
 		<-m.hang
 		return http.StatusRequestTimeout
 	}
-	if m.eager {
-	} else if err := m.move(r.Context(), addr, rkey, cookie); err != nil {
-		m.w.t.Log(err)
-		return http.StatusBadGateway
+	if !m.eager {
+		if err := m.move(r.Context(), addr, rkey, cookie); err != nil {
+			m.w.t.Log(err)
+			return http.StatusBadGateway
+		}
 	}
 	h.Set("x-amz-rdma-cookie", strings.ToUpper(m.cookie))
 	h.Set("x-amz-rdma-bytes-transferred", fmt.Sprint(len(m.buf)))

@@ -193,7 +193,7 @@ func (qp *QP) onFatalEvent() {
 }
 
 // awaitErr waits at most 100 ms until the kernel has moved a QP to ERR because of a failure, and reports whether it has.
-// rxe tells of a request that it refuses before it answers the peer, by a failed receive or, since Linux 7.3, by an
+// rxe reports a request that it refuses before it answers the peer, by a failed receive or, since Linux 7.3, by an
 // event. In ERR it answers nothing, so a move in between would let the peer repeat its request until its retries are
 // exhausted.
 func (qp *QP) awaitErr() bool {

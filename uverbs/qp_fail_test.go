@@ -48,10 +48,10 @@ func TestFailedCompletion(t *testing.T) {
 	}
 }
 
-// TestFailureBeforeErr checks that a QP whose failure an event or a completion tells before the kernel has moved it to
+// TestFailureBeforeErr checks that a QP whose failure an event or a completion reports before the kernel has moved it to
 // ERR is moved only after that: rxe answers the peer in between.
 func TestFailureBeforeErr(t *testing.T) {
-	for name, tell := range map[string]func(w *spyWorld){
+	for name, report := range map[string]func(w *spyWorld){
 		"event": func(w *spyWorld) {
 			w.file.Async(w.file.QueuePairs()[0].Cookie, uint32(verbs.EventQPAccessErr))
 			if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp {
@@ -80,7 +80,7 @@ func TestFailureBeforeErr(t *testing.T) {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &abi.IbUverbsQueryQpResp{QpState: uint8(state)})
 		}
 		begun := len(w.calls)
-		tell(w)
+		report(w)
 		got := slices.DeleteFunc(w.calls[begun:], func(call string) bool { return call == "poll" })
 		if want := []string{"query", "query", "query", "before modify", "after modify", "INIT to ERR", "flush"}; !slices.Equal(got, want) {
 			t.Errorf("%s: calls %q, want %q", name, got, want)

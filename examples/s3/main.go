@@ -94,7 +94,7 @@ func serve(ctx context.Context, l net.Listener, device, dir string, creds *s3rdm
 		cfg := &s3rdma.ServerConfig{Link: link, Authorize: files.authorize, Open: files.open, Store: files.store, Next: files, DCKey: dcKey, MaxTransfer: 1 << 30,
 			MaxStaging: 4 << 30, MaxPrincipalStaging: 4 << 30, Done: func(t *s3rdma.Transfer, n int64, err error) {
 				if logged := fmt.Sprintf("%s %q by RDMA", t.Method, t.Bucket+"/"+t.Key); err != nil {
-					log.Printf("%s: %q", logged, err) // which has the client's text
+					log.Printf("%s: %q", logged, err) // the error may contain text from the client
 				} else {
 					log.Printf("%s: %d bytes", logged, n)
 				}

@@ -37,7 +37,7 @@ func (s *store) authorize(r *http.Request, t *s3rdma.Transfer) (string, error) {
 	return s.creds.AccessKey, checkHeader(t.Header)
 }
 
-// checkHeader refuses requests for more than the data. Clients send those to GET an object again by plain HTTP.
+// checkHeader refuses requests for more than the data. A client then repeats a GET by plain HTTP.
 func checkHeader(h http.Header) error {
 	for name := range h {
 		for _, prefix := range []string{"If-", "X-Amz-Copy-Source", "X-Amz-Meta-", "X-Amz-Server-Side-Encryption"} {

@@ -84,7 +84,7 @@ func run(device, url, name string, dcKey uint64, verb, bucket, key, file string)
 		err = errors.New("want put or get")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %q", verb, err) // which has the server's text
+		return fmt.Errorf("%s: %q", verb, err) // the error may contain text from the server
 	}
 	s := t.Stats()
 	fmt.Printf("%d bytes in %d requests by RDMA, %d by plain HTTP\n", s.Bytes, s.Gets+s.Puts, s.Plain)

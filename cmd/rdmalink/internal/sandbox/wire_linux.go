@@ -25,7 +25,7 @@ type wire struct {
 	sealer  *roce.Sealer // nil without key
 	failing sync.Once    // an error of sending is printed
 	out     cli.Output
-	control []byte // of the last datagram that was sent
+	control []byte // control messages of the last datagram that was sent, for reuse
 
 	receive func(rdmatest.Datagram)
 
@@ -86,7 +86,7 @@ func prepare(c *net.UDPConn, a netip.Addr) error {
 			return
 		}
 		index, err := interfaceOf(a)
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, autoFlowLabel, 0)
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, autoFlowLabel, 0) // which not every kernel knows
 		set = errors.Join(err, showIPv6(int(fd)), unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO), acceptUnchecked(int(fd)),
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index))
 	})
@@ -207,7 +207,7 @@ func showIPv6(fd int) error {
 	return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1))
 }
 
-// readHeader sets the fields of d that control messages tell of its IP header.
+// readHeader sets the fields of d that control messages have from its IP header.
 func readHeader(d *rdmatest.Datagram, control []byte) {
 	d.TrafficClass, d.HopLimit, d.FlowLabel = 0, 0, 0
 	for len(control) > 0 {
