@@ -77,13 +77,10 @@ cxx-cxx | cxx-go)
 	"$bench" --mode=initiator $small --segment_id="$address" --operation=write
 	;;
 validator-go) "$validator" --mode=initiator $small --segment_id="$address" ;;
-count-go) # the difference of two runs; valgrind bears neither the signals of the Go runtime nor the RDTSCP of a contended lock
-	export GODEBUG=asyncpreemptoff=1 GOGC=off
+count-go) # the difference of two runs; valgrind bears neither the signals of the Go runtime nor RDTSCP
+	export GODEBUG=asyncpreemptoff=1,cpu.rdtscp=off GOGC=off
 	for batches in 2 22; do
-		for _ in 1 2 3 4 5; do
-			! count "$device.go.$batches" "$dir/peer" -device "$device" -segment "$address" -batches $batches read || break
-		done
-		grep 'batch count' "$dir/count.$device.go.$batches.log"
+		count "$device.go.$batches" "$dir/peer" -device "$device" -segment "$address" -batches $batches read
 	done
 	echo "$((($(total "$device.go.22") - $(total "$device.go.2")) / 1280)) instructions a READ"
 	;;
