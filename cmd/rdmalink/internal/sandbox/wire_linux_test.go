@@ -102,9 +102,16 @@ func TestWireRefused(t *testing.T) {
 	}
 }
 
+// loopback returns one of four addresses that no other process uses: these tests may run twice at once, and their port
+// is given.
+func loopback(i byte) netip.Addr {
+	pid := os.Getpid()
+	return netip.AddrFrom4([4]byte{127, 64 + byte(pid>>14&63), byte(pid >> 6), byte(pid<<2) + i})
+}
+
 // TestWireKey checks that with a key, only datagrams with its seal arrive. Others are counted.
 func TestWireKey(t *testing.T) {
-	own, peer := netip.MustParseAddr("127.46.0.1"), netip.MustParseAddr("127.46.0.2")
+	own, peer := loopback(0), loopback(1)
 	key := []byte("a key of some bytes")
 	open := func(a netip.Addr, key []byte, log *bytes.Buffer) *wire {
 		w, err := openWire([]netip.Addr{a}, key, cli.Output{Stderr: log})
@@ -136,17 +143,17 @@ func TestWireKey(t *testing.T) {
 		t.Errorf("%q arrived", p)
 	}
 	w.close()
-	for _, want := range []string{"a datagram from 127.46.0.2 was dropped: it has no seal of this key", "2 datagrams were dropped"} {
+	for _, want := range []string{"a datagram from " + peer.String() + " was dropped: it has no seal of this key", "2 datagrams were dropped"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q, want %s", &log, want)
 		}
 	}
 }
 
-// TestWireNobody: an address at which no sandbox is, is not resolved.
+// TestWireNobody checks that an address that no sandbox has is not resolved.
 func TestWireNobody(t *testing.T) {
 	need(t, "rping")
-	out, err := inside(t, []string{"--wire", "127.46.1.1"}, "rping", "-c", "-C", "1", "-a", "192.0.2.9")
+	out, err := inside(t, []string{"--wire", loopback(0).String()}, "rping", "-c", "-C", "1", "-a", "192.0.2.9")
 	if err == nil || !strings.Contains(out, "RDMA_CM_EVENT_ADDR_ERROR") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -154,14 +161,19 @@ func TestWireNobody(t *testing.T) {
 
 // TestWireGroup checks that a host receives the datagrams of a multicast group only while it is a member.
 func TestWireGroup(t *testing.T) {
-	own, group := netip.MustParseAddr("127.46.2.1"), netip.MustParseAddr("239.83.1.4")
+	own, group := loopback(0), netip.MustParseAddr("239.83.1.4")
 	w, err := openWire([]netip.Addr{own}, nil, cli.Output{Stderr: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.close)
 	got := make(chan rdmatest.Datagram, 8)
-	w.receive = func(d rdmatest.Datagram) { d.Payload = bytes.Clone(d.Payload); got <- d }
+	w.receive = func(d rdmatest.Datagram) {
+		if d.Src == own {
+			d.Payload = bytes.Clone(d.Payload)
+			got <- d
+		}
+	}
 	go w.serve(w.sockets[own], rdmatest.Datagram{Dst: own})
 	send := func(to netip.Addr, data string) {
 		w.send(rdmatest.Datagram{Src: own, Dst: to, SrcPort: roce.Port, Payload: []byte(data)})
@@ -185,7 +197,7 @@ func TestWireGroup(t *testing.T) {
 
 // TestWireHeader checks that traffic class, hop limit and flow label cross the network.
 func TestWireHeader(t *testing.T) {
-	for _, own := range []netip.Addr{netip.MustParseAddr("127.46.3.1"), netip.IPv6Loopback()} {
+	for _, own := range []netip.Addr{loopback(0), netip.IPv6Loopback()} {
 		w, err := openWire([]netip.Addr{own}, nil, cli.Output{Stderr: t.Output()})
 		if err != nil {
 			if own.Is6() {
