@@ -202,7 +202,7 @@ func headerIPv6(src, dst []byte, class uint8, label uint32, next, hops uint8, si
 // flowLabelMask has the bits of a flow label.
 const flowLabelMask = 1<<20 - 1
 
-// flowLabel returns the flow label of the device's packets. rxe always sends 0. C: prepare_ipv6_hdr
+// flowLabel returns the flow label of the device's packets. Soft RoCE always sends 0. C: prepare_ipv6_hdr
 func (d *Device) flowLabel(to *abi.IbUverbsGlobalRoute) uint32 {
 	if d.info.softRoCE {
 		return 0
