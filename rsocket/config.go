@@ -82,11 +82,11 @@ func (cfg *Config) withDefaults() (Config, error) {
 			*o.field = o.standard
 		}
 		if *o.field < o.least || *o.field > o.most {
-			return c, fmt.Errorf("Config.%s is %d, want %d to %d: %w", o.name, *o.field, o.least, o.most, dialer.ErrOption)
+			return c, fmt.Errorf("%s is %d, want %d to %d: %w", "Config."+o.name, *o.field, o.least, o.most, dialer.ErrOption)
 		}
 	}
 	if c.RecvBuffer%2 != 0 {
-		return c, fmt.Errorf("Config.RecvBuffer is %d, want an even number: %w", c.RecvBuffer, dialer.ErrOption)
+		return c, fmt.Errorf("%s is %d, want an even number: %w", "Config.RecvBuffer", c.RecvBuffer, dialer.ErrOption)
 	}
 	c.TransportOptions = netconn.WithDefaults(c.TransportOptions)
 	if c.MaxIdleTimeout == 0 {
