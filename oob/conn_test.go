@@ -133,7 +133,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestOptions checks that the queue pair has the options of its end, and lets the peer do what its type can.
+// TestOptions checks that a queue pair has the options of its Config, and the access rights of its type.
 func TestOptions(t *testing.T) {
 	w := newWorld(t, devices["mlx5"])
 	for kind, access := range map[verbs.QPType]verbs.Access{

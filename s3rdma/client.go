@@ -365,8 +365,8 @@ func (x *transfer) prepare(first *prepare) (*prepared, *http.Response, error) {
 	if status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented {
 		x.t.remember(x.req.URL.Host)
 	}
-	// An object may be too large only for RDMA. An answer without the protocol's name may be that of a server that took
-	// the path for a bucket. Plain HTTP says what is wrong.
+	// An object may be too large only for RDMA. A server that answers without the protocol's name may have taken the
+	// path for a bucket. The request by plain HTTP reports its error.
 	return nil, nil, decline("the server answered %s to a request of %s", quote(resp.Status), protocol)
 }
 

@@ -63,7 +63,7 @@ func reportFailures(failures []failure, qp *QP) {
 	}
 	for _, f := range failures {
 		if f.qp.flushedByErr && !f.qp.hasFailed() {
-			f.qp.awaitErr()
+			f.qp.awaitErr(f.generation)
 		}
 		f.qp.onError(f.generation)
 		f.qp.errorOnce.report()
@@ -187,7 +187,7 @@ func (qp *QP) moveToErr() error {
 // the QP's state, unless the QP has never been in RESET since it was created.
 func (qp *QP) onFatalEvent() {
 	generation := qp.generation.Load()
-	if qp.flushedByErr && qp.awaitErr() || generation == 0 || qp.inError() {
+	if qp.flushedByErr && qp.awaitErr(generation) || generation == 0 || qp.inError() {
 		qp.onError(generation)
 	}
 }
@@ -195,11 +195,11 @@ func (qp *QP) onFatalEvent() {
 // awaitErr waits at most 100 ms until the kernel has moved a QP to ERR because of a failure, and reports whether it has.
 // rxe reports a request that it refuses before it answers the peer, by a failed receive or, since Linux 7.3, by an
 // event. In ERR it answers nothing, so a move in between would let the peer repeat its request until its retries are
-// exhausted.
-func (qp *QP) awaitErr() bool {
+// exhausted. A RESET ends the wait.
+func (qp *QP) awaitErr(generation uint32) bool {
 	for range 100 {
 		qp.rq.Lock() // keeps the handle: Close takes it first
-		failed := qp.closed || qp.isErr(qp.issueQuery())
+		failed := qp.closed || qp.generation.Load() != generation || qp.isErr(qp.issueQuery())
 		qp.rq.Unlock()
 		if failed {
 			return true

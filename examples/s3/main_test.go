@@ -205,7 +205,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestHeaders checks that the server refuses what it can't do, by RDMA and by plain HTTP.
+// TestHeaders checks that the server refuses headers that it does not support, by RDMA and by plain HTTP.
 func TestHeaders(t *testing.T) {
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	dir := t.TempDir()

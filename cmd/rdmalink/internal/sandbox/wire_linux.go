@@ -190,7 +190,7 @@ func acceptUnchecked(fd int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, noChecksumReceived, 1)
 }
 
-// showIPv4 makes a socket return the type of service and time to live of what it receives.
+// showIPv4 makes a socket return the type of service and time to live of each datagram.
 func showIPv4(fd int) error {
 	return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVTOS, 1), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVTTL, 1))
 }
@@ -200,8 +200,8 @@ const (
 	autoFlowLabel = 70 // IPV6_AUTOFLOWLABEL: the kernel makes a label of a flow that has none
 )
 
-// showIPv6 makes a socket return the traffic class and hop limit of what it receives, and the flow label, which not
-// every kernel knows.
+// showIPv6 makes a socket return the traffic class, hop limit and flow label of each datagram. Some kernels don't
+// support the flow label.
 func showIPv6(fd int) error {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, flowInfo, 1)
 	return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1), unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1))
